@@ -108,7 +108,7 @@ pub enum PageErrorKind {
         length: u32,
     },
     /// A time contradicts the times around it.
-    #[error("the time {time} cannot be: what is around it says {earliest} to {latest}")]
+    #[error("the time {time} is impossible: it must be between {earliest} and {latest}")]
     Time {
         /// The time.
         time: u64,

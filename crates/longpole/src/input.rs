@@ -238,13 +238,13 @@ pub fn complete_symbols(path: &Path) -> Vec<String> {
     if longpole_symbols::is_pending(path) {
         told = match longpole_symbols::complete(path, &stopped) {
             Ok(done) => done.diagnostics,
-            Err(error) => vec![format!("the functions of the stacks in {} are not looked up: {error}", path.display())],
+            Err(error) => vec![format!("cannot look up the functions of the stacks in {}: {error}", path.display())],
         };
     }
     if longpole_symbols::probes_are_pending(path) {
         told.extend(match longpole_symbols::complete_probes(path, &stopped) {
             Ok(told) => told,
-            Err(error) => vec![format!("the recorded functions of {} are not named: {error}", path.display())],
+            Err(error) => vec![format!("cannot look up the names of the recorded functions of {}: {error}", path.display())],
         });
     }
     told
@@ -330,7 +330,7 @@ fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<T
     })?;
     if !logs && trace.sources() == ["machine log"] {
         bail!(
-            "{} holds a machine log and nothing else: name the log itself",
+            "{} contains only a machine log; name the log itself",
             paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
         );
     }
@@ -366,7 +366,7 @@ fn newest_recording(root: &Path) -> anyhow::Result<PathBuf> {
         Err(error) => {
             let root = root.display();
             return Err(error).with_context(|| {
-                format!("no trace was named, and recordings cannot be looked for in {root} (name a trace, or make one: `longpole record`)")
+                format!("no trace was named, and recordings in {root} cannot be read; name a trace, or make one: `longpole record`")
             });
         }
     };

@@ -71,10 +71,10 @@ impl Log {
             match follow((recording, chunks), period, &theirs.ended, Printer::new(sink)) {
                 Err(error) if crate::is_broken_pipe(&error) => {
                     if !theirs.ended.load(Ordering::Acquire) {
-                        eprintln!("longpole: nobody reads the log any more; the recording continues");
+                        eprintln!("longpole: the reader of the log has ended; the recording continues");
                     }
                 }
-                Err(error) => eprintln!("longpole: the log ends here, the recording continues: {}", crate::in_one_line(&error)),
+                Err(error) => eprintln!("longpole: the log ends here: {}; the recording continues", crate::in_one_line(&error)),
                 Ok(()) => {}
             }
         })?;

@@ -145,7 +145,7 @@ impl OutputTee {
             }
             let Ok(Some(source)) = thread.join() else { continue };
             if let Err(error) = leave_to_another(source, stream) {
-                eprintln!("longpole: output to {} cannot be passed on: {error}", stream.name());
+                eprintln!("longpole: cannot pass on output to {}: {error}", stream.name());
             }
         }
     }
@@ -190,7 +190,7 @@ fn pass(source: OwnedFd, stream: Stream, is_terminal: bool, lines: &Lines, end: 
             // write fail, as without a recorder.
             Err(Errno::PIPE) => return None,
             Err(error) => {
-                eprintln!("longpole: the command's {} cannot be passed on: {error}", stream.name());
+                eprintln!("longpole: cannot pass on the command's {}: {error}", stream.name());
                 return None;
             }
         }

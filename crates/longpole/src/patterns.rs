@@ -10,7 +10,7 @@ impl Patterns {
     pub fn parse(text: &str) -> Result<Patterns, String> {
         let patterns: Vec<Vec<u8>> = text.split(',').map(|name| name.trim().as_bytes().to_vec()).collect();
         match patterns.iter().any(Vec::is_empty) {
-            true => Err("write names separated by commas; * ? and [a-z] stand for others".to_owned()),
+            true => Err("write names separated by commas; *, ? and [a-z] are patterns".to_owned()),
             false => Ok(Patterns(patterns)),
         }
     }

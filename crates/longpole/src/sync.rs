@@ -208,10 +208,10 @@ fn told(failure: &Failure, messages: usize, ambiguous: usize) -> String {
             format!("{ambiguous} packets were seen on both, each more than once, so nobody knows which is which")
         }
         Failure::OneWay { way: Way::There, bound_ns } => {
-            format!("{failure} ({messages} from it, none to it): the offset is at least {}, and nothing says how much more", ns(*bound_ns))
+            format!("{failure} ({messages} from it, none to it): the offset is at least {}, without an upper bound", ns(*bound_ns))
         }
         Failure::OneWay { way: Way::Back, bound_ns } => {
-            format!("{failure} ({messages} to it, none from it): the offset is at most {}, and nothing says how much less", ns(*bound_ns))
+            format!("{failure} ({messages} to it, none from it): the offset is at most {}, without a lower bound", ns(*bound_ns))
         }
         _ => failure.to_string(),
     }
@@ -246,8 +246,7 @@ fn oriented(known: Vec<Message>, unknown: HashMap<u64, Vec<(i64, i64)>>) -> Resu
         [true, false] => Ok(one),
         [false, true] => Ok(other),
         [true, true] => {
-            Err("the captures do not say which way packets went, and their times allow either; capture with the direction (pcapng)"
-                .to_owned())
+            Err("the captures have no direction of packets, and the times allow both; capture with the direction (pcapng)".to_owned())
         }
         [false, false] => {
             Err("whichever way packets went, some would have arrived before they were sent: a clock was set meanwhile".to_owned())

@@ -142,7 +142,7 @@ impl Drain<'_> {
     pub fn give_up(&mut self, source: &mut Source, why: &str) {
         source.broken = true;
         source.look = None;
-        self.recording.note(format!("{} is not read any further: {why}", source.ring.name));
+        self.recording.note(format!("{} is not read from here on: {why}", source.ring.name));
     }
 
     /// Takes the events of one ring, and considers a larger one. Returns the share of the ring that

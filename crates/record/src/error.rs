@@ -13,7 +13,7 @@ pub enum Error {
     #[error(transparent)]
     Io(#[from] FileError),
     /// Other users could put files into the runtime directory.
-    #[error("{} is no safe runtime directory: {why}", path.display())]
+    #[error("{} is not a safe runtime directory: {why}", path.display())]
     Unsafe { path: PathBuf, why: &'static str },
     /// Another recorder of the same kind is running.
     #[error("a recording is running already: {}", first(*pid, path))]
@@ -23,7 +23,7 @@ pub enum Error {
     Taken { process: i32, pid: i32, path: String },
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    #[error("no file of the runtime directory has the form that this version reads: {0}")]
+    #[error("a file of the runtime directory is invalid or of another version of Longpole: {0}")]
     Foreign(String),
     #[error(transparent)]
     Capture(#[from] CaptureError),

@@ -246,10 +246,10 @@ impl Recorder {
                     visit.directory.common.held.order(&visit.recording.rules.default_order());
                     visit.decide_again();
                 });
-                eprintln!("longpole: took the new configuration");
+                eprintln!("longpole: the new configuration is in use");
             }
             Reloaded::Refused(error) => {
-                eprintln!("longpole: the configuration stays as it was: {error}");
+                eprintln!("longpole: the new configuration is refused, the old one stays in use: {error}");
                 let text = error.to_string();
                 self.recording.note(format!("a new configuration was refused: {}", text.lines().next().unwrap_or("")));
             }
@@ -261,7 +261,7 @@ impl Recorder {
         let destination = &mut self.recording.files.destination;
         let Some(before) = destination.follow()? else { return Ok(()) };
         let path = destination.path.clone();
-        self.recording.note(format!("the recording's folder {} is {} now", before.display(), path.display()));
+        self.recording.note(format!("the recording's folder was moved from {} to {}", before.display(), path.display()));
         self.each(|visit| visit.directory.common.held.moves(&path));
         Ok(())
     }

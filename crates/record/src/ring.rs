@@ -106,7 +106,7 @@ pub enum Fault {
     Head,
     #[error("a sub-buffer has an impossible length")]
     Content,
-    #[error("its thread overwrote what was being read")]
+    #[error("its thread overwrote events while they were read")]
     Lapped,
 }
 
@@ -160,7 +160,7 @@ impl Ring {
         let taken = layout.taken.load(Ordering::Relaxed);
         let waited_before = layout.waited.load(Ordering::Relaxed);
         if tail > FARTHEST {
-            return Err(io::Error::other("its tail is where no ring gets"));
+            return Err(io::Error::other("its tail is at an impossible position"));
         }
         Ok(Ring { name: name.to_owned(), number, own, size, clock, overwrites, subbuffer, memory, tail, reported, taken, waited_before })
     }

@@ -125,7 +125,7 @@ impl Runtime {
     pub fn check_length(path: &Path) -> Result<(), Error> {
         match path.as_os_str().len() {
             ..=LONGEST_PATH => Ok(()),
-            _ => Err(Error::Unsafe { path: path.to_owned(), why: "programs with probes take paths of up to 207 bytes" }),
+            _ => Err(Error::Unsafe { path: path.to_owned(), why: "programs with probes accept paths of up to 207 bytes" }),
         }
     }
 
@@ -145,7 +145,7 @@ impl Runtime {
         let directory = match fs::open(path, flags, Mode::empty()) {
             Ok(directory) => directory,
             Err(Errno::NOTDIR | Errno::LOOP) => {
-                return Err(Error::Unsafe { path: path.to_owned(), why: "it is no directory, or a link" });
+                return Err(Error::Unsafe { path: path.to_owned(), why: "it is not a directory, or it is a link" });
             }
             Err(error) => return Err(Error::io("open", path)(error.into())),
         };
@@ -221,7 +221,7 @@ impl Runtime {
                 // calls.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
                 Ok(writable) if writable.inode == readable.inode => return Ok(writable),
-                Ok(_) => return Err(io::Error::other("the file was exchanged while it was opened")),
+                Ok(_) => return Err(io::Error::other("another process replaced the file while it was opened")),
                 Err(error) => return Err(error),
             }
         }

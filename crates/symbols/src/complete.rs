@@ -145,7 +145,7 @@ fn look_up(places: &Places, file: &File, stopped: &dyn Fn() -> bool) -> io::Resu
                         clean(&path)
                     }
                 };
-                told.push(format!("functions of stacks in {name} are not all known: what looks into the programs' files {why}"));
+                told.push(format!("some functions of stacks in {name} are unknown: the process that reads the programs' files {why}"));
             }
             (Why::Stopped, _) => {
                 told.push("functions of stacks are not all known: a signal ended the looking".to_owned());

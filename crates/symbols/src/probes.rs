@@ -104,7 +104,7 @@ fn read(folder: &OwnedFd) -> io::Result<String> {
         File::from(openat(folder, "metadata", OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?);
     let found = file.metadata()?;
     if !found.is_file() || found.len() > MOST_BYTES {
-        return Err(io::Error::other("it is no metadata of ours"));
+        return Err(io::Error::other("it is not metadata of Longpole"));
     }
     let mut text = String::new();
     file.take(MOST_BYTES).read_to_string(&mut text)?;
@@ -201,7 +201,7 @@ fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::R
             Why::Item(why) | Why::Failed(why) => format!("what looks into the programs' files {why}"),
             Why::Stopped => "a signal ended the looking".to_owned(),
         };
-        told.push(format!("recorded functions are not all named: {said}"));
+        told.push(format!("some recorded functions have no name: {said}"));
         file.write_all(b"\n")?;
         failures += 1;
         match (why, at) {
@@ -220,7 +220,7 @@ fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::R
             }
             (Some(module), _, _, Some(trouble)) => {
                 let path = found.modules.get(module as usize).map_or(String::new(), |module| clean(&String::from_utf8_lossy(&module.0)));
-                told.push(format!("functions of {path} are called after their addresses: {trouble}"));
+                told.push(format!("functions of {path} are shown by their addresses: {trouble}"));
             }
             _ => {}
         }

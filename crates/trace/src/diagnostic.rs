@@ -312,7 +312,7 @@ impl fmt::Display for Diagnostic {
             }
             Diagnostic::ClocksApart { path, other, days, later } => write!(
                 f,
-                "{}: it begins {} {} {}; if both are of one run, their clocks have different origins: --offset PATH=TIME brings them together",
+                "{}: it begins {} {} {}; if both are of one run, their clocks have different origins: align them with --offset PATH=TIME",
                 path.display(),
                 some(*days, "day", "days"),
                 if *later { "after" } else { "before" },
@@ -386,7 +386,7 @@ impl fmt::Display for Diagnostic {
                 path.display()
             ),
             Diagnostic::Uncounted { path } => {
-                write!(f, "{}: its packets count neither events nor packets, so nothing tells whether any were lost", path.display())
+                write!(f, "{}: its packets count neither events nor packets, so losses are unknown", path.display())
             }
             Diagnostic::Nobody { path } => write!(
                 f,
@@ -394,7 +394,7 @@ impl fmt::Display for Diagnostic {
                  told of the processor alone, of several cores as if they were one",
                 path.display()
             ),
-            Diagnostic::Cycles { path } => write!(f, "{}: times are cycles of its counter, told as ns (--frequency HZ makes them time)", path.display()),
+            Diagnostic::Cycles { path } => write!(f, "{}: times are cycles of its counter and are shown as ns; pass --frequency HZ to convert them", path.display()),
             Diagnostic::Overlapping { path, entries } => {
                 let entries = some(*entries, "entry begins", "entries begin");
                 write!(f, "{}: {entries} before the one before has ended (several cores); that one is shown up to there", path.display())

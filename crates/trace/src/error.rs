@@ -14,11 +14,11 @@ pub enum Error {
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
     /// A path holds no trace. `tried` explains why each format does not fit.
-    #[error("{} is no trace: {tried}", path.display())]
+    #[error("{} is not a trace: {tried}", path.display())]
     NotATrace { path: PathBuf, tried: String },
     /// A path holds several recordings or other traces next to a recording, and only one can be
     /// opened.
-    #[error("{} holds {count} recordings; name one, e.g. {}", path.display(), example.display())]
+    #[error("{} contains {count} recordings; name one of them, for example {}", path.display(), example.display())]
     SeveralRecordings { path: PathBuf, count: usize, example: PathBuf },
     /// An archive cannot be unpacked. `entry` is the entry at which it failed.
     #[error("{} cannot be unpacked: {what}{}", path.display(), entry.as_deref().map_or(String::new(), |entry| format!(" (in {entry})")))]

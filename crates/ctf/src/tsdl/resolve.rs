@@ -91,7 +91,7 @@ pub(crate) fn schema(items: &[Item]) -> Result<Schema> {
         }
     }
     if let Some((_, span, path)) = resolver.loose.iter().find(|(name, ..)| !resolver.used.contains(name)) {
-        return fail(*span, format!("no field `{path}` is in reach of this type, which nobody uses"));
+        return fail(*span, format!("this type refers to `{path}`, which does not exist in its scope (and the type is not used)"));
     }
     for (_, unused) in resolver.structs.iter().filter(|(name, _)| !resolver.used_structs.contains(name)) {
         check_alone(unused)?;

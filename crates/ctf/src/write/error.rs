@@ -130,13 +130,13 @@ pub enum WriteErrorKind {
         index: usize,
     },
     /// The header's fields cannot hold the id of the event class.
-    #[error("the event's header cannot tell its id {id}")]
+    #[error("the event's header cannot represent the id {id}")]
     IdTooLarge {
         /// The id.
         id: u64,
     },
     /// The header's fields cannot hold the time.
-    #[error("the fields for times cannot tell {cycles} after {last}")]
+    #[error("the fields for times cannot represent {cycles} after {last}")]
     TimeTooLarge {
         /// Time of the event before, in cycles.
         last: u64,
@@ -167,7 +167,7 @@ pub enum WriteErrorKind {
         length: u64,
     },
     /// No field holds the packet's size, and something follows the packet.
-    #[error("no field tells where this packet ends, and something comes after it")]
+    #[error("the packet has no field for its size, but other data follow it")]
     NoPacketSize,
     /// Another field depends on a field whose value is known only at the end of the packet.
     #[error("this tells something of the packet's end, and something else depends on it")]

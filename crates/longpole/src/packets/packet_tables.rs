@@ -29,7 +29,7 @@ pub fn losses(out: &mut impl Write, lines: &[LossLine], length: Length) -> io::R
     match lines.iter().find(|line| line.lost) {
         Some(worst) if worst.count == lost => writeln!(out, "LOST: {what}: {}", plain(worst.text.clone()))?,
         Some(worst) => writeln!(out, "LOST: {what}, {} of them: {}", number(worst.count), plain(worst.text.clone()))?,
-        None => writeln!(out, "LOST: none; thrown away was what nobody wanted")?,
+        None => writeln!(out, "LOST: none; only packets without a receiver were discarded")?,
     }
     let mut table = Table::new(&["where", ">packets", "~first", "~last", "~reason", "~function", "sent by", "for"]);
     for line in lines {
@@ -67,7 +67,11 @@ pub fn counters(out: &mut impl Write, answer: &CountersAnswer) -> io::Result<()>
         writeln!(out, "  {} of the losses above are not known by their interface", number(answer.without_interface))?;
     }
     if answer.unplaced > 0 {
-        writeln!(out, "  {} of the losses above are held against no counter: they are of too many kinds", number(answer.unplaced))?;
+        writeln!(
+            out,
+            "  {} of the losses above are not compared with a counter, because they are of too many kinds",
+            number(answer.unplaced)
+        )?;
     }
     let uncounted = |line: &CounterLine| line.uncounted() > 0 || line.delta.is_none();
     for line in counting.iter().filter(|line| uncounted(line)) {
@@ -103,7 +107,7 @@ pub fn counters(out: &mut impl Write, answer: &CountersAnswer) -> io::Result<()>
         writeln!(out, "events agree with what the kernel counted as {}", told[1].join(", "))?;
     }
     if answer.left_out > 0 {
-        let why = "there were too many, or nobody knows where they began";
+        let why = "there were too many, or their initial value is unknown";
         writeln!(out, "{} of the kernel's counters are not in the recording: {why}", number(answer.left_out))?;
     }
     if answer.not_read.count > 0 {

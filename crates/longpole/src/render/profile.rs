@@ -14,7 +14,7 @@ pub fn first(report: &Report) -> String {
     match profile::top(report) {
         TopOfProfile::Function { function, samples, on_path } => {
             let part = match on_path {
-                0 => "; no sample lies on the critical path".to_owned(),
+                0 => "; no sample is on the critical path".to_owned(),
                 _ => {
                     let (share, low, high) = (percent(function.share), percent(function.low), percent(function.high));
                     format!(", which has {share} ({low} to {high}) of the critical path")
@@ -36,7 +36,7 @@ pub fn first(report: &Report) -> String {
             percent(first.profile_share),
             percent(first.path_share)
         ),
-        TopOfProfile::Nothing => "A profiler would see nothing run.".to_owned(),
+        TopOfProfile::Nothing => "A profiler would see no running thread.".to_owned(),
     }
 }
 

@@ -57,7 +57,7 @@ pub fn footer(out: &mut impl Write, counts: Counts) -> io::Result<()> {
         number(counts.lost)
     )?;
     if counts.beyond > 0 {
-        writeln!(out, "{} samples are not all in this answer: too many different ones", number(counts.beyond))?;
+        writeln!(out, "{} samples exceed what this answer can hold; some are left out", number(counts.beyond))?;
     }
     Ok(())
 }

@@ -62,7 +62,7 @@ pub fn svg(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
         to: at(&edge.to),
         share: share(edge.redistributed_ns),
         about: format!(
-            "{} waits for {}: blocked for {}; {} ({}) of all waiting ends so",
+            "{} waits for {}: blocked for {}; {} ({}) of all waiting ends with this edge",
             plain(edge.from.to_string()),
             plain(edge.to.to_string()),
             duration(edge.direct_ns),
@@ -76,7 +76,7 @@ pub fn svg(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
         boxes: people.iter().map(shape).collect(),
         arrows: drawn.iter().map(arrow).collect(),
         first: 0,
-        legend: vec![(IN_MUTUAL_WAIT, "mutual wait: waits for nobody but each other"), (OUTSIDE, "outside")],
+        legend: vec![(IN_MUTUAL_WAIT, "mutual wait: these machines wait only for each other"), (OUTSIDE, "outside")],
         foot: answer.edges.len().checked_sub(drawn.len()).filter(|&more| more > 0).map(|more| {
             let left_out: u64 = all - drawn.iter().map(|edge| edge.redistributed_ns).sum::<u64>();
             format!("not drawn: {} edges with {} of all waiting", number(more as u64), percent(share(left_out)))

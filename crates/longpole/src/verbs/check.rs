@@ -115,7 +115,7 @@ fn runtime_directory() -> Finding {
             Ok(_) => finding(WHAT, State::Good, shown.to_string(), None),
             Err(error) => {
                 let remedy =
-                    format!("chmod 700 {shown} if it is yours and for Longpole alone; else set LONGPOLE_RUNTIME_DIR to such a directory");
+                    format!("chmod 700 {shown} if it is your own directory and only for Longpole; else set LONGPOLE_RUNTIME_DIR to such a directory");
                 finding(WHAT, State::Bad, error.to_string(), Some(remedy))
             }
         };
@@ -186,7 +186,7 @@ fn kernel_events() -> Finding {
     let path = found.path.map_or_else(|| "tracefs mounted for the recorder alone".to_owned(), |path| path.display().to_string());
     let mut detail = format!("{path}, clock {}, groups {}", found.clock, names(&found.groups));
     if !found.absent.is_empty() {
-        detail.push_str(&format!("; this kernel has nothing of {}", names(&found.absent)));
+        detail.push_str(&format!("; this kernel has no events of {}", names(&found.absent)));
     }
     match kernel::reap::left().len() {
         0 => finding(WHAT, State::Good, detail, None),
@@ -242,7 +242,7 @@ fn disk() -> Finding {
         return finding(WHAT, State::Bad, format!("{shown}: {error}"), Some(remedy));
     }
     let free = statvfs(&place).map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize));
-    let detail = format!("go to {shown}, {} free", bytes(free));
+    let detail = format!("are written to {shown}, {} free", bytes(free));
     match free {
         free if free < DISK_WANTED => {
             finding(WHAT, State::Limited, detail, Some("use -o DIR or set LONGPOLE_ROOT to a larger file system".to_owned()))

@@ -81,7 +81,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let output = match (args.to, args.output) {
         (Form::Json, output) => output,
         (_, Some(output)) => Some(output),
-        (_, None) => return Err(WrongUsage("CTF is a folder; say which: -o DIR".to_owned()).into()),
+        (_, None) => return Err(WrongUsage("a CTF trace is a folder; name it with -o DIR".to_owned()).into()),
     };
     let paths = args.input.paths()?;
     let options = args.input.options();
@@ -187,7 +187,7 @@ pub fn told(output: &Path, written: &Written) -> String {
         ));
     }
     if written.untold > 0 {
-        told.push_str(&format!("; {} losses of streams without events have no place in CTF", number(written.untold)));
+        told.push_str(&format!("; {} losses of streams without events cannot be represented in CTF", number(written.untold)));
     }
     if written.moved > 0 {
         told.push_str(&format!("; {} events before the begin of time have that time", number(written.moved)));

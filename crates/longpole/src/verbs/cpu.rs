@@ -58,7 +58,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     for (given, option) in [(args.pid.is_some(), "--pid"), (args.top.is_some(), "-n")] {
         if given && !args.functions && !args.folded {
-            let text = format!("{option} is for samples of stacks: longpole cpu --functions {option} …");
+            let text = format!("{option} needs stack samples: longpole cpu --functions {option} …");
             return Err(crate::WrongUsage(text).into());
         }
     }
@@ -231,7 +231,7 @@ fn print_kernel(
         return Ok(());
     }
     if !still.is_empty() {
-        writeln!(out, "  {} threads neither ran nor wanted to", number(still.len() as u64))?;
+        writeln!(out, "  {} threads neither ran nor were ready to run", number(still.len() as u64))?;
     }
     print_blocked(out, &active)
 }
@@ -300,7 +300,7 @@ fn waker(waker: &WakerLine) -> String {
 
 fn print_probes(out: &mut impl Write, answer: &Cpu, most: Option<usize>) -> io::Result<()> {
     if answer.threads.is_empty() {
-        return writeln!(out, "no thread in this trace did anything");
+        return writeln!(out, "no thread of this trace has an event");
     }
     let mut table = Table::new(&["thread", ">tid", ">time", "~>activities", "state", ">in it", ">share", "~>probes", "", ">lost"]);
     for thread in &answer.threads {

@@ -98,7 +98,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let part =
         Options { begin: args.begin, end: args.end, dump: args.raw.dump(), damage: input::damage(args.strict), ..Options::default() };
     let [a, b] = args.traces.as_slice() else {
-        return Err(WrongUsage("a difference is between two traces; name two".to_owned()).into());
+        return Err(WrongUsage("diff compares two traces; name two".to_owned()).into());
     };
     let rules = rules::read(&rules::files(&args.rules)?)?;
     progress::begin(&args.traces);

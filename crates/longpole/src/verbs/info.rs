@@ -295,7 +295,7 @@ impl Counts {
         let share = if all > 0 { self.lost as f64 / all as f64 } else { 0.0 };
         let uncounted = match self.uncounted {
             0 => String::new(),
-            some => format!(", and an unknown number {} times", number(some)),
+            some => format!(", and {} losses of an unknown number", number(some)),
         };
         head.row(["lost".to_owned(), format!("{} ({}){uncounted}", number(self.lost), percent(share))]);
         if let Some(recording) = trace.recordings().first() {

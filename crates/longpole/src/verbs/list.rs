@@ -55,7 +55,7 @@ fn list_subjects(json: bool) -> anyhow::Result<()> {
         eprintln!("longpole: ignored {name}");
     }
     if subjects.is_empty() {
-        eprintln!("longpole: no process with probes runs (looked in {})", Runtime::default_path().display());
+        eprintln!("longpole: no process with probes is running (searched in {})", Runtime::default_path().display());
         return Ok(());
     }
     let own = rustix::process::geteuid().as_raw();

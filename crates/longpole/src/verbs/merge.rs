@@ -137,10 +137,10 @@ fn as_text(synced: &[Synced]) -> anyhow::Result<()> {
         };
         let ambiguous = match host.ambiguous {
             0 => String::new(),
-            more => format!("; {} more occur twice and say nothing", number(more as u64)),
+            more => format!("; {} more occur twice and are not used", number(more as u64)),
         };
         say(format_args!(
-            "{path}: offset {}, drift {:+.3} ppm ({:+.3} to {:+.3}), wrong by {} at most",
+            "{path}: offset {}, drift {:+.3} ppm ({:+.3} to {:+.3}), error at most {}",
             offset::seconds(host.shift.offset_ns),
             host.shift.drift * 1e6,
             host.drifts_ppm.0,

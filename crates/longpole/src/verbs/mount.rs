@@ -104,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !session.guard.is_finished() {
         // Processes that have a file open keep access to it; no other process finds it any more.
         if let Err(error) = unmount(&directory) {
-            eprintln!("longpole: cannot unmount {}: {error}; `{}` does", directory.display(), remedy(&directory));
+            eprintln!("longpole: cannot unmount {}: {error}; run `{}`", directory.display(), remedy(&directory));
         }
     }
     let told = following.and_then(Following::end);
@@ -124,7 +124,7 @@ fn mountable(directory: &Path) -> anyhow::Result<PathBuf> {
     let looked = match looked {
         Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
             unmount(directory).with_context(|| {
-                format!("{}: what was mounted there has ended without unmounting it; `{}` does", directory.display(), remedy(directory))
+                format!("{}: an earlier `longpole mount` ended without unmounting it; run `{}`", directory.display(), remedy(directory))
             })?;
             eprintln!("longpole: note: {} was left mounted by one that was killed", directory.display());
             std::fs::read_dir(directory)

@@ -37,7 +37,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let measurement = if args.quick { overhead::measure_quick()? } else { overhead::measure(args.rounds, TURNS)? };
     if let Some(lost) = measurement.lost.filter(|&lost| lost != 0) {
-        anyhow::bail!("{lost} events were lost while measuring, so the figures mean nothing");
+        anyhow::bail!("{lost} events were lost during the measurement, so its figures are invalid");
     }
     let budgets = budgets(&measurement);
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -133,7 +133,7 @@ fn text(measurement: &Measurement, budgets: &[Budget], out: &mut impl Write) -> 
         table.row([probe.to_owned(), place.to_owned(), format!("{:.1}", effective.median), format!("{:.1}", total.median)]);
     }
     if !table.is_empty() {
-        writeln!(out, "\nEffective: what a measured interval is too long by. Total: what the pair adds to the interval around it.\n")?;
+        writeln!(out, "\nEffective: the time by which a measured interval is too long. Total: the time that the pair adds to the interval around it.\n")?;
         table.print(out)?;
     }
 

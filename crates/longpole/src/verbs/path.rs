@@ -213,7 +213,7 @@ fn tell_counts(counts: Counts, running: f64) -> anyhow::Result<()> {
         number(counts.lost)
     );
     if counts.busy == 0 {
-        bail!("no sample lies on the path: record more of them (`longpole record --stacks 999`), or for longer");
+        bail!("no sample is on the path; record more samples (`longpole record --stacks 999`), or record for longer");
     }
     Ok(())
 }
@@ -286,7 +286,7 @@ fn print(out: &mut impl Write, answer: &Answer, with_segments: bool, length: Len
     for (count, what) in [
         (answer.negative_links, "links were negative and count as 0: clocks differ"),
         (answer.ignored_wakeups, "wake-ups of machines that were not blocked were ignored"),
-        (answer.forgotten_causes, "causes are unknown because they lie further back than is remembered"),
+        (answer.forgotten_causes, "causes are unknown because they are older than the stored history"),
     ] {
         if count > 0 {
             writeln!(out, "{} {what}", number(count))?;

@@ -74,7 +74,7 @@ fn measured(interactions: &mut Interactions) -> anyhow::Result<(u64, Vec<QueueAn
 fn of_log(input: &Input, length: Length, mut log: Interactions) -> anyhow::Result<ExitCode> {
     let (count, answer) = measured(&mut log)?;
     machine_log::write(input, count, &answer, |out| match answer.is_empty() {
-        true => writeln!(out, "no queue in this machine log"),
+        true => writeln!(out, "this machine log has no queue"),
         false => print(out, &answer, length),
     })
 }
@@ -90,7 +90,7 @@ const LOST_COLUMN: usize = 14;
 
 pub fn print(out: &mut impl Write, answer: &[QueueAnswer], length: Length) -> io::Result<()> {
     if answer.is_empty() {
-        return writeln!(out, "no queue probes in this trace");
+        return writeln!(out, "this trace has no queue probes");
     }
     let mut table = Table::new(&[
         "queue",

@@ -144,7 +144,7 @@ fn stacks(text: &str) -> Result<Stacks, String> {
         "none" => Ok(Stacks(None)),
         text => match text.parse() {
             Ok(hz @ 1..=MOST_STACKS) => Ok(Stacks(Some(hz))),
-            _ => Err(format!("{text:?} is no rate of stacks; write a number from 1 to {MOST_STACKS} (a second), or none")),
+            _ => Err(format!("{text:?} is not a rate of stacks; write a number from 1 to {MOST_STACKS} (per second), or none")),
         },
     }
 }
@@ -279,7 +279,7 @@ pub const OWN_FAILURE: u8 = 125;
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let with_command = !args.command.is_empty();
     if !with_command && std::env::args_os().next_back().is_some_and(|last| last == "--") {
-        return Err(crate::WrongUsage("no command follows `--`; without it, everything with probes is recorded".to_owned()).into());
+        return Err(crate::WrongUsage("no command follows `--`; leave out `--` to record all programs with probes".to_owned()).into());
     }
     if !with_command && args.steady.is_some() {
         return Err(crate::WrongUsage("--steady is for a command that is started here: longpole record --steady -- CMD".to_owned()).into());
@@ -458,7 +458,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
     let log = match args.log {
         true => {
             let chunks = recorder.chunks();
-            Some(Log::begin(recorder.path().to_owned(), chunks, recorder.period()).context("cannot begin the log")?)
+            Some(Log::begin(recorder.path().to_owned(), chunks, recorder.period()).context("cannot show the recorded events (--log)")?)
         }
         false => None,
     };
@@ -589,7 +589,7 @@ pub fn tell(outcome: &Outcome, said: &[String]) {
     }
     let lost = if outcome.lost > 0 { format!(", {} events lost", crate::render::table::number(outcome.lost)) } else { String::new() };
     match &outcome.empty {
-        Some(why) => eprintln!("longpole: captured nothing: {why}"),
+        Some(why) => eprintln!("longpole: nothing was recorded: {why}"),
         None if outcome.recorded == 0
             && outcome.lost == 0
             && (outcome.kernel.is_some() || outcome.samples.is_some() || outcome.interfaces.is_some()) => {}
@@ -656,12 +656,12 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         let units = "B, KiB, MiB, GiB, TiB, kB, MB, GB or TB";
         return Err(format!("{text:?} has no unit; write {units} after the number, for example 500MiB or 10GiB"));
     }
-    parse_size(text).ok_or_else(|| format!("{text:?} is no size; write, for example, 500MiB or 10GiB"))
+    parse_size(text).ok_or_else(|| format!("{text:?} is not a size; write, for example, 500MiB or 10GiB"))
 }
 
 pub fn size(text: &str) -> Result<u64, String> {
     match parse_size(text).and_then(longpole_record::ring_size) {
         Some(size) => Ok(size),
-        None => Err(format!("{text:?} is no size of a ring; write, for example, 256KiB or 4MiB (1GiB at most)")),
+        None => Err(format!("{text:?} is not a size of a ring; write, for example, 256KiB or 4MiB (at most 1GiB)")),
     }
 }

@@ -73,7 +73,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     match paths.as_slice() {
         [path] => show(&args.input, args.length, of_one(&args.input, path, (&args.whom, args.sensitivity)).map_err(explained)?),
-        _ if args.sensitivity => Err(WrongUsage("--sensitivity takes one recording".to_owned()).into()),
+        _ if args.sensitivity => Err(WrongUsage("--sensitivity accepts only one recording".to_owned()).into()),
         _ => runs(&args.input, &paths, &args.whom, args.length),
     }
 }
@@ -122,7 +122,7 @@ fn of_one(input: &Input, path: &Path, (whom, sensitivity): (&SubjectArgs, bool))
             match samples::functions(input, &interactions, &mut critical.answer, samples::read_quietly) {
                 Ok((sampled, _)) => Some(sampled.rows),
                 Err(error) => {
-                    eprintln!("longpole: note: without the functions of sampled stacks: {}", plain(format!("{error:#}")));
+                    eprintln!("longpole: note: the answer has no functions of sampled stacks: {}", plain(format!("{error:#}")));
                     None
                 }
             }
@@ -228,7 +228,7 @@ fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
     };
     states(out, report, &rows[..rows.len().min(most)], &columns)?;
     if let Some(more) = rows.len().checked_sub(most).filter(|&more| more > 0) {
-        let whence = if full { "longpole path has them" } else { "longpole report --full: those, findings, and more" };
+        let whence = if full { "`longpole path` lists them" } else { "longpole report --full: those, findings, and more" };
         writeln!(out, "  … and {} more ({whence})", number(more as u64))?;
     } else if !full {
         writeln!(out, "  (longpole report --full: findings, and more)")?;

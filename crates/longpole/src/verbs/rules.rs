@@ -143,7 +143,7 @@ fn never_matched(event: &str, why: &Never) -> String {
         Never::Absent => format!("no event \"{event}\" is in the trace"),
         Never::Lacks(field) => format!("no event \"{event}\" of the trace has the field \"{field}\""),
         Never::Covered => format!("rules before it take every event \"{event}\" of the trace"),
-        Never::NotHeld => format!("its condition holds for no event \"{event}\" of the trace that the rules before it leave"),
+        Never::NotHeld => format!("its condition is false for each event \"{event}\" of the trace that earlier rules do not match"),
     }
 }
 

@@ -72,7 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok(asked) => asked,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             bail!(
-                "the recorder of {} (process {}) takes no requests; it may be ending, or be of another version",
+                "the recorder of {} (process {}) accepts no requests; it may be ending, or be of another version",
                 running.path.display(),
                 running.pid
             )
@@ -102,7 +102,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         std::thread::sleep(PAUSE);
     };
     let answer = answer.map_err(anyhow::Error::msg)?;
-    let made = PathBuf::from(answer["path"].as_str().context("the recorder's answer names no snapshot")?);
+    let made = PathBuf::from(answer["path"].as_str().context("the recorder did not name a snapshot in its answer")?);
     finish(&made, &answer)?;
     crate::say(made.display())?;
     Ok(ExitCode::SUCCESS)

@@ -30,7 +30,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // The pid comes from a file that programs can write to; a process that is no recorder must not
     // be signalled.
     if !is_recorder(running.pid) {
-        bail!("process {} holds the recording, but is no `longpole`; end it yourself", running.pid);
+        bail!("process {} holds the recording but is not `longpole`; end it yourself", running.pid);
     }
     kill_process(pid, Signal::INT)?;
     let begin = Instant::now();

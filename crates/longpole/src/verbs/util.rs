@@ -148,7 +148,7 @@ fn measure(args: &Args) -> anyhow::Result<Answer> {
     let why = match kernel::available() {
         Err(error) => error.to_string(),
         Ok(_) if kernel::has_foreign_pids() => {
-            "the kernel's events name threads by other numbers, since this process is in a pid namespace of its own".to_owned()
+            "the kernel's events have other thread numbers, because this process is in a pid namespace of its own".to_owned()
         }
         Ok(_) => match start(args, root) {
             Ok(recorder) => return recorded(args, recorder, limit),

@@ -223,13 +223,17 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], (full_ring
     writeln!(out, "\n{}", counted(answer.interactions, "interaction"))?;
     if too_many_lost(answer.lost, answer.interactions) {
         let (lost, remedy) = (number(answer.lost), lost_events::remedy(full_ring));
-        writeln!(out, "{}", painted(Role::Caveat, format!("{lost} events lost: what happened then is in no prediction; {remedy}")))?;
+        writeln!(
+            out,
+            "{}",
+            painted(Role::Caveat, format!("{lost} events are lost, and predictions do not include their effects; {remedy}"))
+        )?;
     }
     if answer.contradictions > 0 {
         writeln!(out, "{}: see `longpole path`", counted(answer.contradictions, "contradiction"))?;
     }
     if answer.forgotten_causes > 0 {
-        writeln!(out, "{} causes lie further back than is remembered", number(answer.forgotten_causes))?;
+        writeln!(out, "{} causes are older than the stored history", number(answer.forgotten_causes))?;
     }
     Ok(())
 }

@@ -79,7 +79,7 @@ impl Attach<'_> {
         }
         if source.ring.clock != self.recording.clock.source.number() && !source.broken {
             source.broken = true;
-            self.recording.note(format!("{name} was ignored: its times are of another clock than this recording's"));
+            self.recording.note(format!("{name} was ignored: its events have another clock than this recording"));
         }
         source.ring.layout().session.store(self.recording.rules.session, Ordering::Relaxed);
         source.ring.layout().lane.store(0, Ordering::Relaxed);

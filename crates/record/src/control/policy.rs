@@ -394,7 +394,7 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
     let text = String::deserialize(deserializer)?;
     match parse_duration(&text) {
         Some(period) if (Duration::from_millis(1)..=Duration::from_secs(10)).contains(&period) => Ok(period),
-        Some(_) => Err(de::Error::custom("the period must lie between 1ms and 10s")),
+        Some(_) => Err(de::Error::custom("the period must be between 1ms and 10s")),
         None => Err(de::Error::custom(format!("{text:?} is no time; write, for example, \"100ms\""))),
     }
 }
@@ -408,7 +408,7 @@ fn block_limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Dura
     let text = String::deserialize(deserializer)?;
     match parse_duration(&text) {
         Some(limit) if (Duration::from_micros(100)..=Duration::from_secs(10)).contains(&limit) => Ok(Some(limit)),
-        Some(_) => Err(de::Error::custom("block_limit must lie between 100us and 10s")),
+        Some(_) => Err(de::Error::custom("block_limit must be between 100us and 10s")),
         None => Err(de::Error::custom(format!("{text:?} is no time; write, for example, \"10ms\""))),
     }
 }

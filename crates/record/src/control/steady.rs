@@ -90,7 +90,7 @@ impl Steady {
             Ok(granted) => Ok(granted),
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 let policy = Granted::of(0).map_or_else(|_| "this policy".to_owned(), |granted| granted.policy_name());
-                Err(format!("{policy}, under which the command is to run, has no time slices; it stays"))
+                Err(format!("the command keeps its scheduling policy {policy}, which has no time slices"))
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 Err("SCHED_FIFO needs root, the capability CAP_SYS_NICE, or a limit RLIMIT_RTPRIO of 1 (`ulimit -r 1`)".to_owned())

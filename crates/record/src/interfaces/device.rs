@@ -47,7 +47,9 @@ impl FromStr for Pattern {
         };
         match device {
             "" => Err(unclear(text)),
-            device if device.len() > LONGEST_NAME => Err(format!("{device:?} is no device: names have {LONGEST_NAME} characters at most")),
+            device if device.len() > LONGEST_NAME => {
+                Err(format!("{device:?} is not a device: names have at most {LONGEST_NAME} characters"))
+            }
             device => Ok(Pattern { namespace, device: device.to_owned() }),
         }
     }

@@ -106,8 +106,9 @@ impl Drain {
         let jump = self.realtime.jump;
         if jump != 0 {
             let ms = jump as f64 / -1e6;
-            self.shared
-                .diagnostic(format!("the system's clock was set by {ms:+.0} ms meanwhile; times of packets follow the recording's clock"));
+            self.shared.diagnostic(format!(
+                "the system's clock was set by {ms:+.0} ms during the recording; times of packets are on the recording's clock"
+            ));
         }
         let result = self.capture.finish(unix_now());
         if let Err(error) = result {
@@ -194,7 +195,7 @@ impl Drain {
         lane.gone = lane.down && lane.ring.is_orphaned();
         if lane.gone {
             self.shared.told().interfaces[at].vanished = true;
-            self.shared.diagnostic(format!("the network device {} vanished; what it had shown is kept", lane.name));
+            self.shared.diagnostic(format!("the network device {} disappeared; its packets until then are kept", lane.name));
         } else if let Some(error) = down {
             self.shared.diagnostic(format!("the network device {}: {error}; its packets are captured again when it is up", lane.name));
         }

@@ -56,11 +56,11 @@ const MOST_BYTES: u64 = 16 << 20;
 pub enum ConvertError {
     #[error("cannot {what} {}: {error}", path.display())]
     Io { what: &'static str, path: PathBuf, error: io::Error },
-    #[error("the disk is too full to convert the kernel's pages ({} in {}); the pages stay, make room and read the recording again", size(*bytes), path.display())]
+    #[error("the disk is too full to convert the kernel's pages ({} in {}); the pages stay: free some space and read the recording again", size(*bytes), path.display())]
     Full { path: PathBuf, bytes: u64 },
     #[error("another process records or converts {}", path.display())]
     Busy { path: PathBuf },
-    #[error("{} belongs to user {owner}, and root converts nobody else's pages where they lie: as that user run `longpole check {}`, or copy it and read the copy", path.display(), path.display())]
+    #[error("{} belongs to user {owner}, and root converts no pages of other users in place; run `longpole check {}` as that user, or copy the recording and read the copy", path.display(), path.display())]
     Foreign { path: PathBuf, owner: u32 },
     #[error("{}: {error}", path.display())]
     Format { path: PathBuf, error: FormatError },

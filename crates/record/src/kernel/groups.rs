@@ -335,11 +335,11 @@ impl FromStr for Context {
 /// A request that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    #[error("{0:?} is no group of kernel events; there are {list}, and none", list = names(&Group::ALL.map(Group::name)))]
+    #[error("{0:?} is not a group of kernel events; groups are {list}, and none", list = names(&Group::ALL.map(Group::name)))]
     Group(String),
     #[error("{0:?} is no event; write SUBSYSTEM:NAME or SUBSYSTEM:NAME:FILTER (* and ? stand for any text and any letter), or all")]
     Event(String),
-    #[error("{0:?} is no context; there are {list}", list = names(&Context::ALL.map(Context::name)))]
+    #[error("{0:?} is not a context; contexts are {list}", list = names(&Context::ALL.map(Context::name)))]
     Context(String),
 }
 

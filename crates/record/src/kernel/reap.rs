@@ -165,12 +165,14 @@ fn one(dead: DeadInstance, known: Option<PathBuf>) -> Option<String> {
                 Ok(bytes) => {
                     Some(format!("saved {} KiB of kernel pages that a killed recorder had left, to {}", bytes >> 10, recording.display()))
                 }
-                Err(error) => return Some(format!("what the killed recorder of {} left cannot be saved: {error}", recording.display())),
+                Err(error) => {
+                    return Some(format!("cannot save the kernel pages that the killed recorder of {} left: {error}", recording.display()))
+                }
             }
         }
         None => match dead.remove() {
             Ok(true) => Some(match announced.filter(|path| path.is_dir()) {
-                None => format!("removed the tracer's instance {name} of a killed recorder, whose recording is gone"),
+                None => format!("removed the tracer's instance {name} of a killed recorder; its recording no longer exists"),
                 Some(path) => match clear(&path) {
                     true => {
                         format!("removed the tracer's instance {name} and {}: their recorder was killed before it began", path.display())

@@ -149,7 +149,7 @@ impl Source {
             let begun = self.raw.create("names.jsonl").and_then(Names::begin);
             match begun {
                 Ok(names) => self.names = Some(names),
-                Err(error) => self.diagnostics.push(format!("titles and scripts of processes are not known: {error}")),
+                Err(error) => self.diagnostics.push(format!("titles and scripts of processes are not recorded: {error}")),
             }
         }
         self.counters = Some(Counters::read(&|| clock.now()));
@@ -269,7 +269,7 @@ impl Source {
         let name = instance.name();
         match instance.remove() {
             Ok(()) => reap::forget(&name),
-            Err(error) => drained.diagnostics.push(format!("the tracer's instance stays: {error}")),
+            Err(error) => drained.diagnostics.push(format!("cannot remove the tracer's instance: {error}")),
         }
         if let Some(recording) = self.raw.path().parent().and_then(Path::parent) {
             if !recording.join("symbols/kallsyms").exists() && room(self.raw.path()).is_none_or(|room| room >= ENOUGH) {

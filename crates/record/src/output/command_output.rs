@@ -207,7 +207,7 @@ impl Output {
         lane.reserve(gathered.events.len())?;
         let written = lane.append(stamp, body).map_err(|error| match error {
             AppendError::Io(error) => error,
-            AppendError::Source => io::Error::other("their memory is gone"),
+            AppendError::Source => io::Error::other("they no longer fit into memory"),
         })?;
         self.position = position;
         self.discarded = discarded;

@@ -39,7 +39,7 @@ impl RecordingFolder {
             return Ok(None);
         }
         if own.st_nlink == 0 || now.as_os_str().to_string_lossy().ends_with(" (deleted)") {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "its folder was removed meanwhile"));
+            return Err(io::Error::new(io::ErrorKind::NotFound, "its folder was removed during the recording"));
         }
         Ok(Some(now))
     }

@@ -21,7 +21,7 @@ impl Command {
     pub fn new(options: &Options) -> Command {
         let steady = options.steady.map(|(steady, nice)| {
             let granted = steady.attempt(nice);
-            granted.map_err(|why| format!("the command runs like any other: {why}"))
+            granted.map_err(|why| format!("--steady has no effect on the command: {why}"))
         });
         Command { asked: options.steady.map(|(steady, _)| steady), steady, outputs: CommandOutputs::default() }
     }
@@ -40,7 +40,7 @@ impl Command {
     pub fn look(&mut self, pid: i32, account: &mut Account) {
         if let (Some(Ok(expected)), Ok(granted)) = (&self.steady, Granted::of(pid)) {
             if *expected != granted {
-                account.note(format!("the command runs with {granted}, not with {expected}"));
+                account.note(format!("the kernel gave the command {granted} instead of {expected}"));
             }
             self.steady = Some(Ok(granted));
         }

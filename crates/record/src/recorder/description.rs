@@ -103,7 +103,7 @@ impl Recorder {
         let why = if total.processes == 0 {
             let kernel = match rules.options.kernel {
                 Some(_) => "",
-                None => "; programs without probes are recorded through the kernel: `longpole check` says what that needs",
+                None => "; programs without probes are recorded through the kernel's events: `longpole check` lists the requirements",
             };
             format!("no process with probes was seen in {}{kernel}", self.directories.own().common.runtime.path().display())
         } else if !rules.config.enable {
@@ -118,7 +118,7 @@ impl Recorder {
         } else if total.dropped > 0 {
             "no policy wanted any of the threads that wrote events".to_owned()
         } else if total.taken > 0 && total.taken + total.unwanted >= total.processes {
-            format!("other recorders have {} of the {} processes with probes", total.taken, total.processes)
+            format!("other recorders record {} of the {} processes with probes", total.taken, total.processes)
         } else if total.unwanted == total.processes {
             match rules.options.scope {
                 Scope::Process(pid) => format!("process {pid} was not among the {} processes with probes", total.processes),
@@ -130,7 +130,7 @@ impl Recorder {
         } else if total.lost > 0 {
             format!("all {} events were lost", total.lost)
         } else {
-            format!("{} processes with probes were there, and none of them came to a probe", total.processes - total.unwanted)
+            format!("{} processes with probes were found, but none of them executed a probe", total.processes - total.unwanted)
         };
         match self.sources.interfaces.has_ended() {
             true => Some(format!("no packet was seen on the network devices, and {why}")),

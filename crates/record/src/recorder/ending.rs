@@ -101,7 +101,10 @@ impl Recorder {
                 self.sources.kernel.converted(done.events, done.lost, done.damaged_pages.into());
                 (done.diagnostics, true)
             }
-            Err(error) => (vec![format!("the kernel's events are not converted yet: {error}")], false),
+            Err(error) => (
+                vec![format!("the kernel's events are not converted yet, the next verb that reads the recording tries again: {error}")],
+                false,
+            ),
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) struct Requests {
 impl Requests {
     /// Takes requests from now on. Returns a diagnostic if that is not possible.
     pub fn open(&mut self, recording: &Path, wakeups: &Wakeups) -> Result<(), String> {
-        let mailbox = Mailbox::make(recording).map_err(|error| format!("no snapshot can be asked for: {error}"))?;
+        let mailbox = Mailbox::make(recording).map_err(|error| format!("snapshots cannot be requested: {error}"))?;
         let _ = wakeups.watch(&mailbox.watch, Wakeup::Request);
         self.mailbox = Some(mailbox);
         Ok(())
@@ -57,7 +57,7 @@ impl Requests {
     /// Moves to the next chunk. Returns a diagnostic if that is not possible.
     pub fn move_to(&self, old: &Path, new: &Path) -> Result<(), String> {
         let Some(mailbox) = &self.mailbox else { return Ok(()) };
-        mailbox.move_to(old, new).map_err(|error| format!("no snapshot can be asked for any more: {error}"))
+        mailbox.move_to(old, new).map_err(|error| format!("snapshots can no longer be requested: {error}"))
     }
 
     /// Refuses all requests from now on.

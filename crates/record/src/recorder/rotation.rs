@@ -24,7 +24,7 @@ impl Recorder {
             Step::Empty => {}
             Step::Rotate => {
                 if let Err(error) = self.rotate() {
-                    self.recording.note(format!("no new chunk could be begun: {error}"));
+                    self.recording.note(format!("cannot begin a new chunk: {error}"));
                     self.chunks.retry(&self.recording.account.totals);
                 }
             }

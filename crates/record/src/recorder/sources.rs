@@ -236,7 +236,7 @@ impl Slot<Stacks> {
         match begun {
             Ok(stacks) => self.running = Some(stacks),
             Err(error) => {
-                let trouble = format!("no stacks are sampled: {error}");
+                let trouble = format!("stacks are not sampled: {error}");
                 account.note(&trouble);
                 self.trouble = Some(trouble);
                 let _ = std::fs::remove_dir_all(destination.path.join(stacks::FOLDER));
@@ -335,7 +335,7 @@ pub(super) fn packets_request(options: &Options, config: &Config) -> Option<inte
 }
 
 fn no_packets(error: &impl Display) -> String {
-    format!("no packets of interfaces are recorded: {error}")
+    format!("packets of network devices are not recorded: {error}")
 }
 
 fn no_kernel(error: &impl Display) -> String {

@@ -255,7 +255,7 @@ impl Existing {
             result = result.and(self.stream.flush());
         }
         if let Err(error) = result {
-            records.shared.trouble(format!("cannot write who was there when the sampling began: {error}"));
+            records.shared.trouble(format!("cannot write the processes at the begin of the sampling: {error}"));
         }
     }
 

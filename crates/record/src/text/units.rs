@@ -62,7 +62,7 @@ pub(crate) fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
 pub(crate) fn snaplen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let snaplen = u32::deserialize(deserializer)?;
     if snaplen == 0 || snaplen > 65_536 {
-        return Err(de::Error::custom("snaplen must lie between 1 and 65536"));
+        return Err(de::Error::custom("snaplen must be between 1 and 65536"));
     }
     Ok(snaplen)
 }

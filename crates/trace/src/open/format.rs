@@ -94,7 +94,11 @@ const ALL: &[Row] = &[
                 .map_or(Fit::No, |(name, remedy)| Fit::But(format!("it is {name}, which is not unpacked here: {remedy}")))
         },
     },
-    Row { name: "seL4's logs", expects: "say nothing of themselves: --format sel4-tracepoints or sel4-kernel-entries", fits: |_| Fit::No },
+    Row {
+        name: "seL4's logs",
+        expects: "do not identify themselves; pass --format sel4-tracepoints or sel4-kernel-entries",
+        fits: |_| Fit::No,
+    },
 ];
 
 /// Compares with the magic numbers in both byte orders, for microseconds and nanoseconds.

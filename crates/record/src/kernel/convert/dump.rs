@@ -234,7 +234,7 @@ impl Dump<'_> {
         }
         self.event(END, &[])?;
         if broken > 0 {
-            done.note(format!("{broken} lines of the state dump are no JSON"));
+            done.note(format!("{broken} lines of the state dump are not JSON"));
         }
         Ok(())
     }

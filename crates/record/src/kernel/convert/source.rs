@@ -103,7 +103,7 @@ impl Description {
             Some(block) => block.to_owned(),
             None => clock(&whole, &source, uuid).ok_or_else(|| ConvertError::Description {
                 path: recording.join("longpole.json"),
-                what: "neither it nor user/metadata says how the clock runs".to_owned(),
+                what: "neither it nor user/metadata describes the clock".to_owned(),
             })?,
         };
         let mono = source["clock"].as_str() == Some("mono_raw");
