@@ -216,10 +216,9 @@ pub struct Finding {
 const FOREMOST_SHARE: f64 = 0.05;
 
 impl Finding {
-    /// Returns whether this finding is placed before everything else, including the verdict. Lost
-    /// packets are, since everything behind them waits in vain. Exceptions are a small share of
-    /// packets that arrive at sockets which were just closed, and losses that are reported to the
-    /// sender.
+    /// Returns true if this finding is placed before everything else, including the verdict: lost
+    /// packets that are a cause and at least [`FOREMOST_SHARE`] of all packets, because everything
+    /// behind them waits in vain.
     pub fn precedes_verdict(&self) -> bool {
         self.of == Scope::Loss && self.is_cause() && self.share >= FOREMOST_SHARE
     }

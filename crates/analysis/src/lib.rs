@@ -1,10 +1,15 @@
 //! Analyses of a trace, one module per question.
 //!
-//! Every analysis is an observer of one streaming pass ([`session`]). It sees each step
-//! once, in the order of time, and keeps sums and histograms, never events. Memory therefore does
-//! not grow with the length of a trace, only with the number of threads; the numbers of names,
-//! queues, and items in flight (calls, tokens) are limited. Percentiles are within 1 % of the true
-//! value.
+//! An analysis receives one of three streams, each in the order of time and only once: the steps of
+//! probes ([`session::Observer`]: queues, latencies, stages), interactions
+//! ([`pipeline::Follower`]: critical path, replay, wait graph, traffic), or the states of the
+//! kernel's model ([`longpole_model::linux::watch::Watch`]: scheduling, network, kernel facts).
+//! [`pipeline`] reads a trace once and feeds all of them.
+//!
+//! An analysis keeps sums and histograms; what must be read again (interactions, segments of the
+//! path) goes to a temporary file. Memory therefore does not grow with the length of a trace, only
+//! with the number of threads; the numbers of names, queues, and items in flight (calls, tokens)
+//! are limited. Percentiles are within 1 % of the true value.
 //!
 //! No analysis may depend on what a name means: systems are judged by their structure and by kinds
 //! ([`longpole_model::kinds`]), and names are only repeated in the output.

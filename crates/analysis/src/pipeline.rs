@@ -2,10 +2,12 @@
 //!
 //! [`Interactions`] is the source: a machine log, or a trace whose events a composer turns into
 //! interactions. [`follow`] passes them to any number of analyses ([`Follower`]) at the same time,
-//! each in a thread of its own, and [`Spool`] stores them for analyses that read them several
+//! in threads of their own, and [`Spool`] stores them for analyses that read them several
 //! times. [`FirstPass`] combines these: it reads a trace once for the critical path, and then
 //! computes the verdict and predicts changes. [`kernel`] and [`ProbeSteps`] pass the events of a
-//! trace to the analyses of the kernel and of probes.
+//! trace to the analyses of the kernel and of probes. [`report::ReportPass`] is the reading for
+//! `longpole report`: a [`FirstPass`], with the analyses of probes, packets and the kernel fed from
+//! the same items.
 //!
 //! This room connects analyses; it has none of its own. It opens no file by its name, except the
 //! symbols of a recording, and prints nothing: the caller opens the trace.

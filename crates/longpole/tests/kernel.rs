@@ -262,7 +262,7 @@ fn kernel_verbs_refuse_two_recordings_at_once() {
     }
     for verb in ["cpu", "sched", "irq", "syscalls", "packets"] {
         let talk = refused(verb, &[one.to_str().unwrap()], &other);
-        assert!(talk.contains("of 2 recordings") && talk.contains("ask each by itself"), "{verb}: {talk}");
+        assert!(talk.contains("of 2 recordings") && talk.contains("name one recording"), "{verb}: {talk}");
     }
     assert!(run("report", &[one.to_str().unwrap()], &other).status.success());
 }

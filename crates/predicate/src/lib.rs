@@ -1,14 +1,14 @@
 //! Conditions over named values: `len > 100 && name ~ "eth*"`.
 //!
-//! One language serves `print --filter`, the `when` of rules and findings, `latency --from
+//! One language serves `--filter`, the `when` of rules and findings, `latency --from
 //! EVENT:CONDITION`, `diff --fail-if` and `snapshot --when`. It is that of the kernel's event
 //! filters, extended. docs/reference/conditions.md describes it for users. It must never grow into
 //! a query language: anything that needs more is a task for SQL.
 //!
 //! A condition is parsed once into a tree of [`Node`]s and the [`Name`]s that occur in it. The
 //! language does not know what a name means: its user gives each name a value ([`Datum`]) when the
-//! condition is evaluated, or binds the tree to values of its own before. A name with an argument,
-//! like `share("worker::parse")`, is a name like any other.
+//! condition is evaluated, or translates the tree into a form of its own beforehand. A name with an
+//! argument, like `share("worker::parse")`, is a name like any other.
 //!
 //! A comparison with a value that does not exist is false, `!=` included, so that absence never
 //! matches by accident. The same holds for a text that is compared with a number.

@@ -50,7 +50,7 @@ pub(crate) struct Visit<'a> {
     pub intake: &'a mut Intake,
 }
 
-/// A process of a runtime directory is handled with this.
+/// What taking up or letting go of one process needs.
 #[derive(Debug)]
 struct Attach<'a> {
     common: &'a mut Common,

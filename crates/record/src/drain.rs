@@ -3,7 +3,6 @@
 //! A turn first looks at all rings, then reads new event classes from the site table, and only then
 //! takes the events. A thread publishes the class before the event, so the class of every event
 //! seen at the look is known when the event is taken.
-
 //!
 //! A [`Drain`] is what that work needs of a runtime directory and of the recording. `packet` writes
 //! a chunk, `paired_write` two of them at once, `captured` decodes packets of a network, `losses`
@@ -45,8 +44,8 @@ pub(crate) fn directory(directory: &mut Directory, recording: &mut Recording, la
     let mut drain = Drain { common, recording };
     if drain.look(processes) {
         drain.learn_sites();
-        // A thread that wrote events has published classes in a table; without it, no class is
-        // known.
+        // A thread publishes the class of an event in the site table first. If there are events and
+        // no table, no class can be known.
         drain.common.classes.invalid |= drain.common.sites.is_none();
     }
     drain.show_triggers(processes);

@@ -3,15 +3,17 @@
 //! ```text
 //! 2026-11-20T23-04-05.123Z/   the recording's folder          recording
 //!     longpole.json           its description                 recording
-//!     user/metadata           the classes of all events       metadata
-//!     user/<label>-<number>   one stream file per thread      stream, packet
+//!     user/metadata           the classes of probes' events   metadata
+//!     user/<label>-<number>   one stream file per lane        stream, packet
 //!     packets/<label>.pcapng  captured packets                pcap
 //! ```
 //!
 //! `files` holds all of them for the recorder: `destination` is the folder, `lanes` the streams,
 //! `captures` the captured packets. `account` holds the sums and diagnostics of the description.
 //! Files that are needed only in one situation are here too: the output of the recorded command
-//! (`command_output`), and temporary folders (`scratch`). `disk` measures how fast the disk is.
+//! (`command_output`), and temporary folders (`scratch`). `folder` is a directory by its
+//! descriptor, `recording_folder` that of the recording, also after it was moved; `types` has the
+//! CTF types of the metadata. `disk` measures how fast the disk is.
 //!
 //! Reading rings belongs in `ring`; the sources of kernel events, stacks and interface packets
 //! have folders of their own. Nothing here decides what is recorded.

@@ -3,12 +3,12 @@
 //! Each reader is a source for [`Trace`](crate::Trace): `advance` decodes the next item and returns
 //! its time, and `item` returns that item as an [`Item`](crate::Item). A reader interns the
 //! classes, streams and subjects that it finds, and reports damage as diagnostics. This folder also
-//! holds what several readers share: subjects (`subject`), call sites (`site`), fields of kernel
-//! tracepoints (`tracepoint`), kernel symbols (`kallsyms`), and the unpacking of archives
-//! (`archive`).
+//! holds what several readers share: one stream of any format (`source`), call sites (`site`),
+//! fields of kernel tracepoints (`tracepoint`), kernel symbols (`kallsyms`), and the unpacking of
+//! archives (`archive`).
 //!
-//! Detection of formats belongs into `open/`, and the order of events among streams into `merge/`.
-//! Nothing here interprets an event: that belongs into the `model` crate. The decoders of CTF
+//! Detection of formats belongs in `open/`, and the order of events among streams in `merge/`.
+//! Nothing here interprets an event: that belongs in the `model` crate. The decoders of CTF
 //! packets, of pcapng blocks and of pages of the kernel's ring buffer are crates of their own
 //! (`ctf`, `pcapng`, `ftrace`); the modules here connect them to a trace.
 

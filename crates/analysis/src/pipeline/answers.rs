@@ -102,7 +102,7 @@ impl Interactions {
     }
 
     pub(super) fn unreadable_spool(&self, source: io::Error) -> Error {
-        Error::Spool { name: format!("what {} said", self.name()), source }
+        Error::Spool { name: format!("the interactions of {}", self.name()), source }
     }
 
     /// Reads all interactions, and returns which machine waits for which.

@@ -72,8 +72,8 @@ impl Composed {
         }
     }
 
-    /// Reads one item; the resulting interactions are read ahead. Returns false after the last
-    /// item.
+    /// Reads one item, or ends the reading after the last one; both may yield interactions, which
+    /// are then read ahead. Returns false if the reading has ended before.
     #[inline]
     pub fn read(&mut self, feed: &mut Feed<'_>) -> Result<bool, Error> {
         if self.finished {

@@ -24,12 +24,12 @@ pub enum Error {
     /// Several of the traces that were opened as one have kernel events, whose threads and clocks
     /// differ. The field is their number.
     #[error(
-        "the kernel's events of {0} recordings cannot be told as one, since their threads and times are not the same; ask each by itself"
+        "the kernel's events of {0} recordings cannot be analysed together, because their threads and clocks differ; name one recording"
     )]
     SeveralKernels(usize),
     /// The requested part of the trace begins or ends at a time of day, but a machine log has a
     /// clock of its own.
-    #[error("a machine log has a clock of its own, on which a time of day is no moment")]
+    #[error("a machine log has no time of day; give the range relative to its begin (+1.5s)")]
     TimeOfDay,
     /// The requested part ends before it begins.
     #[error("the requested part ends before it begins")]

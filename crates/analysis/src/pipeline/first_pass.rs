@@ -1,8 +1,8 @@
-//! The first of the two passes of a critical path with its verdict and predictions.
+//! The first of two passes: reads the trace once for the critical path, its verdict and its
+//! predictions, and spools the interactions.
 //!
-//! It reads the trace once for all analyses and spools the interactions. The second pass
-//! ([`FirstPass::judge`]) chooses the anchor, that is, the thread whose path counts, and replays
-//! the spool with each change that may be worth it.
+//! The second pass ([`FirstPass::judge`], in `judge.rs`) chooses the anchor, that is, the thread
+//! whose path counts, and replays the spool with each change that may be worth it.
 
 use super::follow::{self, Follower};
 use super::{Error, Interactions, ProgressTimes, Selection, SpoolWriter, SPILL};

@@ -1,9 +1,9 @@
 //! Passes interactions, which are decoded and composed once, to several analyses at the same time.
 //!
-//! The interactions are composed in the thread that opened the trace. Each follower runs in a
-//! thread of its own and receives them block by block. A block is freed when the last follower is
-//! done with it. A slow follower blocks the others, so memory does not grow with the length of the
-//! trace.
+//! The interactions are composed in the thread that opened the trace. The followers run in threads
+//! of their own, those that do little together in one, and receive them block by block. A block is
+//! freed when the last follower is done with it. A slow follower blocks the others, so memory does
+//! not grow with the length of the trace.
 
 use super::{composed, Error, Feed, Interactions};
 use crate::critical_path::name_index::Seen;
@@ -69,7 +69,7 @@ impl Sent {
     }
 }
 
-/// Passes all interactions to all followers, each in a thread of its own. Passes each item of the
+/// Passes all interactions to all followers, in threads of their own. Passes each item of the
 /// trace to `observe`, in the calling thread.
 pub fn follow(
     interactions: &mut Interactions,
@@ -165,8 +165,8 @@ macro_rules! followers {
 
 followers!(CriticalPath, WhatIf, Waits);
 
-/// Traffic is counted from interactions, and none follows the requested part, so `until` has
-/// nothing to do.
+/// `until` does nothing: it extends an analysis beyond the last interaction, and traffic has
+/// nothing to count there.
 impl Follower for Traffic {
     fn begin_at(&mut self, t: u64) {
         Traffic::begin_at(self, t);

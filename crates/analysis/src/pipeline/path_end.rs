@@ -69,7 +69,8 @@ pub(super) fn path_to_anchor(interactions: &Interactions, spool: &mut Spool, anc
     interactions.path_from_spool(spool, options)
 }
 
-/// Returns the last time at which another machine woke the anchor's thread.
+/// Returns the last time at which another machine woke the anchor's thread, which counts as its
+/// last reply.
 fn last_reply(interactions: &Interactions, spool: &Spool, anchor: &Anchor) -> Result<Option<u64>, Error> {
     let mut last = None;
     let read = spool.each(|_, interaction| {

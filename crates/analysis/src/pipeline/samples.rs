@@ -13,7 +13,8 @@ use std::path::{Path as FilePath, PathBuf};
 /// The samples that a pass collects from a part of a trace.
 pub struct StackSamples<'a> {
     recording: Option<PathBuf>,
-    /// The symbols, opened at the first sample: by then the names have been looked up.
+    /// Opened at the first sample, after the caller has completed the recording, which looks up the
+    /// names.
     stacks: Option<Stacks>,
     functions: Functions,
     folded: Option<Folded>,

@@ -127,7 +127,7 @@ impl Spool {
         self.machine.as_deref()
     }
 
-    /// Returns the begin and end of the requested part; `None` if the trace has nothing beyond.
+    /// Returns the begin of the requested part, and its end if the trace has interactions after it.
     pub fn range(&self) -> (Option<u64>, Option<u64>) {
         (self.from.begin, self.from.until)
     }

@@ -8,10 +8,11 @@
 //! and replies ([`crate::verdict::exchanges`]), and predictions of changes ([`crate::what_if`]).
 //!
 //! The questions are asked in a fixed order: Does a network link or a kernel timer decide? A
-//! receive window? A quota? A sleep? The disk? A priority inversion, handshakes or hand-overs? The
-//! CPUs? A serial step of the run? Interrupts? One subject, by one of its states or as a whole?
-//! Round trips? The first question with a certain answer is the verdict. If there is none, the path
-//! is *spread*, or too little is known.
+//! receive window? A state that a program declared? A quota? A sleep? The disk? A priority
+//! inversion, connections per request, or hand-overs? The CPUs? A serial step of the run?
+//! Interrupts? One subject, by one of its states or as a whole? Processes per item? Round trips?
+//! The first question with a certain answer is the verdict. If there is none, the path is *spread*,
+//! or too little is known.
 //!
 //! The verdict is data ([`data::Verdict`]); [`sentence`] writes it as text. No rule here may depend
 //! on what a name means: subjects are judged by their roles, states and figures.

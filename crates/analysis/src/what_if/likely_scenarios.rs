@@ -2,8 +2,8 @@
 //! and answers them.
 //!
 //! The proposals follow from a replay without changes ([`propose::first`]), and that world is part
-//! of each replay. A replay of the changes that the critical path suggests therefore shows itself
-//! which of the proposals it has answered. The others need a second replay.
+//! of each replay. So a replay of the changes that the critical path suggests also yields the
+//! proposals, and shows which of them were guessed. The others need a second replay.
 
 use super::answer::{Answer, Prediction, Share};
 use super::full_queues::FullQueue;

@@ -1,4 +1,5 @@
-//! Reads a trace once through all analyses of probes, for `latency`, `queues`, `cpu` and `report`.
+//! Reads a trace once through all analyses of probes, for `latency`, `queues` and `diff`. `cpu` and
+//! `report` read it otherwise and use [`Whole`] and its footer.
 
 pub use crate::render::answer::write;
 
@@ -64,7 +65,7 @@ pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<
         0 => return read(input, pairs),
         1 => {}
         _ => {
-            eprintln!("longpole: note: times are not net of what the scheduler took: the kernel's events of several recordings cannot be told as one");
+            eprintln!("longpole: note: times are not net of what the scheduler took: the kernel's events of several recordings cannot be analysed together");
             return read(input, pairs);
         }
     }

@@ -19,7 +19,7 @@ const OF_SHELL: &[char] = &['|', '&', ';', '<', '>', '(', ')', '$', '`', '\\', '
 /// Output to a terminal, through a pager if it is long. Dropping it ends the output and waits for
 /// the pager.
 pub struct Paged {
-    /// Output that no line of the screen is missing for yet.
+    /// Output that still fits on the screen.
     held: Vec<u8>,
     lines: usize,
     size: (usize, usize),

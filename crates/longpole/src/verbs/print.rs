@@ -41,7 +41,8 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_parser = Patterns::parse)]
     fields: Option<Patterns>,
 
-    /// Only events that match: 'cpu == 0 && name ~ "sched_*"' (syntax: docs/verbs/print.md)
+    /// Only events that match: 'cpu == 0 && name ~ "sched_*"' (syntax:
+    /// docs/reference/conditions.md)
     #[arg(long, value_name = "EXPR", value_parser = Filter::parse)]
     filter: Option<Filter>,
 

@@ -159,9 +159,9 @@ fn of_machines(json: bool, length: Length, report: &Report) -> anyhow::Result<Ex
 
 /// Maximum number of states for people; the JSON answer contains all.
 const MOST_ROWS: usize = 15;
-/// The same of the first screen.
+/// The same for the first screen.
 const FIRST_ROWS: usize = 10;
-/// Number of states that the first screen has in any case.
+/// The least number of states on the first screen.
 const LEAST_ROWS: usize = 3;
 
 /// Returns the gain with its sign.
@@ -311,7 +311,7 @@ fn sensitivity(out: &mut impl Write, report: &Report) -> io::Result<()> {
     if found.is_empty() {
         return writeln!(out, "\nThe verdict is the same with each of its constants a fifth smaller or larger (who is one subject, and how the path is divided among them, stays as it is).");
     }
-    writeln!(out, "\nANOTHER VERDICT with another constant (crates/analysis/rules/verdict.toml)")?;
+    writeln!(out, "\nANOTHER VERDICT with another constant of the verdict")?;
     for Sensitive { constant, factor, text } in found {
         let text = text.as_deref().unwrap_or("that of another path: another thread counts as the one that gets the replies");
         writeln!(out, "  {constant} x{factor}: {}", plain(text.to_owned()))?;

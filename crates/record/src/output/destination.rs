@@ -1,8 +1,7 @@
 //! The folder of the recording that is being written: its path, its descriptor, its identity and
 //! its metadata.
 //!
-//! A recording with a limit has one after the other, one for each chunk; a new chunk replaces the
-//! whole value.
+//! A recording with a limit has one destination per chunk; the next chunk replaces this value.
 
 use crate::clock::Clock;
 use crate::files::FileError;

@@ -3,9 +3,8 @@
 //!
 //! Such a write costs at most a third of the CPU time of a write through the page cache, but it
 //! waits for the disk, and rings are emptied one after the other. A ring that is nearly full must
-//! get room before it is full. Therefore the rings that are emptied until then, including itself,
-//! bypass the page cache only as long as the disk finishes in time; otherwise they are written
-//! through the page cache.
+//! be emptied before it is full. So it and the rings before it bypass the page cache only if the
+//! disk can write all of them in that time.
 
 use longpole_abi::RING_SUBBUFFERS;
 use std::time::{Duration, Instant};

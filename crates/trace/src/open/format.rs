@@ -1,8 +1,9 @@
 //! Detection of a file's format from its first bytes, and the explanation if it has none.
 //!
 //! A format is a row of [`ALL`]: its name, how its files begin, and a test. Adding a format needs a
-//! row here and a function that opens it. Rows are tried in order, but the order has no effect,
-//! because no two formats begin alike.
+//! variant of [`Format`], a row here, a variant of [`Source`](crate::formats::source::Source), and
+//! an arm in the opening of a trace (`trace.rs`). Rows are tried in order, but the order has no
+//! effect, because no two formats begin alike.
 
 use crate::files::head::Head;
 use crate::formats::archive;

@@ -146,9 +146,9 @@ fn add_delay(v: &mut [f64], turn: Option<Turn<'_>>, ns: f64, row: &Row) {
     }
 }
 
-/// Chooses the CPU that is free for the shortest time when it is needed, at `own`, or else the one
-/// that is free first: among the added ones and the one of the trace, which is free at `other`.
-/// Returns the start if it is an added one; the CPU of the trace becomes free in its place.
+/// Chooses among the added CPUs and the trace's (free at `other`): of those free by `own` the one
+/// that became free last, else the one that becomes free first. If it is an added one, returns the
+/// start on it, and the trace's CPU takes its place among the added ones.
 fn added_cpu(added: &mut [f64], own: f64, other: f64) -> Option<f64> {
     let best = |a: f64, b: f64| if (a <= own) == (b <= own) { (a <= own) == (a > b) && a != b } else { a <= own };
     let first = added.iter_mut().reduce(|a, b| if best(*b, *a) { b } else { a });
