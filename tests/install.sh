@@ -77,7 +77,7 @@ grep -q '^ExecStart=/usr/bin/longpole record ' "$unit" || fail "the unit starts 
 # The command accepts the unit's options.
 options=$(sed -n 's/^Environment="LONGPOLE_OPTIONS=\(.*\)"/\1/p' "$unit")
 # shellcheck disable=SC2086
-LONGPOLE_RUNTIME_DIR=$place/runtime "$longpole" record --output "$place" $options --for 1ms 2>"$place/said" || grep -q 'captured nothing' "$place/said" ||
+LONGPOLE_RUNTIME_DIR=$place/runtime "$longpole" record --output "$place" $options --for 1ms 2>"$place/said" || grep -q 'nothing was recorded' "$place/said" ||
 	fail "$(cat "$place/said")"
 if command -v systemd-analyze >/dev/null; then
 	# The unit, with the path of the command that was just installed.

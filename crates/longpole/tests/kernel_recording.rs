@@ -125,7 +125,7 @@ fn a_command_without_probes_and_kernel_events_is_reported_as_captured_nothing() 
     let place = Place::new();
     let output = place.record(&["--kernel", "none", "--", "true"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("captured nothing"), "{}", said(&output));
+    assert!(said(&output).contains("nothing was recorded"), "{}", said(&output));
 }
 
 /// A copy of a recording whose kernel pages are not converted yet.

@@ -630,7 +630,7 @@ fn a_recording_of_packets_only_that_captured_none_reports_this() {
     let run = place.longpole(&record).args([&program, "1", "50"]).output().unwrap();
     let told = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(1), "{told}");
-    assert!(told.contains("captured nothing: no packet was captured"), "{told}");
+    assert!(told.contains("nothing was recorded: no packet was captured"), "{told}");
 
     let program = place.build("frames", &[]);
     let run = ok(place.longpole(&record).args(["sh", "-c", &format!("echo 50 | {program}")]).output().unwrap());

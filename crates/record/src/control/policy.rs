@@ -504,7 +504,7 @@ mod tests {
             ("[[policy]]\nevents = [\"rpc\", \"rcp\"]", 2, "\"rcp\" is no event category"),
             ("[[policy]]\nbuffer = \"4 elephants\"", 2, "is no size"),
             ("[[policy]]\nmode = \"overwrites\"", 2, "unknown variant"),
-            ("[[policy]]\nblock_limit = \"11s\"", 2, "must lie between"),
+            ("[[policy]]\nblock_limit = \"11s\"", 2, "must be between"),
             ("[[policy]]\npackets = { snaplen = 0 }", 2, "snaplen must lie between"),
             ("a = [", 1, ""),
         ] {
