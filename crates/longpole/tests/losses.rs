@@ -120,7 +120,7 @@ fn a_bottleneck_and_a_prediction_mention_many_lost_events() {
         let head = text(&["report"], directory.path());
         assert_eq!(head.contains("what is lost is not in it"), lost > 0 && head.contains("Predicted gain of "), "{head}");
         let predicted = text(&["what-if", "source::make x0.5"], directory.path());
-        assert_eq!(predicted.contains("100,000 events lost: "), lost > 0, "{predicted}");
+        assert_eq!(predicted.contains("100,000 events are lost"), lost > 0, "{predicted}");
     }
 }
 
