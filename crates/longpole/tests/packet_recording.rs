@@ -231,7 +231,7 @@ fn a_killed_recorder_leaves_a_readable_capture_and_a_vanished_device_does_not_en
     place::signal(&recorder, "-INT");
     place::wait_for(|| described(&second)["end_ns"].is_u64());
     drop(recorder);
-    assert!(described(&second)["diagnostics"].to_string().contains("leftk vanished"));
+    assert!(described(&second)["diagnostics"].to_string().contains("leftk disappeared"));
     let numbers: Vec<u64> = frames(&first.join("packets/interfaces.pcapng")).into_iter().filter_map(|frame| frame.4).collect();
     assert_eq!(numbers, (0..300).collect::<Vec<u64>>());
     frames(&second.join("packets/interfaces.pcapng"));
