@@ -334,7 +334,7 @@ fn invalid_metadata_is_rejected_with_its_reason() {
         ("length is a type", fields("u8 a[u32];"), "decoded before", "u32"),
         ("length is signed", fields("i8 n; u8 a[n];"), "unsigned", "n"),
         ("length is a string", fields("string n; u8 a[n];"), "unsigned", "n"),
-        ("length without any field in reach", after("typedef u8 t[x];"), "no field", "x"),
+        ("length without any field in reach", after("typedef u8 t[x];"), "which does not exist in its scope", "x"),
         ("length of an environment that is not there", fields("u8 a[env.n];"), "the environment has no `n`", "env.n"),
         ("length of no entry", format!("{}env {{ n = 3; }};", fields("u8 a[env.n.m];")), "expected `env.NAME`", "env.n.m"),
         ("negative length in the environment", format!("{}env {{ n = -3; }};", fields("u8 a[env.n];")), "negative", "env.n"),

@@ -217,7 +217,7 @@ fn a_recording_that_is_moved_continues_in_its_new_place_and_writes_nowhere_else(
     end(early, &mut figures);
     signal(&recorder, "-INT");
     let said = said(recorder);
-    assert!(said.contains("exit status: 0") && said.contains(&format!("is {} now", after.display())), "{said}");
+    assert!(said.contains("exit status: 0") && said.contains(&format!(" to {}", after.display())), "{said}");
     assert!(said.contains(&format!("recording: {}", after.display())), "{said}");
     figures.add(Figures::of(&after));
     let strangers = |folder: &str| fs::read_dir(elsewhere.join(folder)).unwrap().count() as u64;
