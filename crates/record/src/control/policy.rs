@@ -505,7 +505,7 @@ mod tests {
             ("[[policy]]\nbuffer = \"4 elephants\"", 2, "is no size"),
             ("[[policy]]\nmode = \"overwrites\"", 2, "unknown variant"),
             ("[[policy]]\nblock_limit = \"11s\"", 2, "must be between"),
-            ("[[policy]]\npackets = { snaplen = 0 }", 2, "snaplen must lie between"),
+            ("[[policy]]\npackets = { snaplen = 0 }", 2, "snaplen must be between"),
             ("a = [", 1, ""),
         ] {
             let error = parse(text).unwrap_err();
