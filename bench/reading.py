@@ -22,7 +22,7 @@ from peers import BUILT, barectf_made, counted
 
 COUNT = TARGET / "examples/count"
 LONGPOLE = TARGET / "longpole"
-# Of each verb: the minimum ratio to babeltrace2, and babeltrace2's options for the same task.
+# For each verb, the minimum ratio to babeltrace2 and its options for the same task.
 VERBS = {"info": (15, ["--output-format=dummy"]), "print": (10, [])}
 KERNEL = "sched,irq,softirq,timer,syscall,futex"
 MIB = 1 << 20

@@ -1,5 +1,5 @@
-//! Where a profiler would have pointed, and where it disagrees with the critical path: by the
-//! functions of stack samples if there are any, otherwise by the running time of states.
+//! The code at which a profiler would have pointed, and its disagreement with the critical path: by
+//! the functions of stack samples if there are any, otherwise by the running time of states.
 //!
 //! A profiler ranks code by the time that it runs. The critical path ranks it by the time that
 //! nothing else could have hidden. Example: a logger that computes all the time next to a

@@ -1,5 +1,5 @@
-//! The replay: runs each machine's operations in their order, those of different machines as soon
-//! as what they need is there.
+//! The replay runs each machine's operations in their order. An operation that needs another
+//! machine runs as soon as that machine has got there.
 //!
 //! Times are vectors with one entry per world ([`super::worlds`]), so an operation is executed once
 //! for all worlds. [`state`] has what the replay knows, [`waiting`] holds operations back until

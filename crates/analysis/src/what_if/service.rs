@@ -1,5 +1,5 @@
-//! Who is served first: servers, locks, rooms of queues and CPUs in worlds in which machines arrive
-//! in another order than in the trace.
+//! The order in which servers, locks, rooms of queues and CPUs serve, in worlds in which machines
+//! arrive in another order than in the trace.
 //!
 //! As long as nothing changes, each of them serves in the order of the trace. In a world where a
 //! machine arrives earlier than in the trace, it is served before those that arrive later there
