@@ -110,7 +110,7 @@ impl Critical {
         rules: &Rules,
     ) -> Vec<Finding> {
         let mut facts = path_facts::facts(participation, waits);
-        facts.extend(kernel.iter().flat_map(|(told, linux, path)| told.facts(linux, path)));
+        facts.extend(kernel.iter().flat_map(|(kernel_facts, linux, path)| kernel_facts.facts(linux, path)));
         rules.judge(&facts)
     }
 }

@@ -199,7 +199,7 @@ fn a_mask_that_differs_at_the_end_without_a_recorded_call_is_unknown() {
     end(&mut kernel, 912, 13, "0");
     end(&mut kernel, 913, 999, "0");
     kernel.switch(950, 0, 13, 1, 0);
-    let why = Some("at the end of the recording it was another, and no call told of that: a cpuset, or a CPU that went");
+    let why = Some("at the end of the recording it was another, and no call reported that: a cpuset, or a CPU that went");
     let found = |tid| {
         let thread = thread(&kernel, tid);
         let changes: Vec<_> = thread.allowed_changes.into_iter().map(|change| (change.allowed_cpus, change.why_unknown)).collect();

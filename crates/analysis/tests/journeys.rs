@@ -168,10 +168,10 @@ fn a_sleeping_reader_was_woken_by_its_packet() {
     net.take(300, SOCKET, 100);
     let (linux, journeys) = net.read(Some(Wanted::Number(1)));
     assert_eq!(sum(&journeys, Leg::Wakeup), 50);
-    let told = journeys.told.as_ref().unwrap();
-    assert_eq!((told.end, told.complete, told.steps.len()), (End::Read, true, 7));
+    let path = journeys.found.as_ref().unwrap();
+    assert_eq!((path.end, path.complete, path.steps.len()), (End::Read, true, 7));
     let symbol = |_| None;
-    let line = Packets { journeys: &journeys, linux: &linux, symbol: &symbol }.journey(told);
+    let line = Packets { journeys: &journeys, linux: &linux, symbol: &symbol }.journey(path);
     assert_eq!(line.wakeup.unwrap().waker, "softirq NET_RX");
     // A reader that is awake is not woken.
     let mut net = Net::new();
@@ -283,10 +283,10 @@ fn lost_packets_are_named_by_place_and_by_receiver() {
     net.drop(7100, 0x5000, 3, 0, Val::E(13, "OTHERHOST"));
     net.drop_of(0, 7200, 0x6000, 3, 0, Val::E(2, "NOT_SPECIFIED"));
     let (answer, losses, _) = net.answer();
-    let told: Vec<(&str, &str, u64, bool)> =
+    let sockets: Vec<(&str, &str, u64, bool)> =
         losses.iter().map(|line| (line.place.as_str(), line.text.as_str(), line.count, line.lost)).collect();
     assert_eq!(
-        told,
+        sockets,
         [
             ("backlog", "backlog of CPU 0", 1, true),
             ("qdisc", "qdisc tbf of left", 1, true),
@@ -333,8 +333,8 @@ fn packets_that_the_kernel_sends_to_find_neighbours_are_not_lost_and_those_of_pr
     net.drop_of(0x86dd, 410, 0x2000, 78, 0, Val::E(14, "IP_INNOROUTES"));
     net.softirq(420, 0, "exit");
     let (_, losses, _) = net.answer();
-    let told: Vec<(&str, u64, bool)> = losses.iter().map(|line| (line.place.as_str(), line.count, line.lost)).collect();
-    assert_eq!(told, [("route", 1, true), ("not_wanted", 1, false)]);
+    let found: Vec<(&str, u64, bool)> = losses.iter().map(|line| (line.place.as_str(), line.count, line.lost)).collect();
+    assert_eq!(found, [("route", 1, true), ("not_wanted", 1, false)]);
 }
 
 /// Sends a datagram for which the socket of this port has no room.
@@ -373,13 +373,13 @@ fn a_socket_at_a_reused_address_is_another_socket() {
     net.deliver(3400, 0x1000, 128);
     net.take_by(40, 3500, SOCKET, 100);
     let (answer, losses, _) = net.answer();
-    let mut told: Vec<(Option<u16>, Option<i32>, u64)> = losses
+    let mut found: Vec<(Option<u16>, Option<i32>, u64)> = losses
         .iter()
         .filter(|line| line.place == "socket_buffer")
         .map(|line| (line.port, line.owner.as_ref().map(|owner| owner.tid), line.count))
         .collect();
-    told.sort();
-    assert_eq!(told, [(Some(7101), None, 1), (Some(7102), Some(30), 1), (Some(7102), Some(40), 1), (Some(7201), Some(READER), 1)]);
+    found.sort();
+    assert_eq!(found, [(Some(7101), None, 1), (Some(7102), Some(30), 1), (Some(7102), Some(40), 1), (Some(7201), Some(READER), 1)]);
     let mut readers: Vec<(i32, u64)> = answer.flows.iter().filter_map(|flow| Some((flow.to.as_ref()?.tid, flow.ends.read))).collect();
     readers.sort();
     assert_eq!(readers, [(READER, 1), (30, 1), (40, 1)]);
@@ -427,8 +427,8 @@ fn all_datagrams_of_a_split_buffer_wait_although_another_packet_reuses_its_memor
     // The last datagram of each buffer: the 4th, the 7th and the 11th read.
     assert_eq!(sum(&journeys, Leg::Whole), (2305 - 100) + (2605 - 400) + (3005 - 700));
     let (_, journeys) = net.read(Some(Wanted::Number(1)));
-    let told = journeys.told.unwrap();
-    assert_eq!((told.steps.last().unwrap().what, told.end_ns), ("receive call", BEGIN_NS + 2305));
+    let path = journeys.found.unwrap();
+    assert_eq!((path.steps.last().unwrap().what, path.end_ns), ("receive call", BEGIN_NS + 2305));
 }
 
 #[test]
@@ -449,8 +449,8 @@ fn datagrams_that_wait_for_long_are_given_up_and_counted_and_keep_their_place() 
     let given_up = many as u64 - (1 << 16);
     assert_eq!((answer.given_up, answer.ends.read), (given_up, 1 << 16));
     let (_, journeys) = net.read(Some(Wanted::Number(many as u64)));
-    let told = journeys.told.unwrap();
-    assert_eq!(told.end_ns, BEGIN_NS + t + 100 * (many - 1) + 5);
+    let path = journeys.found.unwrap();
+    assert_eq!(path.end_ns, BEGIN_NS + t + 100 * (many - 1) + 5);
 }
 
 #[test]

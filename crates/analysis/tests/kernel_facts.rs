@@ -21,14 +21,14 @@ const BLOCKED: i64 = 1;
 const DEAD: i64 = 0x20;
 const US: i64 = 1_000;
 
-struct Told {
+struct Answers {
     findings: Vec<Finding>,
     path: String,
     recorders: Vec<String>,
     contention: Vec<Contention>,
 }
 
-fn told(kernel: &Kernel, about: About) -> Told {
+fn answers(kernel: &Kernel, about: About) -> Answers {
     let mut composer = Composer::built_in(about).unwrap();
     let mut critical_path = CriticalPath::new(Options { segments: true, ..Options::default() });
     let mut waits = Waits::default();
@@ -64,7 +64,7 @@ fn told(kernel: &Kernel, about: About) -> Told {
     let findings = Critical::findings(&Participation::new(&answer, path), &waits, Some((&facts, &linux, &on_path)), &rules);
     let mut recorders: Vec<String> = composer.recorders().map(str::to_owned).collect();
     recorders.sort();
-    Told { findings, path: drawn(&answer), recorders, contention: facts.contention() }
+    Answers { findings, path: drawn(&answer), recorders, contention: facts.contention() }
 }
 
 fn drawn(answer: &Answer) -> String {
@@ -73,7 +73,7 @@ fn drawn(answer: &Answer) -> String {
 }
 
 fn found(kernel: &Kernel, kind: &str) -> Option<Finding> {
-    told(kernel, About::default()).findings.into_iter().find(|finding| finding.kind == kind)
+    answers(kernel, About::default()).findings.into_iter().find(|finding| finding.kind == kind)
 }
 
 fn near(found: f64, truth: f64) -> bool {
@@ -305,12 +305,12 @@ fn a_futex_that_passes_from_thread_to_thread_is_a_convoy() {
 #[test]
 fn a_lock_is_identified_by_its_process_and_address() {
     // The wait at the other address is for the end of a thread.
-    let locks = told(&futexes(1, true), About::default()).contention;
+    let locks = answers(&futexes(1, true), About::default()).contention;
     let [lock] = locks[..] else { panic!("{locks:?}") };
     assert_eq!((lock.process, lock.address, lock.is_private), (11, 0x7000, true));
     assert!((80 * 100 * US..100 * 100 * US).contains(&(lock.waited_ns as i64)), "{lock:?}");
     // At a barrier all are woken at once.
-    assert_eq!(told(&futexes(i64::from(i32::MAX), true), About::default()).contention, []);
+    assert_eq!(answers(&futexes(i64::from(i32::MAX), true), About::default()).contention, []);
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn killing(by: &str, signal: i64, outlived: bool, asked: bool) -> String {
     kernel.switch(300, 0, 11, BLOCKED, 0);
     kernel.switch(310, 1, 13, BLOCKED, 0);
     // `t13` is the last thread that does anything.
-    told(&kernel, About::default()).path
+    answers(&kernel, About::default()).path
 }
 
 #[test]
@@ -440,7 +440,7 @@ fn the_recorder_is_identified_by_its_process_and_not_by_its_name() {
         switch(&mut kernel, 400, (60, name), (0, "swapper/0"));
         kernel
     };
-    let of = |program: &str, recorder: Option<i32>| told(&recording(program), About { recorder, ..About::default() }).recorders;
+    let of = |program: &str, recorder: Option<i32>| answers(&recording(program), About { recorder, ..About::default() }).recorders;
     // A child of the recorder belongs to it until it executes a program, even one with the same
     // name.
     assert_eq!(of("", Some(50)), ["t50", "t50.60"]);
@@ -460,7 +460,7 @@ fn system_calls_of_old_lttng_and_of_kernel_tracepoints_are_understood() {
         kernel.event(200, 0, names[1], &[("ret", Val::I(1))]);
         kernel.event(300, 0, names[2], &[("error_code", Val::I(0))]);
         kernel.switch(400, 0, 11, BLOCKED, 0);
-        told(&kernel, About::default()).path
+        answers(&kernel, About::default()).path
     };
     let newer = reading(["syscall_entry_read", "syscall_exit_read", "syscall_entry_exit_group"]);
     assert_eq!(newer, "100-120 t11::run, 120-200 t11::read, 200-300 t11::user, 300-400 t11::exit_group");

@@ -18,7 +18,7 @@ fn the_time_of_a_loss_is_unknown_and_a_block_within_it_has_no_timer() {
     kernel.losses.push(Loss { stream: StreamId(0), begin_ns: 200, end_ns: 400, events: Some(9) });
     kernel.switch(450, 0, 11, 0, 0);
     let composed = compose(&kernel, About::default());
-    assert_eq!(composed.told.lost, 9);
+    assert_eq!(composed.counters.lost, 9);
     assert!(
         drawn(&composed.answer).contains("150-200 t11::getpid, 200-400 link::UNKNOWN, 400-450 t11::UNKNOWN"),
         "{}",

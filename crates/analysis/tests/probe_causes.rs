@@ -145,7 +145,7 @@ fn a_signal_in_transit_during_a_receive_is_received_next() {
     kernel.probe(3000, two, "mark:end");
     let composed = compose(&kernel, About::default());
     assert_eq!(drawn(&composed.answer), "100-2000 one::make, 2000-2200 signal:ready::queued, 2200-3000 two::run");
-    assert_eq!((composed.told.from_before, composed.answer.unknown_ns), (0, 0));
+    assert_eq!((composed.counters.from_before, composed.answer.unknown_ns), (0, 0));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn items_that_were_put_before_the_trace_began_are_no_contradiction() {
     kernel.counted(200, two, "queue_get:work", 5);
     kernel.probe(300, two, "mark:end");
     let composed = compose(&kernel, About::default());
-    assert_eq!((composed.answer.contradictions, composed.told.from_before), (0, 5));
+    assert_eq!((composed.answer.contradictions, composed.counters.from_before), (0, 5));
     assert_eq!(drawn(&composed.answer), "100-200 two::blocked:empty work, 200-300 two::run");
     assert_eq!(composed.answer.unknown_ns, 100);
 }
@@ -193,7 +193,7 @@ fn an_event_stamped_shortly_before_its_cause_still_follows_from_it() {
     });
     for composed in [get_first, put_first] {
         assert_eq!(drawn(&composed.answer), "100-5000 one::make, 5000-6500 work::queued, 6500-7000 two::run", "{}", composed.log);
-        assert_eq!((composed.answer.contradictions, composed.told.from_before), (0, 0));
+        assert_eq!((composed.answer.contradictions, composed.counters.from_before), (0, 0));
     }
 }
 
@@ -203,13 +203,13 @@ fn a_cause_that_does_not_come_within_a_moment_is_missing() {
         kernel.counted(1200, two, "queue_get:work", 1);
         kernel.counted(2900, one, "queue_put:work", 1);
     });
-    assert_eq!((taken.answer.contradictions, taken.told.from_before), (1, 1));
+    assert_eq!((taken.answer.contradictions, taken.counters.from_before), (1, 1));
     let put = one_at_a_time(|kernel, one, two| {
         kernel.counted(1200, one, "queue_put:work", 1);
         kernel.counted(1300, one, "queue_put:work", 1);
         kernel.counted(2900, two, "queue_get:work", 1);
     });
-    assert_eq!((put.answer.contradictions, put.told.from_before), (2, 0));
+    assert_eq!((put.answer.contradictions, put.counters.from_before), (2, 0));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn actions_of_a_thread_before_it_left_its_cpu_precede_that_switch() {
     kernel.switch(2200, 1, 0, 0, 12);
     kernel.probe(2300, two, "mark:end");
     let composed = compose(&kernel, About::default());
-    assert_eq!((composed.told.from_before, composed.answer.ignored_wakeups), (1, 0), "{}", composed.log);
+    assert_eq!((composed.counters.from_before, composed.answer.ignored_wakeups), (1, 0), "{}", composed.log);
     assert!(
         drawn(&composed.answer).ends_with("-2100 one::run, 2100-2200 two::runnable, 2200-2300 two::run"),
         "{}",
@@ -245,7 +245,7 @@ fn a_size_is_a_mismatch_only_if_no_thread_can_hold_the_difference() {
         kernel.counted(1200, two, "queue_get:work", 1);
         kernel.counted(1300, two, "queue_size:work", size);
         kernel.probe(5000, two, "mark:end");
-        compose(&kernel, About::default()).told.size_mismatches
+        compose(&kernel, About::default()).counters.size_mismatches
     };
     assert_eq!([6, 7, 15, 16].map(mismatches), [1, 0, 0, 1]);
 }

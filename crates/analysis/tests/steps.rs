@@ -6,7 +6,7 @@ mod support;
 use longpole_analysis::report::Pass;
 use longpole_analysis::stages::steps::{KnownState, Steps};
 use longpole_model::causes::{About, Composer};
-use longpole_model::interaction::block::Told;
+use longpole_model::interaction::block::VocabularySize;
 use longpole_trace::event::Item;
 use support::{pipeline, Costs, Trace};
 
@@ -17,7 +17,7 @@ const BEGIN_NS: i64 = 1_700_000_000_000_000_000;
 fn passed_on(trace: &mut Trace, most: usize) -> Pass {
     let mut composer = Composer::built_in(About::default()).unwrap();
     let mut pass = Pass::of_steps().unwrap();
-    let (mut steps, mut told, mut context) = (Steps::with_room(), Told::default(), KnownState::default());
+    let (mut steps, mut sent, mut context) = (Steps::with_room(), VocabularySize::default(), KnownState::default());
     let mut count = 0;
     trace.replay(|catalogue, item| {
         composer.item(catalogue, item);
@@ -31,17 +31,17 @@ fn passed_on(trace: &mut Trace, most: usize) -> Pass {
         count += 1;
         if count % most == 0 {
             let mut full = std::mem::replace(&mut steps, Steps::with_room());
-            full.close(composer.vocabulary(), &mut told);
+            full.close(composer.vocabulary(), &mut sent);
             pass.steps(&full);
         }
     });
-    steps.close(composer.vocabulary(), &mut told);
+    steps.close(composer.vocabulary(), &mut sent);
     pass.steps(&steps);
     pass.context = context;
     pass
 }
 
-fn told(pass: &Pass) -> [String; 3] {
+fn sent(pass: &Pass) -> [String; 3] {
     [format!("{:?}", pass.report(Some(5.0))), format!("{:?}", pass.cpu(Some(5.0))), format!("{:?}", pass.latency_together())]
 }
 
@@ -51,8 +51,8 @@ fn steps_that_were_passed_on_lead_to_the_same_report_as_events() {
         let costs = Costs { call_per_item: true, eager: true, ..Costs::default() };
         let mut trace = pipeline(seed, &costs, 20_000_000).trace;
         trace.lose(1, BEGIN_NS + 5_000_000, BEGIN_NS + 6_000_000);
-        let alone = told(&trace.pass());
-        assert_eq!(told(&passed_on(&mut trace, most)), alone, "in blocks of {most}");
+        let alone = sent(&trace.pass());
+        assert_eq!(sent(&passed_on(&mut trace, most)), alone, "in blocks of {most}");
     }
 }
 
@@ -69,5 +69,5 @@ fn names_beyond_the_limit_are_collected_in_the_same_way() {
     let alone = trace.pass();
     let inputs = alone.inputs();
     assert!(inputs.other_names >= 5_000 && inputs.other_names < inputs.events, "{} of {}", inputs.other_names, inputs.events);
-    assert_eq!(told(&passed_on(&mut trace, 100)), told(&alone));
+    assert_eq!(sent(&passed_on(&mut trace, 100)), sent(&alone));
 }

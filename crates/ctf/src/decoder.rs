@@ -16,7 +16,7 @@ use crate::bits::{align_up, Window};
 use crate::clock::{extend, low_bits};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::event::{EventRef, Item};
-use crate::exec::{Executor, Mark, PacketRoleValues, Record, Stop, Told};
+use crate::exec::{Executor, Mark, PacketRoleValues, Record, RoleValues, Stop};
 use crate::metadata::{marks, Metadata, StreamPlan};
 use crate::packet::{discarded_events, discarded_packets, Loss, Packet};
 use crate::plan::{Beyond, Block, Field};
@@ -364,16 +364,16 @@ impl<S: Source> StreamDecoder<S> {
             records.clear();
         }
         let window = window(source, packet.offset);
-        let told = Told::new(self.clock);
-        Some((stream.as_deref()?, Executor { window, at: self.at, limit: self.limit, last: self.last, marks, slots, records, told }))
+        let role_values = RoleValues::new(self.clock);
+        Some((stream.as_deref()?, Executor { window, at: self.at, limit: self.limit, last: self.last, marks, slots, records, role_values }))
     }
 
     fn decode_event(&mut self) -> Result<(), Stop> {
         let Some((stream, mut x)) = self.begin_event() else { return Ok(()) };
         stream.header.decode(&mut x)?;
-        let class = stream.class_of(x.told.id).ok_or(Stop::UnknownEvent { at: x.at, id: x.told.id.unwrap_or(0) })?;
+        let class = stream.class_of(x.role_values.id).ok_or(Stop::UnknownEvent { at: x.at, id: x.role_values.id.unwrap_or(0) })?;
         let ran = x.run(&stream.events[class].ops);
-        let (at, last, clock) = (x.at, x.last, x.told.time.map(|_| (x.told.clock, stream.converter.ns(x.told.clock))));
+        let (at, last, clock) = (x.at, x.last, x.role_values.time.map(|_| (x.role_values.clock, stream.converter.ns(x.role_values.clock))));
         // Also set for an event that does not end before the limit: the class is needed to find the
         // field that does not fit.
         self.class = class;
@@ -423,7 +423,7 @@ impl<S: Source> StreamDecoder<S> {
         let (stream, mut x) = self.begin_event()?;
         stream.header.decode(&mut x).ok()?;
         let headless = x.at == begin;
-        let class = stream.class_of(x.told.id)?;
+        let class = stream.class_of(x.role_values.id)?;
         let plan = &stream.events[class];
         let progress = x.run_partly(&plan.ops);
         if headless && progress.nothing {
@@ -434,7 +434,7 @@ impl<S: Source> StreamDecoder<S> {
             _ => field.mark < progress.marks,
         };
         let fields = plan.fields.iter().take_while(there).count();
-        let clock = x.told.time.map(|_| (x.told.clock, stream.converter.ns(x.told.clock)));
+        let clock = x.role_values.time.map(|_| (x.role_values.clock, stream.converter.ns(x.role_values.clock)));
         self.class = class;
         if let Some(clock) = clock {
             (self.clock, self.ns) = clock;
@@ -549,13 +549,13 @@ impl<S: Source> StreamDecoder<S> {
         self.set_limit();
 
         let metadata = self.metadata.clone();
-        let told = self.block(&metadata.plan.packet_header)?;
-        self.read_header(&metadata, told.packet)?;
+        let role_values = self.block(&metadata.plan.packet_header)?;
+        self.read_header(&metadata, role_values.packet)?;
         let Some(stream) = metadata.plan.streams.get(self.packet.stream) else { return Ok(()) };
         self.stream = Some(stream.clone());
         (self.last_id, self.last_class) = NO_CLASS;
-        let told = self.block(&stream.packet_context)?;
-        self.read_context(stream, told)?;
+        let role_values = self.block(&stream.packet_context)?;
+        self.read_context(stream, role_values)?;
         self.set_limit();
         self.next = offset.saturating_add(self.packet.packet_bits / 8);
         self.unreadable = 0;
@@ -564,7 +564,7 @@ impl<S: Source> StreamDecoder<S> {
 
     /// Runs a block of the packet's header or context, and returns the values of its fields with
     /// roles.
-    fn block(&mut self, block: &Block) -> Result<Told, Box<DecodeError>> {
+    fn block(&mut self, block: &Block) -> Result<RoleValues, Box<DecodeError>> {
         loop {
             self.records.clear();
             let from = self.at;
@@ -576,14 +576,14 @@ impl<S: Source> StreamDecoder<S> {
                 marks: &mut self.marks,
                 slots: &mut self.slots,
                 records: &mut self.records,
-                told: Told::new(self.clock),
+                role_values: RoleValues::new(self.clock),
             };
             let result = x.run(&block.ops);
-            let (at, last, told) = (x.at, x.last, x.told);
+            let (at, last, role_values) = (x.at, x.last, x.role_values);
             match result {
                 Ok(()) => {
                     (self.at, self.last) = (at, last);
-                    return Ok(told);
+                    return Ok(role_values);
                 }
                 Err(stop) => {
                     if let Stop::Limit { at, bits, .. } = stop {
@@ -604,8 +604,8 @@ impl<S: Source> StreamDecoder<S> {
         Values { located, fields: block.fields.iter() }
     }
 
-    fn read_header(&mut self, metadata: &Metadata, told: PacketRoleValues) -> Result<(), Box<DecodeError>> {
-        if let Some(found) = told.magic.filter(|magic| *magic != MAGIC) {
+    fn read_header(&mut self, metadata: &Metadata, role_values: PacketRoleValues) -> Result<(), Box<DecodeError>> {
+        if let Some(found) = role_values.magic.filter(|magic| *magic != MAGIC) {
             return Err(self.fail_packet(0, DecodeErrorKind::BadMagic { found }));
         }
         if let (Some(index), Some(wanted)) = (metadata.plan.uuid, metadata.trace.uuid) {
@@ -619,9 +619,9 @@ impl<S: Source> StreamDecoder<S> {
             self.packet.other_uuid = other.is_some();
             self.other_uuid = other.or(self.other_uuid);
         }
-        self.packet.stream_instance = told.stream_instance;
+        self.packet.stream_instance = role_values.stream_instance;
         let only = || (metadata.streams.len() == 1).then_some(0);
-        let found = match told.stream_id {
+        let found = match role_values.stream_id {
             Some(id) => metadata.plan.by_id.get(&id).copied(),
             None => metadata.plan.by_id.get(&0).copied().or_else(only),
         };
@@ -631,15 +631,15 @@ impl<S: Source> StreamDecoder<S> {
                 Ok(())
             }
             None => {
-                let id = told.stream_id.unwrap_or(0);
+                let id = role_values.stream_id.unwrap_or(0);
                 Err(self.fail_packet(self.at, DecodeErrorKind::UnknownStream { id }))
             }
         }
     }
 
-    fn read_context(&mut self, stream: &StreamPlan, told: Told) -> Result<(), Box<DecodeError>> {
-        let of_packet = told.packet;
-        (self.clock, self.packet.begin) = (told.clock, told.time);
+    fn read_context(&mut self, stream: &StreamPlan, role_values: RoleValues) -> Result<(), Box<DecodeError>> {
+        let of_packet = role_values.packet;
+        (self.clock, self.packet.begin) = (role_values.clock, role_values.time);
         // The end may also be a counter of few bits; it is at or after the start.
         self.packet.end = of_packet.end_time.map(|(value, bits)| extend(self.clock, value, low_bits(bits)));
         self.packet.begin_ns = self.packet.begin.map(|c| stream.converter.ns(c));

@@ -98,7 +98,7 @@ impl MetadataError {
         let end = span.end.clamp(start, line_start + line_end);
         let marked = String::from_utf8_lossy(&source.as_bytes()[start..end]).trim_end().chars().count().max(1);
         let begin = column - shown;
-        let told = source.trim_end();
+        let trimmed = source.trim_end();
         MetadataError {
             line: before.iter().filter(|&&b| b == b'\n').count() + 1,
             column: column + 1,
@@ -106,7 +106,7 @@ impl MetadataError {
             text: text.to_owned(),
             marked: begin..(begin + marked).min(text.chars().count().max(begin + 1)),
             message: message.into(),
-            cut: span.end >= told.len() && (start >= told.len() || !told.ends_with(';')),
+            cut: span.end >= trimmed.len() && (start >= trimmed.len() || !trimmed.ends_with(';')),
         }
     }
 }

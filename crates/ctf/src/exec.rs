@@ -100,7 +100,7 @@ pub(crate) struct Executor<'a, 'b> {
     pub marks: &'b mut [Mark],
     pub slots: &'b mut [u64],
     pub records: &'b mut Vec<Record>,
-    pub told: Told,
+    pub role_values: RoleValues,
 }
 
 /// The part of a list of steps that was executed before one failed.
@@ -116,7 +116,7 @@ pub(crate) struct Progress {
 
 /// Values of the fields that have a role.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct RoleValues {
     /// Id of the event's class.
     pub id: Option<u64>,
     /// Full value of the clock; each field with [`Roles::TIME`] advances it.
@@ -142,9 +142,9 @@ pub(crate) struct PacketRoleValues {
     pub cpu: Option<u64>,
 }
 
-impl Told {
-    pub(crate) fn new(clock: u64) -> Told {
-        Told { clock, ..Told::default() }
+impl RoleValues {
+    pub(crate) fn new(clock: u64) -> RoleValues {
+        RoleValues { clock, ..RoleValues::default() }
     }
 
     #[inline]
@@ -154,7 +154,7 @@ impl Told {
     }
 
     #[inline]
-    fn tell(&mut self, roles: Roles, value: u64, bits: u32) {
+    fn set(&mut self, roles: Roles, value: u64, bits: u32) {
         if roles.has(Roles::EVENT_ID) {
             self.id = Some(value);
         }
@@ -162,14 +162,14 @@ impl Told {
             self.time(value, bits);
         }
         if !roles.within(Roles::OF_PACKETS).is_empty() {
-            self.packet.tell(roles, value, bits);
+            self.packet.set(roles, value, bits);
         }
     }
 }
 
 impl PacketRoleValues {
     #[cold]
-    fn tell(&mut self, roles: Roles, value: u64, bits: u32) {
+    fn set(&mut self, roles: Roles, value: u64, bits: u32) {
         let plain = [
             (Roles::MAGIC, &mut self.magic),
             (Roles::STREAM_ID, &mut self.stream_id),
@@ -178,16 +178,16 @@ impl PacketRoleValues {
             (Roles::CONTENT_SIZE, &mut self.content_size),
             (Roles::CPU, &mut self.cpu),
         ];
-        for (role, told) in plain {
+        for (role, value_of_role) in plain {
             if roles.has(role) {
-                *told = Some(value);
+                *value_of_role = Some(value);
             }
         }
         let counters =
             [(Roles::END_TIME, &mut self.end_time), (Roles::DISCARDED, &mut self.discarded), (Roles::SEQUENCE, &mut self.sequence)];
-        for (role, told) in counters {
+        for (role, value_of_role) in counters {
             if roles.has(role) {
-                *told = Some((value, bits));
+                *value_of_role = Some((value, bits));
             }
         }
     }
@@ -243,9 +243,9 @@ impl Executor<'_, '_> {
                     let value = self.window.raw(self.marked(*mark) + offset, *leaf);
                     self.save(*slot, value);
                 }
-                Op::Tell { roles, mark, offset, leaf } => {
+                Op::SetRole { roles, mark, offset, leaf } => {
                     let value = self.window.raw(self.marked(*mark) + offset, *leaf);
-                    self.told.tell(*roles, value, u32::from(leaf.bits));
+                    self.role_values.set(*roles, value, u32::from(leaf.bits));
                 }
                 Op::Text { mark } => {
                     let (at, len) = self.text()?;
@@ -290,7 +290,7 @@ impl Executor<'_, '_> {
                 }
                 break;
             }
-            if !matches!(op, Op::Save { .. } | Op::Tell { .. } | Op::Align(_)) {
+            if !matches!(op, Op::Save { .. } | Op::SetRole { .. } | Op::Align(_)) {
                 progress.marks += 1;
             }
         }
@@ -389,10 +389,10 @@ impl Executor<'_, '_> {
         let value = value.map_err(|_| oversized)?;
         self.at = at;
         int.saves.iter().for_each(|&slot| self.save(slot, value));
-        self.told.tell(int.roles, value, bits.min(64));
+        self.role_values.set(int.roles, value, bits.min(64));
         if int.roles.has(Roles::DISCARDED) {
             // The counter is stored with as many bits as its value needs, so it never wraps.
-            self.told.packet.discarded = Some((value, 64));
+            self.role_values.packet.discarded = Some((value, 64));
         }
         Ok((begin, value))
     }
@@ -444,7 +444,7 @@ impl Executor<'_, '_> {
                 if !saves.is_empty() || !roles.is_empty() {
                     let value = self.window.raw(at, *leaf);
                     saves.iter().for_each(|&slot| self.save(slot, value));
-                    self.told.tell(*roles, value, u32::from(leaf.bits));
+                    self.role_values.set(*roles, value, u32::from(leaf.bits));
                 }
                 return Ok(());
             }

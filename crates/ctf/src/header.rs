@@ -4,7 +4,7 @@
 
 use crate::bits::{Leaf, LeafKind, Load, Window};
 use crate::error::SpanError;
-use crate::exec::{Executor, Stop, Told};
+use crate::exec::{Executor, RoleValues, Stop};
 use crate::plan::{Block, Child, Flattener, Node, NodeMaker, Op};
 use crate::refs::{Choices, ScopeRefs};
 use crate::types::{ByteOrder, Roles, Scope, StructType, Type, Version};
@@ -102,7 +102,7 @@ impl HeaderPlan {
         match self {
             HeaderPlan::Fixed(fixed) => {
                 let at = x.pass(fixed.align, fixed.bits, fixed.last)?;
-                fixed.tell(at, x.window, &mut x.told);
+                fixed.set(at, x.window, &mut x.role_values);
                 Ok(())
             }
             HeaderPlan::Tagged(tagged) => tagged.decode(x),
@@ -114,12 +114,12 @@ impl HeaderPlan {
 
 impl FixedHeader {
     #[inline(always)]
-    fn tell(&self, at: u64, window: Window<'_>, told: &mut Told) {
+    fn set(&self, at: u64, window: Window<'_>, role_values: &mut RoleValues) {
         if let Some(id) = self.id {
-            told.id = Some(id.value(at, window));
+            role_values.id = Some(id.value(at, window));
         }
         if let Some(time) = self.time {
-            told.time(time.value(at, window), u32::from(time.leaf.bits));
+            role_values.time(time.value(at, window), u32::from(time.leaf.bits));
         }
     }
 }
@@ -162,9 +162,9 @@ impl TaggedHeader {
             *slot = tag;
         }
         if self.tag_is_id {
-            x.told.id = Some(tag);
+            x.role_values.id = Some(tag);
         }
-        option.tell(at, x.window, &mut x.told);
+        option.set(at, x.window, &mut x.role_values);
         Ok(())
     }
 }
@@ -177,11 +177,11 @@ fn flat(node: Node) -> Block {
 
 /// The header that a block describes, if the block is a single run whose values are not saved.
 fn fixed(block: &Block) -> Option<FixedHeader> {
-    let (first, told) = block.ops.split_first()?;
+    let (first, rest) = block.ops.split_first()?;
     let Op::Run { align, bits, last, .. } = *first else { return None };
     let mut fixed = FixedHeader { align, bits, last, id: None, time: None };
-    for op in told {
-        let Op::Tell { roles, offset, leaf, .. } = *op else { return None };
+    for op in rest {
+        let Op::SetRole { roles, offset, leaf, .. } = *op else { return None };
         // A signed id would have to be sign-extended; no known tracer writes one.
         let place = Some(Place::new(offset, leaf).filter(|p| p.leaf.kind == LeafKind::Unsigned)?);
         if roles.has(Roles::EVENT_ID) {

@@ -41,7 +41,7 @@ pub(crate) enum Op {
         leaf: Leaf,
     },
     /// Reports the value of an integer with a role that an earlier step located.
-    Tell {
+    SetRole {
         roles: Roles,
         mark: u32,
         offset: u64,
@@ -592,7 +592,7 @@ impl Flattener {
                 if let Some(run) = run {
                     run.after.extend(saves.iter().map(|&slot| Op::Save { slot, mark, offset, leaf }));
                     if !roles.is_empty() {
-                        run.after.push(Op::Tell { roles, mark, offset, leaf });
+                        run.after.push(Op::SetRole { roles, mark, offset, leaf });
                     }
                 }
                 self.field(scope, name, ty, mark, offset, Shape::Number(leaf));

@@ -24,7 +24,7 @@ impl PacketSignature {
     pub(crate) fn of(header: &Block, uuid: Option<(usize, [u8; 16])>) -> Option<PacketSignature> {
         let Some(Op::Run { mark: first, .. }) = header.ops.first() else { return None };
         let magic = header.ops.iter().find_map(|op| match op {
-            Op::Tell { roles, mark, offset, leaf } if roles.has(Roles::MAGIC) && mark == first => Some((byte(*offset)?, magic(leaf)?)),
+            Op::SetRole { roles, mark, offset, leaf } if roles.has(Roles::MAGIC) && mark == first => Some((byte(*offset)?, magic(leaf)?)),
             _ => None,
         });
         let uuid = uuid.and_then(|(field, uuid)| {

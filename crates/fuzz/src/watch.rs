@@ -36,7 +36,7 @@ pub struct Finding {
 /// Runs a target for `time`. No input may use more CPU time than `longest`.
 pub fn watch(target: &Target, seed: u64, (time, longest): (Duration, Duration), findings: &Path) -> anyhow::Result<Watched> {
     let folder = tempfile::tempdir_in(crate::worker::scratch())?;
-    let (desk, told) = (folder.path().join("desk"), folder.path().join("told"));
+    let (desk, stderr) = (folder.path().join("desk"), folder.path().join("stderr"));
     let mut worker = Command::new(std::env::current_exe().context("cannot find this program")?)
         .args(["worker", target.name, &seed.to_string(), &time.as_millis().to_string()])
         .arg(&desk)
@@ -44,15 +44,15 @@ pub fn watch(target: &Target, seed: u64, (time, longest): (Duration, Duration), 
         .env_remove("RUST_BACKTRACE")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(File::create(&told)?)
+        .stderr(File::create(&stderr)?)
         .spawn()
         .context("cannot start a worker")?;
     let what = until_its_end(&mut worker, &desk, longest)?;
     let desk = SharedFile::open(&desk)?;
     let finding = match what {
         None => None,
-        Some(what) if desk.word(Word::Runs) == 0 => anyhow::bail!("{}: no input was begun: {what}\n{}", target.name, text(&told)),
-        Some(what) => Some(keep(target, desk.input(), &format!("{what}\n{}", text(&told)), findings)?),
+        Some(what) if desk.word(Word::Runs) == 0 => anyhow::bail!("{}: no input was begun: {what}\n{}", target.name, text(&stderr)),
+        Some(what) => Some(keep(target, desk.input(), &format!("{what}\n{}", text(&stderr)), findings)?),
     };
     Ok(Watched {
         runs: desk.word(Word::Runs),

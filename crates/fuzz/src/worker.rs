@@ -71,9 +71,9 @@ impl SharedFile {
 
 /// Makes every panic abort the process, even one that would be caught.
 fn panics_are_fatal() {
-    let told = std::panic::take_hook();
+    let report_panic = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        told(panic);
+        report_panic(panic);
         std::process::abort();
     }));
 }

@@ -234,20 +234,20 @@ pub fn complete_symbols(path: &Path) -> Vec<String> {
     // A signal that arrives from now on stops the lookup.
     let before = Stop.count();
     let stopped = || Stop.count() > before;
-    let mut told = Vec::new();
+    let mut notes = Vec::new();
     if longpole_symbols::is_pending(path) {
-        told = match longpole_symbols::complete(path, &stopped) {
+        notes = match longpole_symbols::complete(path, &stopped) {
             Ok(done) => done.diagnostics,
             Err(error) => vec![format!("cannot look up the functions of the stacks in {}: {error}", path.display())],
         };
     }
     if longpole_symbols::probes_are_pending(path) {
-        told.extend(match longpole_symbols::complete_probes(path, &stopped) {
-            Ok(told) => told,
+        notes.extend(match longpole_symbols::complete_probes(path, &stopped) {
+            Ok(notes) => notes,
             Err(error) => vec![format!("cannot look up the names of the recorded functions of {}: {error}", path.display())],
         });
     }
-    told
+    notes
 }
 
 fn complete_kernel(path: &Path) {

@@ -153,7 +153,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let error = input::explained::explained(error);
-            anstream::eprintln!("{} {}", painted(Role::Error, "longpole:"), told(&error));
+            anstream::eprintln!("{} {}", painted(Role::Error, "longpole:"), message(&error));
             if error.is::<WrongUsage>() {
                 ExitCode::from(2)
             } else {
@@ -193,7 +193,7 @@ pub(crate) fn in_one_line(error: &anyhow::Error) -> String {
 
 /// Like [`in_one_line`], but keeps line breaks, because some errors draw the place in the input on
 /// lines of their own.
-pub(crate) fn told(error: &anyhow::Error) -> String {
+pub(crate) fn message(error: &anyhow::Error) -> String {
     let whole = chained(error);
     whole.lines().map(|line| render::table::plain(line.to_owned())).collect::<Vec<_>>().join("\n")
 }

@@ -194,12 +194,12 @@ impl Pair {
         let messages = if both(&known) || unknown.is_empty() { known } else { oriented(known, unknown)? };
         let count = |way: Way| messages.iter().filter(|message| message.way == way).count();
         let (there, back) = (count(Way::There), count(Way::Back));
-        let estimate = estimate(&messages, range).map_err(|failure| told(&failure, there + back, ambiguous))?;
+        let estimate = estimate(&messages, range).map_err(|failure| message(&failure, there + back, ambiguous))?;
         Ok(Pair { estimate, there, back, ambiguous })
     }
 }
 
-fn told(failure: &Failure, messages: usize, ambiguous: usize) -> String {
+fn message(failure: &Failure, messages: usize, ambiguous: usize) -> String {
     let ns = |ns: i64| {
         format!("{}{}.{:09} s", if ns < 0 { '-' } else { '+' }, ns.unsigned_abs() / 1_000_000_000, ns.unsigned_abs() % 1_000_000_000)
     };

@@ -257,7 +257,7 @@ fn lost_gets_do_not_raise_the_depth_above_the_capacity_and_the_uncertain_share_i
     let uncertain = queue["uncertain_share"].as_f64().unwrap();
     assert!((0.69..0.71).contains(&uncertain), "{queue}");
     let text = String::from_utf8(run("queues", &[], directory.path()).stdout).unwrap();
-    assert!(text.contains("q: after lost events the depth was not told again for "), "{text}");
+    assert!(text.contains("q: after lost events the depth was not reported again for "), "{text}");
 }
 
 #[test]

@@ -184,10 +184,7 @@ fn without_switches_and_samples_the_report_does_not_mention_running_time() {
     }
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines[1].contains("Predicted gain of server::poll x0.5: +") && lines[1].contains(", if that is work and no wait"), "{said}");
-    assert!(
-        lines[2].contains("cannot be told: server::poll has most of the time") && lines[2].contains("--kernel sched`, as root"),
-        "{said}"
-    );
+    assert!(lines[2].contains("is unknown: server::poll has most of the time") && lines[2].contains("--kernel sched`, as root"), "{said}");
     // Several recordings contain no more than one.
     let several = String::from_utf8(ok(place.longpole(&["report"]).args([&trace, &trace]).output().unwrap()).stdout).unwrap();
     assert!(!several.contains("thread-time rank") && several.contains(", if that is work and no wait"), "{several}");

@@ -56,7 +56,10 @@ fn a_balanced_path_has_no_bottleneck_and_a_path_with_gaps_cannot_be_judged() {
     let (torn, text) = verdict(&turns(&place, 3));
     assert_eq!(torn["outcome"], "unknown", "{torn}");
     assert!(torn["unknown_share"].as_f64().unwrap() > 0.05, "{torn}");
-    assert!(text.starts_with("No bottleneck can be told: ") && text.contains("; `longpole path` says what contradicts itself"), "{text}");
+    assert!(
+        text.starts_with("The bottleneck cannot be determined: ") && text.contains("; `longpole path` says what contradicts itself"),
+        "{text}"
+    );
 }
 
 /// A log of two machines with a queue of capacity 4 between them. `a` makes an item in 100 ns, and
@@ -137,7 +140,7 @@ fn contradictions_in_a_trace_are_reported_with_the_verdict() {
     let (balanced, text) = verdict(&log);
     assert!(balanced["unknown_share"].as_f64() < Some(0.05), "{balanced}");
     assert_eq!(balanced["outcome"], "unknown", "{balanced}");
-    assert!(text.starts_with("No bottleneck can be told: ") && text.ends_with(said), "{text}");
+    assert!(text.starts_with("The bottleneck cannot be determined: ") && text.ends_with(said), "{text}");
     // With this skew the put of the client is later than the get of the server.
     let (skewed, text) = verdict(&served(&place, 60, &[]));
     assert!(skewed["doubts"]["contradictions"].as_u64() > Some(0) && text.ends_with(said), "{text}");
@@ -338,7 +341,7 @@ fn with_many_lost_events_the_system_is_not_called_balanced() {
     let (verdict, text) = verdict(torn.path());
     assert!(verdict["lost"].as_u64().unwrap() > 2_000, "{verdict}");
     assert_eq!(verdict["outcome"], "unknown", "{verdict}");
-    assert!(text.starts_with("No bottleneck can be told: ") && text.contains("record again with --buffer 4MiB"), "{text}");
+    assert!(text.starts_with("The bottleneck cannot be determined: ") && text.contains("record again with --buffer 4MiB"), "{text}");
 }
 
 /// A log of fork and join. In each round `lead` hands one item to `long` and one to `short`, which

@@ -91,10 +91,10 @@ impl Actors {
         self.changed.push(actor);
     }
 
-    /// The changes after the first `told` ones; sets `told` to the number of all changes.
-    pub(crate) fn since(&self, told: &mut usize) -> Vec<(ActorId, Actor)> {
-        let new = self.changed[*told..].iter().map(|&id| (id, self.all[id.0 as usize].clone())).collect();
-        *told = self.changed.len();
+    /// The changes after the first `sent` ones; sets `sent` to the number of all changes.
+    pub(crate) fn since(&self, sent: &mut usize) -> Vec<(ActorId, Actor)> {
+        let new = self.changed[*sent..].iter().map(|&id| (id, self.all[id.0 as usize].clone())).collect();
+        *sent = self.changed.len();
         new
     }
 

@@ -15,7 +15,7 @@
 //!   and is woken for another reason (the timer of a polling loop), it continues to wait, and the
 //!   token carries the edge.
 //! - Nothing is assumed where events are missing: that time is UNKNOWN, and so is the cause of an
-//!   effect in it. [`Composer::told`] counts which events would have been needed.
+//!   effect in it. [`Composer::counters`] counts which events would have been needed.
 
 mod contexts;
 mod devices;
@@ -60,7 +60,7 @@ pub struct About {
 
 /// Counters that interactions cannot express.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Counters {
     pub events: u64,
     /// Lost events; `uncounted_losses` counts the losses for which no number is known.
     pub lost: u64,
@@ -94,7 +94,7 @@ pub struct Composer {
     heard: Heard,
     ahead: Ahead,
     now: u64,
-    told: Told,
+    counters: Counters,
     threads: Vec<Thread>,
     of_linux: Vec<Option<u32>>,
     of_actor: Vec<Option<u32>>,
@@ -254,7 +254,7 @@ impl Composer {
             heard: Heard::default(),
             ahead: Ahead::default(),
             now: 0,
-            told: Told::default(),
+            counters: Counters::default(),
             threads: Vec::new(),
             of_linux: Vec::new(),
             of_actor: Vec::new(),
@@ -302,8 +302,8 @@ impl Composer {
         &self.seats
     }
 
-    pub fn told(&self) -> &Told {
-        &self.told
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     pub fn system(&self) -> &System {
@@ -369,7 +369,7 @@ impl Composer {
         }
         match item {
             Item::Event(event) => {
-                self.told.events += 1;
+                self.counters.events += 1;
                 self.release_due(catalogue, event.t_ns);
                 match catalogue.streams.get(event.stream.0 as usize).map(|stream| stream.kind) {
                     Some(StreamKind::Kernel) => {
@@ -409,8 +409,8 @@ impl Composer {
                     return;
                 }
                 match loss.events {
-                    Some(events) => self.told.lost = self.told.lost.saturating_add(events),
-                    None => self.told.uncounted_losses += 1,
+                    Some(events) => self.counters.lost = self.counters.lost.saturating_add(events),
+                    None => self.counters.uncounted_losses += 1,
                 }
                 self.linux.loss(catalogue, loss, &mut (&mut self.heard, watch));
                 self.stays_undecided();
@@ -460,7 +460,7 @@ impl Composer {
 
     #[inline]
     fn emit(&mut self, effect: Effect) {
-        let interaction = Interaction { t: self.now, line: self.told.events, effect };
+        let interaction = Interaction { t: self.now, line: self.counters.events, effect };
         match &mut self.timers.undecided {
             None => self.ahead.interactions.push(interaction),
             Some(undecided) => {
@@ -473,7 +473,7 @@ impl Composer {
     }
 
     fn unknown(&mut self, group: &'static str) -> Option<Cause> {
-        *self.told.unknown_by.entry(group).or_default() += 1;
+        *self.counters.unknown_by.entry(group).or_default() += 1;
         None
     }
 

@@ -17,7 +17,7 @@ pub use crate::ids::{MachineId, QueueId};
 
 use crate::actors::Actors;
 use crate::hash::IdMap;
-use crate::interaction::block::{New, Told};
+use crate::interaction::block::{New, VocabularySize};
 use crate::kinds::{queue_label, queue_of_text, NameKind, QueueKind, LOST_EVENTS};
 use crate::names::{NameId, Names};
 use crate::tokens::dense::Dense;
@@ -364,22 +364,22 @@ impl Vocabulary {
         }
     }
 
-    /// Returns what was added to the vocabulary after the state `told`, and sets `told` to the
+    /// Returns what was added to the vocabulary after the state `sent`, and sets `sent` to the
     /// current state.
-    pub fn since(&self, told: &mut Told) -> New {
+    pub fn since(&self, sent: &mut VocabularySize) -> New {
         let new = New {
-            names: self.names.all()[told.names..].to_vec(),
-            machines: self.machines[told.machines..].to_vec(),
-            queues: self.queues[told.queues..].to_vec(),
-            described: self.described[told.described..].to_vec(),
-            actors: self.actors.since(&mut told.actors),
-            of_kernel: self.of_kernel[told.of_kernel..].to_vec(),
-            recorders: self.recorders[told.recorders..].to_vec(),
+            names: self.names.all()[sent.names..].to_vec(),
+            machines: self.machines[sent.machines..].to_vec(),
+            queues: self.queues[sent.queues..].to_vec(),
+            described: self.described[sent.described..].to_vec(),
+            actors: self.actors.since(&mut sent.actors),
+            of_kernel: self.of_kernel[sent.of_kernel..].to_vec(),
+            recorders: self.recorders[sent.recorders..].to_vec(),
         };
         let (machines, queues) = (self.machines.len(), self.queues.len());
         let (of_kernel, recorders) = (self.of_kernel.len(), self.recorders.len());
-        let (described, actors) = (self.described.len(), told.actors);
-        *told = Told { names: self.names.len(), machines, queues, described, actors, of_kernel, recorders };
+        let (described, actors) = (self.described.len(), sent.actors);
+        *sent = VocabularySize { names: self.names.len(), machines, queues, described, actors, of_kernel, recorders };
         new
     }
 

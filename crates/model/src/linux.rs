@@ -443,8 +443,8 @@ impl Linux {
         let foreign = stream.is_none_or(|stream| stream.kind != StreamKind::Kernel);
         self.has_running_events |= self.rules.has_running_events(catalogue);
         let more = catalogue.classes.get(self.classes_known..).unwrap_or_default();
-        for (told, also) in self.has_context_events.iter_mut().zip(self.rules.has_context_events(more)) {
-            *told |= also;
+        for (has, also) in self.has_context_events.iter_mut().zip(self.rules.has_context_events(more)) {
+            *has |= also;
         }
         self.classes_known = catalogue.classes.len();
         let mut kernel = if foreign { None } else { self.rules.compile(class, &mut self.names) };

@@ -12,12 +12,12 @@
 //! then count as unknown, until there is room for some time. [`Queues::forgotten`] counts them.
 
 pub(crate) mod dense;
-mod lanes;
+mod queued;
 
 use crate::hash::IdMap;
 use crate::ids::{MachineId, QueueId};
 use crate::names::NameId;
-use lanes::Lanes;
+use queued::QueuedTokens;
 use std::collections::VecDeque;
 
 /// The properties of a queue.
@@ -96,7 +96,7 @@ impl<O> Taken<O> {
 #[derive(Clone, Debug)]
 struct Queue<O> {
     shape: Shape,
-    tokens: Lanes<O>,
+    tokens: QueuedTokens<O>,
     /// In a merge queue, the put that made it non-empty.
     opener: Origin<O>,
     space: VecDeque<Token<O>>,
@@ -341,7 +341,7 @@ impl<O: Copy> Queue<O> {
     fn new(shape: Shape) -> Queue<O> {
         let mut queue = Queue {
             shape,
-            tokens: Lanes::default(),
+            tokens: QueuedTokens::default(),
             opener: Origin::None,
             space: VecDeque::new(),
             space_units: 0,

@@ -95,7 +95,7 @@ pub(crate) struct Chunks {
     /// Threads that are deleting a chunk.
     removing: Vec<JoinHandle<Removed>>,
     /// Channel for the path of each new chunk.
-    told: Option<Sender<PathBuf>>,
+    announced_to: Option<Sender<PathBuf>>,
 }
 
 /// What the current chunk has, in bytes since the begin of the recording.
@@ -134,7 +134,7 @@ impl Chunks {
             done: VecDeque::new(),
             removed: Removed::default(),
             removing: Vec::new(),
-            told: None,
+            announced_to: None,
         }
     }
 
@@ -266,16 +266,16 @@ impl Chunks {
 
     /// Returns a channel that receives the path of each further chunk.
     pub fn receiver(&mut self) -> Receiver<PathBuf> {
-        let (told, chunks) = channel();
-        self.told = Some(told);
+        let (sender, chunks) = channel();
+        self.announced_to = Some(sender);
         chunks
     }
 
     /// Sends the path of a new chunk, if there is a receiver.
     pub fn announce(&self, path: &Path) {
-        if let Some(told) = &self.told {
+        if let Some(sender) = &self.announced_to {
             // The receiver may be gone.
-            let _ = told.send(path.to_owned());
+            let _ = sender.send(path.to_owned());
         }
     }
 }

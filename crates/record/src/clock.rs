@@ -11,45 +11,45 @@ use std::time::{Duration, Instant};
 
 /// The clock that timestamps count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ClockSource {
     /// The CPU's counter: TSC on x86-64, CNTVCT on arm64.
     Counter,
     /// CLOCK_MONOTONIC_RAW in ns.
     MonoRaw,
 }
 
-impl Source {
+impl ClockSource {
     /// Chooses the counter, unless it is unusable on this host or the user forbids it with
     /// `LONGPOLE_CLOCK=mono_raw`.
-    pub fn choose() -> Source {
+    pub fn choose() -> ClockSource {
         let forced = std::env::var_os("LONGPOLE_CLOCK").is_some_and(|value| value == "mono_raw");
         if forced || !counter_is_a_clock() {
-            Source::MonoRaw
+            ClockSource::MonoRaw
         } else {
-            Source::Counter
+            ClockSource::Counter
         }
     }
 
     pub fn name(self) -> &'static str {
         match self {
-            Source::Counter if cfg!(target_arch = "aarch64") => "cntvct",
-            Source::Counter => "tsc",
-            Source::MonoRaw => "mono_raw",
+            ClockSource::Counter if cfg!(target_arch = "aarch64") => "cntvct",
+            ClockSource::Counter => "tsc",
+            ClockSource::MonoRaw => "mono_raw",
         }
     }
 
     /// Number of the clock in `orders.clock`.
     pub fn number(self) -> u32 {
         match self {
-            Source::Counter => longpole_abi::CLOCK_COUNTER,
-            Source::MonoRaw => longpole_abi::CLOCK_MONO_RAW,
+            ClockSource::Counter => longpole_abi::CLOCK_COUNTER,
+            ClockSource::MonoRaw => longpole_abi::CLOCK_MONO_RAW,
         }
     }
 
     pub fn now(self) -> u64 {
         match self {
-            Source::Counter => counter(),
-            Source::MonoRaw => time_of(libc::CLOCK_MONOTONIC_RAW),
+            ClockSource::Counter => counter(),
+            ClockSource::MonoRaw => time_of(libc::CLOCK_MONOTONIC_RAW),
         }
     }
 }
@@ -94,7 +94,7 @@ pub fn unix_now() -> u64 {
 
 /// A counter value and the time of `clock` at the same moment: the pair with the smallest
 /// uncertainty of `attempts`.
-fn pair(source: Source, clock: libc::clockid_t, attempts: u32) -> (u64, u64) {
+fn pair(source: ClockSource, clock: libc::clockid_t, attempts: u32) -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..attempts {
         let before = source.now();
@@ -112,7 +112,7 @@ fn pair(source: Source, clock: libc::clockid_t, attempts: u32) -> (u64, u64) {
 /// seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
-    pub source: Source,
+    pub source: ClockSource,
     /// Rate in Hz.
     pub frequency: u64,
     pub offset_s: i64,
@@ -124,7 +124,7 @@ pub struct Clock {
 /// exact.
 #[derive(Debug)]
 pub struct Calibration {
-    source: Source,
+    source: ClockSource,
     begin: Instant,
     first: (u64, u64),
 }
@@ -136,10 +136,10 @@ const PAIRS: u32 = 300;
 
 impl Calibration {
     /// Takes the first measurement.
-    pub fn begin(source: Source) -> Calibration {
+    pub fn begin(source: ClockSource) -> Calibration {
         let first = match source {
-            Source::Counter => pair(source, libc::CLOCK_MONOTONIC_RAW, PAIRS),
-            Source::MonoRaw => (0, 0),
+            ClockSource::Counter => pair(source, libc::CLOCK_MONOTONIC_RAW, PAIRS),
+            ClockSource::MonoRaw => (0, 0),
         };
         Calibration { source, begin: Instant::now(), first }
     }
@@ -148,8 +148,8 @@ impl Calibration {
     /// counter.
     pub fn finish(self) -> Clock {
         let frequency = match self.source {
-            Source::MonoRaw => 1_000_000_000,
-            Source::Counter => {
+            ClockSource::MonoRaw => 1_000_000_000,
+            ClockSource::Counter => {
                 thread::sleep(BASE.saturating_sub(self.begin.elapsed()));
                 let (counter, raw) = pair(self.source, libc::CLOCK_MONOTONIC_RAW, PAIRS);
                 let ticks = u128::from(counter.saturating_sub(self.first.0));
@@ -176,7 +176,7 @@ impl Clock {
 
     /// Counter value at the time `raw` of CLOCK_MONOTONIC_RAW, which should be near that of `pair`.
     pub fn of_raw(&self, pair: (u64, u64), raw: u64) -> u64 {
-        if self.source == Source::MonoRaw {
+        if self.source == ClockSource::MonoRaw {
             return raw;
         }
         let ns = i128::from(raw) - i128::from(pair.1);
@@ -248,7 +248,7 @@ mod tests {
         for silence in [180_000_000_000_000u64, 280_000_000_000_000, 78_840_000_000_000_000] {
             let written = begun + silence;
             let low = written & 0xffff_ffff_ffff;
-            assert_ne!(extend(begun, low), written, "from the begin it cannot be told");
+            assert_ne!(extend(begun, low), written, "the begin does not determine it");
             // Events seen at once, after ten seconds and after a day; and one whose thread was a
             // second behind the look.
             for later in [0, 25_000_000_000, 216_000_000_000_000] {
@@ -276,14 +276,14 @@ mod tests {
 
     #[test]
     fn counter_values_become_unix_time() {
-        let clock = Clock { source: Source::Counter, frequency: 2_000_000_000, offset_s: 100, offset: 1_000_000_000 };
+        let clock = Clock { source: ClockSource::Counter, frequency: 2_000_000_000, offset_s: 100, offset: 1_000_000_000 };
         assert_eq!(clock.unix_ns(1_000_000_000), 101_000_000_000);
         assert_eq!(clock.offset_ns(), 100_500_000_000);
     }
 
     #[test]
     fn the_offset_is_less_than_a_second() {
-        for source in [Source::Counter, Source::MonoRaw] {
+        for source in [ClockSource::Counter, ClockSource::MonoRaw] {
             let clock = Calibration::begin(source).finish();
             assert!(clock.offset < clock.frequency);
             assert!(clock.offset_s > 0);

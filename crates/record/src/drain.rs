@@ -5,7 +5,7 @@
 //! seen at the look is known when the event is taken.
 //!
 //! A [`Drain`] is what that work needs of a runtime directory and of the recording. `packet` writes
-//! a chunk, `paired_write` two of them at once, `captured` decodes packets of a network, `losses`
+//! a slice, `paired_write` two of them at once, `captured` decodes packets of a network, `losses`
 //! writes what was lost, `history` reads rings that overwrite, `successor` replaces rings that are
 //! too small.
 
@@ -19,10 +19,10 @@ mod successor;
 use crate::output::disk::NEARLY;
 use crate::recording::larger_rings::larger;
 use crate::recording::Recording;
-use crate::ring::{Chunk, Look};
+use crate::ring::{Look, RingSlice};
 use crate::runtime_dir::process::Process;
 use crate::subjects::directory::{Common, Directory};
-use crate::subjects::source::{Source, Verdict};
+use crate::subjects::ring_source::{Decision, RingSource};
 use crate::subjects::Subject;
 pub(crate) use captured::Walk;
 use longpole_abi::{RING_ENDED, RING_IDLE, RING_OWNED};
@@ -51,7 +51,7 @@ pub(crate) fn directory(directory: &mut Directory, recording: &mut Recording, la
     drain.show_triggers(processes);
     let recording = &mut *drain.recording;
     let rings = processes.values().flat_map(|subject| &subject.sources);
-    recording.larger_rings.set(drain.common.stream, rings.map(Source::larger_rings).sum());
+    recording.larger_rings.set(drain.common.stream, rings.map(RingSource::larger_rings).sum());
     let now = Instant::now();
     recording.files.disk.looked(processes.values_mut().flat_map(|subject| &mut subject.sources).map(|source| source.waiting(now)));
     let mut pressure: f64 = 0.0;
@@ -138,7 +138,7 @@ impl Drain<'_> {
     }
 
     /// Stops reading a ring, and reports the reason.
-    pub fn give_up(&mut self, source: &mut Source, why: &str) {
+    pub fn give_up(&mut self, source: &mut RingSource, why: &str) {
         source.broken = true;
         source.look = None;
         self.recording.note(format!("{} is not read from here on: {why}", source.ring.name));
@@ -160,10 +160,10 @@ impl Drain<'_> {
         let news = look.head != if source.ring.overwrites { source.head_before } else { source.ring.tail };
         if source.refresh_name(&subject.process, self.recording.rules.config.period, news, last) {
             // Policies also select by the thread's name, so the decision is made again.
-            source.verdict = Verdict::Open;
+            source.decision = Decision::Open;
         }
-        if source.verdict == Verdict::Open {
-            source.verdict = self.recording.rules.verdict(&subject.process, subject.wanted, source);
+        if source.decision == Decision::Open {
+            source.decision = self.recording.rules.decision(&subject.process, subject.wanted, source);
         }
         if source.ring.overwrites && look.state != RING_ENDED && !last {
             self.keep(subject, at, &look);
@@ -200,9 +200,9 @@ impl Drain<'_> {
 
     /// Takes all events of a ring and of the larger rings that replace it. `partial`: also those of
     /// an unfinished sub-buffer.
-    fn empty(&mut self, process: &Process, source: &mut Source, mut look: Look, partial: bool) {
+    fn empty(&mut self, process: &Process, source: &mut RingSource, mut look: Look, partial: bool) {
         loop {
-            if source.verdict == Verdict::Unwanted {
+            if source.decision == Decision::Unwanted {
                 self.recording.account.totals.dropped += look.head - source.ring.tail;
                 source.ring.release(look.head, look.lost);
                 source.extra_lost = 0;
@@ -230,27 +230,27 @@ impl Drain<'_> {
         }
     }
 
-    fn take(&mut self, process: &Process, source: &mut Source, look: &Look, partial: bool) {
+    fn take(&mut self, process: &Process, source: &mut RingSource, look: &Look, partial: bool) {
         loop {
             let previous = source.lane.and_then(|lane| self.recording.files.lanes.get(lane)).map_or(0, |lane| lane.end);
-            let chunk = match source.ring.next(look, previous, partial) {
-                Ok(Some(chunk)) => chunk,
+            let slice = match source.ring.next(look, previous, partial) {
+                Ok(Some(slice)) => slice,
                 Ok(None) => return,
                 Err(fault) => {
                     self.give_up(source, &fault.to_string());
                     return;
                 }
             };
-            self.update_writer(process, source, &chunk);
-            if source.verdict == Verdict::Unwanted {
-                self.drop_chunk(source, &chunk);
+            self.update_writer(process, source, &slice);
+            if source.decision == Decision::Unwanted {
+                self.drop_slice(source, &slice);
                 continue;
             }
-            if self.second_of_pair(source, look, &chunk).is_some_and(|second| self.both(process, source, [&chunk, &second])) {
+            if self.second_of_pair(source, look, &slice).is_some_and(|second| self.both(process, source, [&slice, &second])) {
                 continue;
             }
-            source.content += chunk.to - chunk.from;
-            self.packet(process, source, chunk);
+            source.content += slice.to - slice.from;
+            self.packet(process, source, slice);
             if source.broken {
                 return;
             }
@@ -258,24 +258,24 @@ impl Drain<'_> {
     }
 
     /// Updates the source if another thread has taken over the ring.
-    pub fn update_writer(&self, process: &Process, source: &mut Source, chunk: &Chunk) {
-        if chunk.tid != source.tid {
-            source.taken(chunk.tid, chunk.thread);
-            process.forget_thread(chunk.tid);
+    pub fn update_writer(&self, process: &Process, source: &mut RingSource, slice: &RingSlice) {
+        if slice.tid != source.tid {
+            source.taken(slice.tid, slice.thread);
+            process.forget_thread(slice.tid);
             source.refresh_name(process, self.recording.rules.period(), true, false);
-            source.verdict = self.recording.rules.verdict(process, true, source);
+            source.decision = self.recording.rules.decision(process, true, source);
         }
     }
 
-    /// Takes a chunk without recording it.
-    pub fn drop_chunk(&mut self, source: &mut Source, chunk: &Chunk) {
-        self.recording.account.totals.dropped += chunk.to - chunk.from;
-        source.ring.release(chunk.tail, chunk.lost.max(source.ring.reported));
+    /// Takes a slice without recording it.
+    pub fn drop_slice(&mut self, source: &mut RingSource, slice: &RingSlice) {
+        self.recording.account.totals.dropped += slice.to - slice.from;
+        source.ring.release(slice.tail, slice.lost.max(source.ring.reported));
     }
 
     /// Switches to the larger ring after the thread did so and the old ring is empty. Without a
     /// larger ring, the source is over.
-    fn switch_ring(&mut self, process: &Process, source: &mut Source, look: &Look) {
+    fn switch_ring(&mut self, process: &Process, source: &mut RingSource, look: &Look) {
         // The losses of the old ring are written before the ring is removed, so that they survive
         // if this recorder is killed now. They are written right after the old ring's last event,
         // because the new ring already holds younger events.

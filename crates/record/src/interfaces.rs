@@ -21,7 +21,7 @@ use crate::files::FileError;
 use crate::output::pcap::{Capture, CaptureError};
 use crate::text::units::{self, DEFAULT_SNAPLEN};
 use device::Link;
-use drain::{Drain, Lane};
+use drain::{CapturedDevice, Drain};
 use longpole_pcapng::Interface;
 use ring::Ring;
 use rustix::event::{eventfd, EventfdFlags};
@@ -127,12 +127,12 @@ pub struct Count {
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
-    told: Mutex<Told>,
+    totals: Mutex<Totals>,
 }
 
 /// Results of that thread until now.
 #[derive(Debug, Default)]
-struct Told {
+struct Totals {
     interfaces: Vec<Count>,
     /// Number of packets in the file.
     packets: u64,
@@ -142,12 +142,12 @@ struct Told {
 }
 
 impl Shared {
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn totals(&self) -> std::sync::MutexGuard<'_, Totals> {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn diagnostic(&self, text: String) {
-        *self.told().diagnostics.entry(text).or_insert(0) += 1;
+        *self.totals().diagnostics.entry(text).or_insert(0) += 1;
     }
 }
 
@@ -184,7 +184,7 @@ struct Ready {
 
 /// Network interfaces as a source of packets.
 #[derive(Debug)]
-pub struct Source {
+pub struct InterfaceSource {
     request: Request,
     ready: Vec<Ready>,
     ring_bytes: usize,
@@ -193,9 +193,9 @@ pub struct Source {
     shared: Arc<Shared>,
 }
 
-impl Source {
+impl InterfaceSource {
     /// Finds the devices and makes their rings. Nothing is received yet.
-    pub fn prepare(request: &Request) -> Result<Source, InterfaceError> {
+    pub fn prepare(request: &Request) -> Result<InterfaceSource, InterfaceError> {
         let mut names = BTreeSet::new();
         for pattern in &request.interfaces {
             let found = pattern.namespace.enter(|| device::matching(pattern))?;
@@ -222,7 +222,7 @@ impl Source {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| InterfaceError::io("make", "an eventfd", error.into()))?;
         let ring_bytes = ready.first().map_or(0, |ready| ready.ring.bytes());
-        Ok(Source { request: request.clone(), ready, ring_bytes, thread: None, wake: Arc::new(wake), shared })
+        Ok(InterfaceSource { request: request.clone(), ready, ring_bytes, thread: None, wake: Arc::new(wake), shared })
     }
 
     /// Starts the capture. When this function returns, all packets are captured.
@@ -230,17 +230,17 @@ impl Source {
         let written = |error: CaptureError| InterfaceError::io("write", "packets/interfaces.pcapng", io::Error::other(error.to_string()));
         let now = clock.unix_ns(clock.now()).max(0) as u64;
         let mut capture = Capture::create(recording, LABEL).map_err(written)?;
-        let mut lanes = Vec::new();
+        let mut devices = Vec::new();
         for Ready { name, device, link, ring } in self.ready.drain(..) {
             let interface = Interface { name: &name, description: "", snaplen: self.request.snaplen, link_type: link.kind };
             let index = capture.interface(&interface, now).map_err(written)?;
             ring.begin(device, self.request.snaplen, self.request.promiscuous)
                 .map_err(|error| InterfaceError::io("receive packets of", &name, error))?;
-            self.shared.told().interfaces.push(Count { name: name.clone(), ..Count::default() });
-            lanes.push(Lane::new(name, index, link, ring));
+            self.shared.totals().interfaces.push(Count { name: name.clone(), ..Count::default() });
+            devices.push(CapturedDevice::new(name, index, link, ring));
         }
         capture.flush().map_err(|error| written(FileError::io("write", capture.path())(error).into()))?;
-        let drain = Drain::new(lanes, capture, clock, Arc::clone(&self.wake), Arc::clone(&self.shared));
+        let drain = Drain::new(devices, capture, clock, Arc::clone(&self.wake), Arc::clone(&self.shared));
         let thread = std::thread::Builder::new().name("longpole-packets".to_owned()).spawn(move || drain.run());
         self.thread = Some(thread.map_err(InterfaceError::Thread)?);
         Ok(())
@@ -248,16 +248,16 @@ impl Source {
 
     /// Returns the part of the recording's description about packets.
     pub fn describe(&self) -> Value {
-        let told = self.shared.told();
-        let interfaces: Vec<Value> = told
+        let totals = self.shared.totals();
+        let interfaces: Vec<Value> = totals
             .interfaces
             .iter()
             .map(|count| json!({ "name": count.name, "received": count.received, "dropped": count.dropped, "vanished": count.vanished }))
             .collect();
         json!({
             "file": format!("packets/{LABEL}.pcapng"),
-            "packets": told.packets,
-            "refused": told.refused,
+            "packets": totals.packets,
+            "refused": totals.refused,
             "snaplen": self.request.snaplen,
             "ring_bytes": self.ring_bytes,
             "promiscuous": self.request.promiscuous,
@@ -268,19 +268,19 @@ impl Source {
     /// Ends the capture. Afterwards all packets are on the disk and the file is complete.
     pub fn stop(mut self) -> Captured {
         self.end();
-        let mut told = self.shared.told();
-        let diagnostics = std::mem::take(&mut told.diagnostics).into_iter().map(|(text, count)| match count {
+        let mut totals = self.shared.totals();
+        let diagnostics = std::mem::take(&mut totals.diagnostics).into_iter().map(|(text, count)| match count {
             1 => text,
             count => format!("{text} ({count} times)"),
         });
         let mut captured = Captured {
-            interfaces: told.interfaces.clone(),
-            packets: told.packets,
-            refused: told.refused,
+            interfaces: totals.interfaces.clone(),
+            packets: totals.packets,
+            refused: totals.refused,
             diagnostics: diagnostics.collect(),
             description: Value::Null,
         };
-        drop(told);
+        drop(totals);
         captured.description = self.describe();
         captured
     }
@@ -294,7 +294,7 @@ impl Source {
     }
 }
 
-impl Drop for Source {
+impl Drop for InterfaceSource {
     fn drop(&mut self) {
         self.end();
     }

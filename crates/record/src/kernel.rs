@@ -49,7 +49,7 @@ pub(crate) use dump::write as dump_state;
 pub(crate) use names::write as write_names;
 pub(crate) use plan::Plan;
 pub use source::pause::Pause;
-pub(crate) use source::Source;
+pub(crate) use source::KernelSource;
 
 /// Prefix of the names of our tracer instances.
 pub const PREFIX: &str = "longpole";
@@ -57,7 +57,7 @@ pub const PREFIX: &str = "longpole";
 /// Folder of a recording, relative to it, that holds the kernel's pages until they are converted.
 pub const RAW: &str = "kernel/raw";
 
-/// Name of the file in [`RAW`] that describes the pages. [`Source`](source::Source) writes it.
+/// Name of the file in [`RAW`] that describes the pages. [`KernelSource`] writes it.
 pub const DESCRIPTION: &str = "source.json";
 
 /// The mount of tracefs that this process made for itself. The process keeps it to its end, because

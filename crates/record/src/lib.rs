@@ -42,7 +42,7 @@ pub mod stacks;
 pub mod subjects;
 mod text;
 
-pub use clock::{counter_is_a_clock, Clock, Source};
+pub use clock::{counter_is_a_clock, Clock, ClockSource};
 pub use control::condition::Condition;
 pub use control::mailbox::{Asked, Request};
 pub use control::options::{Options, Scope};

@@ -215,8 +215,8 @@ mod tests {
     }
 
     /// The ring's tail after recovery. `packets`: tail and losses of the packets that begin at the
-    /// pending offset. `told`: pending tail and losses that the ring holds.
-    fn settled(packets: &[(u64, u64)], told: (u64, u64)) -> u64 {
+    /// pending offset. `pending`: pending tail and losses that the ring holds.
+    fn settled(packets: &[(u64, u64)], pending: (u64, u64)) -> u64 {
         let directory = tempfile::tempdir().unwrap();
         let mut ring = ring(directory.path());
         let uuid = Uuid::parse("00010203-0405-4607-8809-0a0b0c0d0e0f").unwrap();
@@ -228,8 +228,8 @@ mod tests {
         let layout = ring.layout();
         layout.lane.store(1, Ordering::Relaxed);
         layout.pending_offset.store(PAGE as u64, Ordering::Relaxed);
-        layout.pending_tail.store(told.0, Ordering::Relaxed);
-        layout.spare_reader[1].store(told.1, Ordering::Relaxed);
+        layout.pending_tail.store(pending.0, Ordering::Relaxed);
+        layout.spare_reader[1].store(pending.1, Ordering::Relaxed);
         KilledRecording { session: 1, path, uuid, lanes: HashMap::from([(0, ("p-0".to_owned(), file))]) }.settle(&mut ring);
         ring.tail
     }

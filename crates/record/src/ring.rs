@@ -21,7 +21,7 @@ pub(crate) mod packet_event;
 pub(crate) mod resize;
 pub(crate) mod sites;
 
-use crate::clock::{extend, newest, Source as Clock};
+use crate::clock::{extend, newest, ClockSource};
 use crate::files::mapping::{Access, Headed, Mapping};
 use crate::runtime_dir::{Opened, Runtime};
 use longpole_abi::{
@@ -70,12 +70,12 @@ pub struct Ring {
 
 /// Contiguous events of one sub-buffer that become one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunk {
+pub struct RingSlice {
     /// Position of the first event.
     pub from: u64,
     /// Position after the last event.
     pub to: u64,
-    /// New value of `tail` once the chunk has been taken.
+    /// New value of `tail` once the slice has been taken.
     pub tail: u64,
     /// Time of the packet's begin, in clock ticks.
     pub begin: u64,
@@ -89,7 +89,7 @@ pub struct Chunk {
     pub tid: i32,
     /// Name of the writer, padded with NUL.
     pub thread: [u8; 32],
-    /// The chunk begins at the begin of its sub-buffer.
+    /// The slice begins at the begin of its sub-buffer.
     pub whole: bool,
     /// The ring's `events` counter at `from`; valid only if `whole`.
     pub events: u64,
@@ -212,21 +212,21 @@ impl Ring {
         if (ahead > self.size && !self.overwrites) || head > FARTHEST || !head.is_multiple_of(8) {
             return Err(Fault::Head);
         }
-        let clock = if self.clock == CLOCK_MONO_RAW { Clock::MonoRaw } else { Clock::Counter };
+        let clock = if self.clock == CLOCK_MONO_RAW { ClockSource::MonoRaw } else { ClockSource::Counter };
         Ok(Look { head, now: clock.now(), last, state, lost, events })
     }
 
     /// Returns the next events that can be taken; `None` if there are none yet. Without `partial`,
     /// a sub-buffer is left alone until it is complete. `previous` is the end time of the previous
     /// packet: the new packet does not begin before it.
-    pub fn next(&self, look: &Look, previous: u64, partial: bool) -> Result<Option<Chunk>, Fault> {
+    pub fn next(&self, look: &Look, previous: u64, partial: bool) -> Result<Option<RingSlice>, Fault> {
         self.next_from(self.tail, look, previous, partial)
     }
 
     /// Does the same as [`next`](Ring::next) if everything before `tail` has been taken. For a ring
-    /// that overwrites, the result is valid only if the chunk is [`intact`](Ring::intact) after it
+    /// that overwrites, the result is valid only if the slice is [`intact`](Ring::intact) after it
     /// was copied.
-    pub fn next_from(&self, mut tail: u64, look: &Look, previous: u64, partial: bool) -> Result<Option<Chunk>, Fault> {
+    pub fn next_from(&self, mut tail: u64, look: &Look, previous: u64, partial: bool) -> Result<Option<RingSlice>, Fault> {
         loop {
             if tail >= look.head {
                 return Ok(None);
@@ -262,8 +262,8 @@ impl Ring {
             if !complete && !partial {
                 return Ok(None);
             }
-            // The header's begin is the time of the sub-buffer's first event. A chunk that starts
-            // in the middle of a sub-buffer may begin any time later, because the previous chunk
+            // The header's begin is the time of the sub-buffer's first event. A slice that starts
+            // in the middle of a sub-buffer may begin any time later, because the previous slice
             // may have ended at the head of an idle thread. But its events are not older than the
             // previous look.
             let near = header.begin.load(Ordering::Relaxed);
@@ -274,7 +274,7 @@ impl Ring {
                 let after = self.subbuffer_at(next)?;
                 let near = after.begin.load(Ordering::Relaxed);
                 let bound = near.min(extend(near, self.low_time(next + SUBBUFFER_HEADER)));
-                // Losses lie between the chunk's last event and the first event of the next
+                // Losses lie between the slice's last event and the first event of the next
                 // sub-buffer. Programs built with an older header do not store the time of the last
                 // event.
                 match header.last.load(Ordering::Relaxed) {
@@ -300,7 +300,7 @@ impl Ring {
             for (byte, from) in thread.iter_mut().zip(&header.thread) {
                 *byte = from.load(Ordering::Relaxed);
             }
-            return Ok(Some(Chunk {
+            return Ok(Some(RingSlice {
                 from,
                 to,
                 tail: if complete { next } else { to },
@@ -352,10 +352,10 @@ impl Ring {
         RING_DATA + (position & (self.size - 1)) as usize
     }
 
-    /// Copies a chunk's events to `to`. Returns false if the file shrank.
-    pub fn copy(&self, chunk: &Chunk, to: &mut Vec<u8>) -> bool {
-        to.resize((chunk.to - chunk.from) as usize, 0);
-        self.mapping().copy(self.offset(chunk.from), to) && !self.mapping().poisoned()
+    /// Copies a slice's events to `to`. Returns false if the file shrank.
+    pub fn copy(&self, slice: &RingSlice, to: &mut Vec<u8>) -> bool {
+        to.resize((slice.to - slice.from) as usize, 0);
+        self.mapping().copy(self.offset(slice.from), to) && !self.mapping().poisoned()
     }
 
     /// Returns the room up to `tail` to the thread.
@@ -440,13 +440,13 @@ mod tests {
                 put(RING_DATA + 272, header(second));
             });
             let look = |head, now, last| Look { head, now, last: Some(header(last)), state: 0, lost: 0, events: 0 };
-            // Within a period the recorder takes the events that exist; the chunk ends at the head.
-            let chunk = ring.next(&look(264, begun + 50, begun), 0, true).unwrap().unwrap();
-            assert_eq!((chunk.begin, chunk.end, chunk.tail), (begun, begun, 264));
-            ring.release(chunk.tail, 0);
-            assert_eq!(ring.next(&look(264, second - 1, begun), chunk.end, true).unwrap(), None);
-            let chunk = ring.next(&look(280, second + 20, second), chunk.end, true).unwrap().unwrap();
-            assert_eq!((chunk.begin, chunk.end, chunk.from, chunk.to), (first, second, 264, 280), "{silence}");
+            // Within a period the recorder takes the events that exist; the slice ends at the head.
+            let slice = ring.next(&look(264, begun + 50, begun), 0, true).unwrap().unwrap();
+            assert_eq!((slice.begin, slice.end, slice.tail), (begun, begun, 264));
+            ring.release(slice.tail, 0);
+            assert_eq!(ring.next(&look(264, second - 1, begun), slice.end, true).unwrap(), None);
+            let slice = ring.next(&look(280, second + 20, second), slice.end, true).unwrap().unwrap();
+            assert_eq!((slice.begin, slice.end, slice.from, slice.to), (first, second, 264, 280), "{silence}");
         }
     }
 
@@ -455,9 +455,9 @@ mod tests {
         const NEXT: usize = RING_DATA + SIZE / 4;
         let begun = 1u64 << 50;
         // A plausible time; no time, as from programs with an older header; and an impossible time.
-        for (told, end) in [(header(begun + 90), begun + 90), (0, begun + 5_000), (header(begun + 6_000), begun + 5_000)] {
+        for (size, end) in [(header(begun + 90), begun + 90), (0, begun + 5_000), (header(begun + 6_000), begun + 5_000)] {
             let (_directory, ring) = ring(|put| {
-                for (at, word) in [(0, begun), (8, 272), (248, told), (256, header(begun)), (264, header(begun + 90))] {
+                for (at, word) in [(0, begun), (8, 272), (248, size), (256, header(begun)), (264, header(begun + 90))] {
                     put(RING_DATA + at, word);
                 }
                 for (at, word) in [(0, begun + 5_000), (16, 7), (256, header(begun + 5_000))] {
@@ -466,8 +466,8 @@ mod tests {
             });
             let next = SIZE as u64 / 4;
             let look = Look { head: next + 264, now: begun + 6_000, last: Some(header(begun + 5_000)), state: 0, lost: 7, events: 0 };
-            let chunk = ring.next(&look, 0, true).unwrap().unwrap();
-            assert_eq!((chunk.begin, chunk.end, chunk.tail, chunk.lost), (begun, end, next, 0));
+            let slice = ring.next(&look, 0, true).unwrap().unwrap();
+            assert_eq!((slice.begin, slice.end, slice.tail, slice.lost), (begun, end, next, 0));
         }
     }
 
@@ -496,9 +496,9 @@ mod tests {
                         turns += 1;
                         assert!(turns < 10, "{tail} {head} {content}");
                         match ring.next(&look, u64::MAX, true) {
-                            Ok(Some(chunk)) => {
-                                assert!(chunk.from < chunk.to && chunk.to <= look.head && chunk.tail <= look.head);
-                                ring.release(chunk.tail, 0);
+                            Ok(Some(slice)) => {
+                                assert!(slice.from < slice.to && slice.to <= look.head && slice.tail <= look.head);
+                                ring.release(slice.tail, 0);
                             }
                             Ok(None) => break true,
                             Err(_) => break false,

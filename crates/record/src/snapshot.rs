@@ -87,11 +87,11 @@ impl Snapshot {
         self.notes.extend(errors.map(|error| format!("captured packets are not in it: {error}")));
     }
 
-    /// Contents of the snapshot's `longpole.json`: those of the recording, `told`, and the entry
+    /// Contents of the snapshot's `longpole.json`: those of the recording, `description`, and the entry
     /// `snapshot`.
     pub fn describe(
         &self,
-        mut told: Value,
+        mut description: Value,
         recorded: Recorded<'_>,
         (request, cause): (&Request, Option<Cause>),
         (frozen_ns, took): (u64, Duration),
@@ -104,7 +104,7 @@ impl Snapshot {
             window => (clock.unix_ns(window).max(0) as u64).max(recorded.chunks.first_ns(recorded.files.destination.start_ns)),
         };
         let mut files: Vec<Value> = Vec::new();
-        for lane in told["lanes"].as_array().into_iter().flatten() {
+        for lane in description["lanes"].as_array().into_iter().flatten() {
             files.push(json!({ "file": lane["file"], "bytes": lane["bytes"] }));
         }
         for entry in std::fs::read_dir(path.join(stacks::FOLDER)).into_iter().flatten().flatten() {
@@ -120,19 +120,19 @@ impl Snapshot {
         if let Ok(found) = std::fs::metadata(interfaces) {
             files.push(json!({ "file": "packets/interfaces.pcapng", "bytes": found.len() }));
         }
-        told["start_ns"] = start_ns.into();
-        let mut diagnostics = told["diagnostics"].as_array().cloned().unwrap_or_default();
+        description["start_ns"] = start_ns.into();
+        let mut diagnostics = description["diagnostics"].as_array().cloned().unwrap_or_default();
         diagnostics.extend(self.notes.iter().map(|note| json!(note)));
-        told["diagnostics"] = diagnostics.into();
-        told["loss"]["events"] = self.lost.into();
+        description["diagnostics"] = diagnostics.into();
+        description["loss"]["events"] = self.lost.into();
         if let Some(kernel) = &kernel {
-            told["kernel_events"]["recorded_bytes"] = kernel["bytes"].clone();
+            description["kernel_events"]["recorded_bytes"] = kernel["bytes"].clone();
         }
-        told["lanes"] = self.lanes.clone().into();
-        told["snapshot"] = json!({
+        description["lanes"] = self.lanes.clone().into();
+        description["snapshot"] = json!({
             "of": path,
             "when": request.when,
-            "cause": cause.as_ref().map(|cause| &cause.told),
+            "cause": cause.as_ref().map(|cause| &cause.text),
             "event_ns": cause.as_ref().and_then(|cause| cause.event).map(|event| clock.unix_ns(event)),
             "latency_ns": cause.as_ref().map(|cause| {
                 let wanted = cause.event.unwrap_or(cause.seen) + clock.ticks(Duration::from_nanos(request.post_ns));
@@ -149,6 +149,6 @@ impl Snapshot {
             // The process that requested the snapshot copies these files and removes this entry.
             "pending": files,
         });
-        told
+        description
     }
 }

@@ -9,10 +9,10 @@
 //!
 //! The perf events end with their descriptors, so a recorder that is killed leaves none behind.
 
+mod existing;
 mod metadata;
 mod mover;
 mod parse;
-mod people;
 mod perf;
 mod stream;
 
@@ -22,7 +22,7 @@ use crate::kernel::Trouble;
 use crate::output::metadata::Uuid;
 use crate::output::recording;
 use metadata::{CPU_STREAM, OF_BEGIN};
-use mover::{Lane, Mover};
+use mover::{CpuStream, Mover};
 use perf::Ring;
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::fs::{flock, FlockOperation};
@@ -208,18 +208,18 @@ impl Stacks {
             stream::Stream::create(&path, own, class, cpu, start).map_err(StacksError::io("make", path))
         };
         let begin = stream("begin", OF_BEGIN, 0)?;
-        let mut lanes = Vec::new();
+        let mut streams = Vec::new();
         for (cpu, ring) in self.rings.drain(..) {
-            lanes.push(Lane::new(stream(&format!("cpu{cpu}"), CPU_STREAM, cpu)?, ring));
+            streams.push(CpuStream::new(stream(&format!("cpu{cpu}"), CPU_STREAM, cpu)?, ring));
         }
         // The metadata is complete before it is visible.
         let (hidden, seen) = (folder.join(".metadata"), folder.join("metadata"));
         let text = metadata::text(&own, uuid, clock, &recording::host(), self.hz);
         fs::write(&hidden, text).and_then(|()| fs::rename(&hidden, &seen)).map_err(StacksError::io("make", &seen))?;
-        for lane in &lanes {
-            lane.enable().map_err(StacksError::open)?;
+        for stream in &streams {
+            stream.enable().map_err(StacksError::open)?;
         }
-        let mover = Mover::new(lanes, (begin, start), *clock, self.hz, Arc::clone(&self.shared));
+        let mover = Mover::new(streams, (begin, start), *clock, self.hz, Arc::clone(&self.shared));
         let wake = Arc::clone(&self.wake);
         let thread = std::thread::Builder::new().name("longpole-stacks".to_owned()).spawn(move || mover.run(&wake));
         self.thread = Some(thread.map_err(StacksError::io("start", "a thread"))?);
@@ -251,11 +251,11 @@ impl Stacks {
     pub fn stop(mut self) -> (SampleOutcome, Value, Vec<String>) {
         self.end();
         let troubles = std::mem::take(&mut *self.shared.troubles.lock().unwrap_or_else(PoisonError::into_inner));
-        let told = troubles.into_iter().map(|(text, count)| match count {
+        let diagnostics = troubles.into_iter().map(|(text, count)| match count {
             1 => text,
             count => format!("{text} ({count} times)"),
         });
-        (self.outcome(), self.describe(), told.collect())
+        (self.outcome(), self.describe(), diagnostics.collect())
     }
 
     fn end(&mut self) {

@@ -1,24 +1,24 @@
 //! The processes with probes that a recorder knows, with their rings, by runtime directory.
 //!
 //! A [`Subject`] is a process with its rings; a ring with the recorder's decisions and counters is
-//! a [`source::Source`]. The subjects of one runtime directory, and what they have in common, are a
+//! a [`ring_source::RingSource`]. The subjects of one runtime directory, and what they have in common, are a
 //! [`directory::Directory`]. This room holds the data; `attach` takes processes up and lets them
 //! go, `drain` takes their events. `list` is for commands that only look.
 
 pub(crate) mod directory;
 pub mod list;
-pub(crate) mod source;
+pub(crate) mod ring_source;
 
 use crate::runtime_dir::process::Process;
 use crate::runtime_dir::session::Order;
-use source::{Source, Verdict};
+use ring_source::{Decision, RingSource};
 use std::time::Instant;
 
 /// A process with probes, and its rings.
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub process: Process,
-    pub sources: Vec<Source>,
+    pub sources: Vec<RingSource>,
     /// The process is within the scope of this recording.
     pub wanted: bool,
     /// This recorder holds the lock of the process. `sources` is empty otherwise.
@@ -65,7 +65,7 @@ impl Subject {
     pub fn set_order(&mut self, (order, buffer): (Order, Option<u64>)) {
         (self.order, self.buffer) = (order, buffer);
         for source in &mut self.sources {
-            source.verdict = Verdict::Open;
+            source.decision = Decision::Open;
         }
     }
 }

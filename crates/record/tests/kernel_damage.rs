@@ -79,24 +79,24 @@ impl Broken {
         convert(self.place.path(), &mut |_, _| {})
     }
 
-    fn trace(&self) -> Told {
-        told(&self.place.path().join("kernel"))
+    fn trace(&self) -> Content {
+        content(&self.place.path().join("kernel"))
     }
 
     /// Checks that every event of the pages is in the trace or lost, and that none is outside of
     /// the recording's time.
     fn check(&self, converted: &Converted) {
-        let told = self.trace();
+        let content = self.trace();
         assert_eq!(converted.events + converted.lost, self.read, "{converted:?}");
-        assert_eq!(told.lost, converted.lost);
-        assert!(told.gaps >= converted.damaged_pages, "{} gaps of {converted:?}", told.gaps);
+        assert_eq!(content.lost, converted.lost);
+        assert!(content.gaps >= converted.damaged_pages, "{} gaps of {converted:?}", content.gaps);
         let outside = |time: &u64| *time + 2 * self.second < self.times.0 || *time > self.times.1 + 2 * self.second;
-        assert_eq!(told.times.iter().find(|(_, time)| outside(time)), None, "{:?}", self.times);
+        assert_eq!(content.times.iter().find(|(_, time)| outside(time)), None, "{:?}", self.times);
     }
 }
 
 /// Contents of a trace, with times in ticks.
-struct Told {
+struct Content {
     times: BTreeSet<(String, u64)>,
     lost: u64,
     /// Number of losses of unknown size.
@@ -104,26 +104,26 @@ struct Told {
     damaged: bool,
 }
 
-fn told(kernel: &Path) -> Told {
+fn content(kernel: &Path) -> Content {
     let text = fs::read_to_string(kernel.join("metadata")).unwrap();
     let damaged = text.contains("damaged_pages = ");
     let metadata = Arc::new(Metadata::from_text(&text).unwrap());
-    let mut told = Told { times: BTreeSet::new(), lost: 0, gaps: 0, damaged };
+    let mut content = Content { times: BTreeSet::new(), lost: 0, gaps: 0, damaged };
     for cpu in ["cpu0", "cpu1"] {
         let Ok(bytes) = fs::read(kernel.join(cpu)) else { continue };
         let mut decoder = StreamDecoder::new(Arc::clone(&metadata), BytesSource(bytes));
         while let Some(item) = decoder.next().unwrap() {
             match item {
                 Item::Event(event) => {
-                    told.times.insert((cpu.to_owned(), event.cycles()));
+                    content.times.insert((cpu.to_owned(), event.cycles()));
                 }
-                Item::DiscardedEvents(loss) => told.lost += loss.count.unwrap(),
-                Item::DiscardedPackets(_) => told.gaps += 1,
+                Item::DiscardedEvents(loss) => content.lost += loss.count.unwrap(),
+                Item::DiscardedPackets(_) => content.gaps += 1,
                 _ => {}
             }
         }
     }
-    told
+    content
 }
 
 #[test]
@@ -170,9 +170,9 @@ fn one_damaged_bit_in_a_pages_time_costs_that_page_and_moves_no_event() {
             let converted = broken.convert().unwrap();
             assert_eq!((converted.damaged_pages, converted.moved), (1, 0), "page {page}, bit {bit}: {converted:?}");
             broken.check(&converted);
-            let told = broken.trace();
-            assert!(told.damaged);
-            assert!(told.times.is_subset(&whole.times), "page {page}, bit {bit}: times that the pages do not hold");
+            let content = broken.trace();
+            assert!(content.damaged);
+            assert!(content.times.is_subset(&whole.times), "page {page}, bit {bit}: times that the pages do not hold");
             assert!(!is_pending(broken.place.path()));
             let kept = fs::read(broken.place.path().join("kernel/damaged/cpu0")).unwrap();
             assert_eq!(kept.len(), pages * PAGE);
@@ -285,8 +285,8 @@ fn a_loss_of_unknown_size_is_reported_as_such() {
     let broken = Broken::new();
     broken.edit(|source| source["cpus"] = Value::Null);
     let converted = broken.convert().unwrap();
-    let told = broken.trace();
-    assert_eq!((converted.events, told.gaps, told.damaged), (broken.read, 2, false));
+    let content = broken.trace();
+    assert_eq!((converted.events, content.gaps, content.damaged), (broken.read, 2, false));
     assert!(converted.diagnostics.iter().any(|note| note.contains("how many events are missing is not known")), "{converted:?}");
 }
 
@@ -328,13 +328,13 @@ fn random_damage_of_pages_leaves_no_event_uncounted() {
             });
         }
         let converted = broken.convert().unwrap();
-        let told = broken.trace();
+        let content = broken.trace();
         // Damage within a page can turn one event into two.
         assert!(converted.events + converted.lost >= broken.read, "turn {turn}: {converted:?}");
         assert!(converted.lost <= broken.read, "turn {turn}: {converted:?}");
-        assert_eq!(told.lost, converted.lost, "turn {turn}");
+        assert_eq!(content.lost, converted.lost, "turn {turn}");
         let outside = |time: &u64| *time + 2 * broken.second < broken.times.0 || *time > broken.times.1 + 2 * broken.second;
-        assert_eq!(told.times.iter().find(|(_, time)| outside(time)), None, "turn {turn}");
+        assert_eq!(content.times.iter().find(|(_, time)| outside(time)), None, "turn {turn}");
     }
 }
 
@@ -374,7 +374,7 @@ fn losses_on_a_full_disk_are_those_that_the_kernel_counted() {
     let converted = convert(&recording, &mut |_, _| {}).unwrap();
     assert!(converted.events < sum(&["read"]), "all pages found room: {converted:?} {said}");
     assert_eq!(converted.events + converted.lost, sum(&["read", "overrun", "commit_overrun", "dropped", "entries"]), "{said}");
-    assert_eq!(told(&recording.join("kernel")).lost, converted.lost);
+    assert_eq!(content(&recording.join("kernel")).lost, converted.lost);
 }
 
 struct Mounted(PathBuf);

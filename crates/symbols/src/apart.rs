@@ -81,12 +81,12 @@ fn confine() {
     std::panic::set_hook(Box::new(|_| {}));
 }
 
-fn watch(child: libc::pid_t, told: &mut UnixStream, end: Instant, stopped: &dyn Fn() -> bool) -> Result<(), (Option<usize>, Why)> {
-    let _ = told.set_read_timeout(Some(PAUSE));
+fn watch(child: libc::pid_t, channel: &mut UnixStream, end: Instant, stopped: &dyn Fn() -> bool) -> Result<(), (Option<usize>, Why)> {
+    let _ = channel.set_read_timeout(Some(PAUSE));
     let (mut at, mut since, mut used, mut pending) = (None, Instant::now(), cpu_ns(child), Vec::new());
     loop {
         let mut bytes = [0; 4096];
-        match told.read(&mut bytes) {
+        match channel.read(&mut bytes) {
             // The child closed its end, so it is about to exit.
             Ok(0) => std::thread::sleep(PAUSE / 10),
             Ok(count) => {

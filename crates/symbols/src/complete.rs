@@ -95,8 +95,8 @@ pub fn complete(recording: &Path, stopped: &dyn Fn() -> bool) -> Result<Complete
     }
     let mut first = Vec::new();
     let begun = write(&mut first, &Line { version: Some(VERSION), ..Line::default() }).and_then(|()| (&file).write_all(&first));
-    let told = begun.and_then(|()| look_up(&places, &file, stopped)).map_err(CompleteError::io("write", &hidden))?;
-    done.diagnostics.extend(told);
+    let notes = begun.and_then(|()| look_up(&places, &file, stopped)).map_err(CompleteError::io("write", &hidden))?;
+    done.diagnostics.extend(notes);
     let end = Line { lookup_addresses: Some(places.count as u64), left_out: Some(places.left_out), ..Line::default() };
     // The sandbox may have been killed in the middle of a line.
     let mut last = b"\n".to_vec();
@@ -126,7 +126,7 @@ fn items(places: &Places) -> Vec<Item> {
 /// Reads all sources and skips those that cannot be read. Returns what went wrong.
 fn look_up(places: &Places, file: &File, stopped: &dyn Fn() -> bool) -> io::Result<Vec<String>> {
     let (items, end) = (items(places), Instant::now() + PATIENCE);
-    let mut told = Vec::new();
+    let mut notes = Vec::new();
     let (mut from, mut failures) = (0, 0);
     while from < items.len() {
         let Err((at, why)) = apart(|at| look_into(places, file, &items, from, at), end, stopped) else { break };
@@ -145,26 +145,26 @@ fn look_up(places: &Places, file: &File, stopped: &dyn Fn() -> bool) -> io::Resu
                         clean(&path)
                     }
                 };
-                told.push(format!("some functions of stacks in {name} are unknown: the process that reads the programs' files {why}"));
+                notes.push(format!("some functions of stacks in {name} are unknown: the process that reads the programs' files {why}"));
             }
             (Why::Stopped, _) => {
-                told.push("functions of stacks are not all known: a signal ended the looking".to_owned());
+                notes.push("functions of stacks are not all known: a signal ended the looking".to_owned());
                 break;
             }
             (Why::Item(why) | Why::Failed(why), _) => {
-                told.push(format!("functions of stacks are not all known: what looks into the programs' files {why}"));
+                notes.push(format!("functions of stacks are not all known: what looks into the programs' files {why}"));
                 break;
             }
         }
         { file }.write_all(&lines)?;
         failures += 1;
         if failures >= MOST_FAILURES {
-            told.push(format!("functions of stacks are not all known: {failures} files could not be looked into"));
+            notes.push(format!("functions of stacks are not all known: {failures} files could not be looked into"));
             break;
         }
         from = at.map_or(items.len(), |at| at.saturating_add(1));
     }
-    Ok(told)
+    Ok(notes)
 }
 
 /// Reads the sources from number `from` on; runs in the sandbox. Output is flushed before each

@@ -80,13 +80,13 @@ pub fn complete_probes(recording: &Path, stopped: &dyn Fn() -> bool) -> Result<V
     let text = read(&folder).map_err(CompleteError::io("read", &path))?;
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let found = find(&lines);
-    let (functions, told) = look_up(&found, &folder, stopped).map_err(CompleteError::io("name functions of", &path))?;
+    let (functions, notes) = look_up(&found, &folder, stopped).map_err(CompleteError::io("name functions of", &path))?;
     // If not all files were tried, the metadata stays unchanged, so that the next reader can try
     // again.
     if let Some(functions) = functions {
         replace(&folder, name(lines, &found, &functions).as_bytes()).map_err(CompleteError::io("write", &path))?;
     }
-    Ok(told)
+    Ok(notes)
 }
 
 /// Opens `user/` if it belongs to this user. Another owner could make its names lead to any file.
@@ -193,7 +193,7 @@ fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::R
     // The file is unlinked at once, so that nothing of it remains.
     let mut file = fresh(folder, HIDDEN)?;
     unlinkat(folder, HIDDEN, AtFlags::empty())?;
-    let (mut from, mut failures, mut told) = (0, 0, Vec::new());
+    let (mut from, mut failures, mut notes) = (0, 0, Vec::new());
     let end = Instant::now() + PATIENCE;
     while from < found.modules.len() {
         let Err((at, why)) = apart(|at| look_into(found, &offsets, &file, from, at), end, stopped) else { break };
@@ -201,13 +201,13 @@ fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::R
             Why::Item(why) | Why::Failed(why) => format!("what looks into the programs' files {why}"),
             Why::Stopped => "a signal ended the looking".to_owned(),
         };
-        told.push(format!("some recorded functions have no name: {said}"));
+        notes.push(format!("some recorded functions have no name: {said}"));
         file.write_all(b"\n")?;
         failures += 1;
         match (why, at) {
             (Why::Item(_), Some(at)) if failures < MOST_FAILURES => from = at.saturating_add(1),
             (Why::Item(_), _) => break,
-            _ => return Ok((None, told)),
+            _ => return Ok((None, notes)),
         }
     }
     file.rewind()?;
@@ -220,12 +220,12 @@ fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::R
             }
             (Some(module), _, _, Some(trouble)) => {
                 let path = found.modules.get(module as usize).map_or(String::new(), |module| clean(&String::from_utf8_lossy(&module.0)));
-                told.push(format!("functions of {path} are shown by their addresses: {trouble}"));
+                notes.push(format!("functions of {path} are shown by their addresses: {trouble}"));
             }
             _ => {}
         }
     }
-    Ok((Some(functions), told))
+    Ok((Some(functions), notes))
 }
 
 fn look_into(found: &Found, offsets: &BTreeMap<usize, Vec<u64>>, file: &File, from: usize, at: &mut dyn FnMut(usize)) -> io::Result<()> {

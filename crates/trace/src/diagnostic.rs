@@ -390,8 +390,8 @@ impl fmt::Display for Diagnostic {
             }
             Diagnostic::Nobody { path } => write!(
                 f,
-                "{}: the log names no thread and no wake-up: between its entries a program ran or nothing did, and who waited for whom is not known; this is \
-                 told of the processor alone, of several cores as if they were one",
+                "{}: the log names no thread and no wake-up: between its entries a program ran or nothing did, and which thread waited for which is unknown; \
+                 the log describes the processor as a whole, and several cores as if they were one",
                 path.display()
             ),
             Diagnostic::Cycles { path } => write!(f, "{}: times are cycles of its counter and are shown as ns; pass --frequency HZ to convert them", path.display()),

@@ -282,11 +282,11 @@ impl CtfWriter {
                 }
             }
             None => {
-                let told = &catalogue.classes[event.class.0 as usize];
+                let description = &catalogue.classes[event.class.0 as usize];
                 let (class, named) = classes.other(out.form, event, catalogue, &out.layout).map_err(Error::metadata(&self.directory))?;
-                let texts = [text::object(&told.context, event.context), text::object(&told.fields, event.fields)];
+                let texts = [text::object(&description.context, event.context), text::object(&description.fields, event.fields)];
                 let context = (!event.context.is_empty()).then_some(Value::Str(&texts[0]));
-                let name = named.then_some(Value::Str(told.event_name.as_bytes()));
+                let name = named.then_some(Value::Str(description.event_name.as_bytes()));
                 let all = context.into_iter().chain(name).chain([Value::Str(&texts[1])]);
                 out.writer.new_event(&classes.all[class].layout, cycles, all.map(|value| plain(&value)))
             }
@@ -367,12 +367,12 @@ impl CtfWriter {
                 self.lose(out, count);
                 self.outs[out].end_ns = loss.end_ns.max(end_ns);
             }
-            told => {
+            count => {
                 let begin_ns = loss.begin_ns.min(loss.end_ns).max(end_ns);
                 self.end(out)?;
                 self.begin(out, begin_ns, catalogue)?;
                 self.end(out)?;
-                match told {
+                match count {
                     Some(count) => self.lose(out, count),
                     None => {
                         self.outs[out].sequence += 1;
@@ -469,14 +469,14 @@ impl CtfWriter {
         for (index, group) in self.groups.iter().enumerate() {
             let folder = self.directory.join(&group.name);
             let mut environment = self.environment.clone();
-            let mut told = |name: &str, value: &str| environment.push((name.to_owned(), EnvValue::Text(value.to_owned())));
-            told("tracer_name", "longpole-convert");
+            let mut entry = |name: &str, value: &str| environment.push((name.to_owned(), EnvValue::Text(value.to_owned())));
+            entry("tracer_name", "longpole-convert");
             if !group.host.is_empty() {
-                told("hostname", &group.host);
+                entry("hostname", &group.host);
             }
             match group.kind {
-                StreamKind::Kernel => told("domain", "kernel"),
-                StreamKind::Samples => told("domain", "longpole-samples"),
+                StreamKind::Kernel => entry("domain", "kernel"),
+                StreamKind::Samples => entry("domain", "longpole-samples"),
                 StreamKind::User | StreamKind::Packets => {}
             }
             let mut forms: Vec<Form> = self.outs.iter().filter(|out| out.group == index).map(|out| out.form).collect();
@@ -500,7 +500,7 @@ impl CtfWriter {
     fn metadata(&self, environment: Vec<(String, EnvValue)>, forms: &[Form], classes: &Classes) -> Result<String, MetadataError> {
         let of = |form: &Form| {
             let classes = classes.all.iter().enumerate().filter(|(_, class)| class.signature.form == *form);
-            (*form, classes.map(|(id, class)| class.told(id as u64)).collect())
+            (*form, classes.map(|(id, class)| class.description(id as u64)).collect())
         };
         let schema = schema::schema(environment, self.base_s, forms.iter().map(of).collect(), &self.kinds);
         Ok(write::metadata(self.version.layout(schema)?.metadata()))

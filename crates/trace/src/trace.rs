@@ -268,7 +268,7 @@ impl Trace {
                 let stream = self.shared.stream(name(&path), StreamKind::Kernel);
                 let loss = Loss { stream, begin_ns, end_ns, events: None };
                 // The loss spans the recording's own times, which are corrected already.
-                self.slots.push(Slot { source: Source::Missing { loss, told: false }, window: None, shift: Shift::default() });
+                self.slots.push(Slot { source: Source::Missing { loss, passed: false }, window: None, shift: Shift::default() });
             }
             self.shared.diagnostics.push(Diagnostic::Unconverted { path });
         }
@@ -328,9 +328,9 @@ impl Trace {
                 // The packets that a recording's programs captured are already events of its user
                 // trace. Only a capture of interfaces is in no other stream.
                 let of_interfaces = || self.recordings.last().is_some_and(|recording| recording.is_of_interfaces(path));
-                let told = !in_recording || of_interfaces();
+                let is_reported = !in_recording || of_interfaces();
                 let capture = Capture { name, path: path.to_owned(), shift };
-                if told {
+                if is_reported {
                     let source = CaptureSource::open(&capture, &mut self.shared)?;
                     self.add_slot(Source::Capture(Box::new(source)), true, shift);
                     self.add_source("packets".to_owned());

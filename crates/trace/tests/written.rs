@@ -168,7 +168,7 @@ fn catalogue() -> Catalogue {
 
 /// Describes an event: its properties, its values, and, if it has no nested values, its values with
 /// their names.
-fn told(event: &Event<'_>, catalogue: &Catalogue) -> [String; 3] {
+fn described(event: &Event<'_>, catalogue: &Catalogue) -> [String; 3] {
     let class = &catalogue.classes[event.class.0 as usize];
     let shown = |names: &[String], values: &[Value<'_>], with_names: bool| {
         // Skips lengths that the export adds, and fields with such a name.
@@ -217,7 +217,7 @@ fn checked(all: &[Happened], version: Version) -> Result<(), TestCaseError> {
             packet: Default::default(),
         };
         writer.item(&Item::Event(event), &catalogue).unwrap();
-        expected.push(told(&event, &catalogue));
+        expected.push(described(&event, &catalogue));
         has_events[one.stream as usize] = true;
         if let Some(events) = one.lost {
             t_ns += 5;
@@ -236,7 +236,7 @@ fn checked(all: &[Happened], version: Version) -> Result<(), TestCaseError> {
     let (mut found_lost, mut found_gaps) = (0, 0);
     while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
         match item {
-            Item::Event(event) => found.push(told(&event, catalogue)),
+            Item::Event(event) => found.push(described(&event, catalogue)),
             Item::Loss(loss) => {
                 found_lost += loss.events.unwrap_or(0);
                 found_gaps += u64::from(loss.events.is_none());
@@ -287,10 +287,10 @@ fn folder_that_is_not_empty_is_refused() {
 }
 
 /// Time, name and fields of an event.
-type Told = (i64, String, Vec<String>);
+type Described = (i64, String, Vec<String>);
 
 /// Reads all events, and the diagnostics.
-fn read(path: &Path) -> (Vec<Told>, Vec<Diagnostic>) {
+fn read(path: &Path) -> (Vec<Described>, Vec<Diagnostic>) {
     let mut trace = Trace::open(&[path], Options::default()).unwrap();
     let mut found = Vec::new();
     while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {

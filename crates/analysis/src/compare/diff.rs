@@ -487,10 +487,10 @@ fn verdict(states: &[StateChange], latency: &[LatencyChange], queues: &[QueueCha
     let said = said.join("; ");
     match (said.is_empty(), doubts.of_shares()) {
         (true, None) => Verdict { kind: VerdictKind::Nothing, text: "Nothing changed beyond the noise.".to_owned() },
-        (true, Some(why)) => Verdict { kind: VerdictKind::Unsure, text: format!("What changed cannot be told: {why}. {REMEDY}.") },
+        (true, Some(why)) => Verdict { kind: VerdictKind::Unsure, text: format!("What changed is unknown: {why}. {REMEDY}.") },
         (false, None) => Verdict { kind: VerdictKind::Changed, text: format!("{said}.") },
         (false, Some(why)) => {
-            let text = format!("{said}. How the critical path changed cannot be told: {why}. {REMEDY}.");
+            let text = format!("{said}. How the critical path changed is unknown: {why}. {REMEDY}.");
             Verdict { kind: VerdictKind::Changed, text }
         }
     }

@@ -314,10 +314,10 @@ fn predictions(runs: &[Run]) -> Vec<Prediction> {
             continue;
         }
         let same: Vec<&&Prediction> = all.iter().filter(|other| other.change == first.change).collect();
-        let told: Vec<&&&Prediction> = same.iter().filter(|other| other.refused.is_none()).collect();
-        let of = |value: fn(&Prediction) -> Option<f64>| told.iter().filter_map(|it| value(it)).collect::<Vec<f64>>();
+        let predicted: Vec<&&&Prediction> = same.iter().filter(|other| other.refused.is_none()).collect();
+        let of = |value: fn(&Prediction) -> Option<f64>| predicted.iter().filter_map(|it| value(it)).collect::<Vec<f64>>();
         let ns = |value: fn(&Prediction) -> Option<u64>| {
-            let values: Vec<f64> = told.iter().filter_map(|it| value(it)).map(|ns| ns as f64).collect();
+            let values: Vec<f64> = predicted.iter().filter_map(|it| value(it)).map(|ns| ns as f64).collect();
             mean(&values).map(|ns| ns.round() as u64)
         };
         out.push(Prediction {
@@ -328,8 +328,8 @@ fn predictions(runs: &[Run]) -> Vec<Prediction> {
             gain: mean(&of(|it| it.gain)),
             gain_low: of(|it| it.gain_low).into_iter().reduce(f64::min),
             gain_high: of(|it| it.gain_high).into_iter().reduce(f64::max),
-            next: told.first().and_then(|it| it.next.clone()),
-            refused: if told.is_empty() { first.refused.clone() } else { None },
+            next: predicted.first().and_then(|it| it.next.clone()),
+            refused: if predicted.is_empty() { first.refused.clone() } else { None },
             ..(*first).clone()
         });
     }

@@ -258,7 +258,7 @@ impl CriticalPath {
         for ((name, _), sum) in on.iter().filter(|(_, sum)| sum.runs) {
             *on_path.entry(symbol(name, sum)).or_default() += sum.ns;
         }
-        let told = |(name, sum): (Name, Sum)| {
+        let row = |(name, sum): (Name, Sum)| {
             let total = code.symbols.get(&symbol(&name, &sum)).copied().filter(|_| sum.runs);
             let [host, machine, class, state] = name.map(|word| called.dictionary.text(word).to_owned());
             let (key, Sum { ns, slack, .. }) = (keys[sum.key() as usize], sum);
@@ -295,7 +295,7 @@ impl CriticalPath {
         on.sort_unstable_by(|((a, one), x), ((b, other), y)| {
             y.ns.cmp(&x.ns).then_with(|| texts(a).cmp(&texts(b))).then_with(|| one.cmp(other))
         });
-        let rows = on.into_iter().map(|((name, _), sum)| told((name, sum))).collect();
+        let rows = on.into_iter().map(|((name, _), sum)| row((name, sum))).collect();
         let profiled = first(&code.symbols, called.dictionary).into_iter().map(|(of, ns)| Profiled {
             class: code.class(of).map(|class| called.dictionary.text(class).to_owned()),
             state: called.dictionary.text(of.1).to_owned(),
@@ -372,13 +372,13 @@ impl Code {
     }
 
     fn busy(&self, dictionary: &Dictionary) -> Vec<Busy> {
-        let told = |((class, state), ns)| Busy {
+        let row = |((class, state), ns)| Busy {
             class: dictionary.text(class).to_owned(),
             state: dictionary.text(state).to_owned(),
             ns: u64::try_from(ns).unwrap_or(u64::MAX),
             share: ns as f64 / self.all as f64,
         };
-        first(&self.of, dictionary).into_iter().map(told).collect()
+        first(&self.of, dictionary).into_iter().map(row).collect()
     }
 }
 

@@ -219,8 +219,8 @@ mod tests {
         ];
         let on_path = [share("p", "slow", 1, 5), share("p", "slow", 2, 5), share("q", "slow", 3, 0)];
         let rows = functions(&on_path, &all, 0.5);
-        let told: Vec<_> = rows.iter().map(|row| (row.process.as_str(), row.function.as_str(), row.share, row.profile_rank)).collect();
-        assert_eq!(told, [("p", "slow", 0.5, 2), ("p", "hot", 0.0, 1), ("q", "slow", 0.0, 2)]);
+        let found: Vec<_> = rows.iter().map(|row| (row.process.as_str(), row.function.as_str(), row.share, row.profile_rank)).collect();
+        assert_eq!(found, [("p", "slow", 0.5, 2), ("p", "hot", 0.0, 1), ("q", "slow", 0.0, 2)]);
         // Hits of 10 in 10 and of 0 in 10: the same interval from above and from below, times half
         // of the path.
         assert!((rows[0].low - 0.5 * 0.7225).abs() < 1e-4 && rows[0].high == 0.5 && (rows[1].high - 0.5 * 0.2775).abs() < 1e-4);

@@ -285,17 +285,17 @@ mod tests {
     #[test]
     fn counters_and_events_agree_up_to_the_losses_while_the_counters_were_read() {
         let of = |count, unsure| lines(&[("udp", "NoPorts", 7)], Some(&[]), &named(&[("udp", None, "NoPorts", count, unsure)])).remove(0);
-        let told = |line: &CounterLine| (line.unnamed(), line.uncounted());
-        assert_eq!(told(&of(7, 0)), (0, 0));
-        assert_eq!(told(&of(9, 2)), (0, 0));
-        assert_eq!(told(&of(9, 1)), (0, 1));
-        assert_eq!(told(&of(5, 2)), (2, 0));
+        let counts = |line: &CounterLine| (line.unnamed(), line.uncounted());
+        assert_eq!(counts(&of(7, 0)), (0, 0));
+        assert_eq!(counts(&of(9, 2)), (0, 0));
+        assert_eq!(counts(&of(9, 1)), (0, 1));
+        assert_eq!(counts(&of(5, 2)), (2, 0));
     }
 
     #[test]
     fn packets_without_a_handler_are_in_one_of_two_counters_and_distinct_from_others() {
         let mut named = named(&[("link", Some("a"), "rx_dropped", 30, 0)]);
-        let told = |named: &Named, nohandler: u64| {
+        let named_of = |named: &Named, nohandler: u64| {
             let rows = [("a", "rx_dropped", 30), ("a", "rx_nohandler", nohandler)];
             let rows = rows.map(|(name, counter, delta)| Row {
                 of: "link".to_owned(),
@@ -307,10 +307,10 @@ mod tests {
             let counted = Counted { rows: rows.to_vec(), ..counted(&[], Some(&["a"])) };
             answer(&counted, named, 0).counters.iter().map(|line| line.named).collect::<Vec<_>>()
         };
-        assert_eq!(told(&named, 100), [Some(30), None]);
+        assert_eq!(named_of(&named, 100), [Some(30), None]);
         named.unhandled.insert("a".to_owned(), Watched { count: 7, unsure: 0 });
-        assert_eq!(told(&named, 7), [Some(30), None]);
-        assert_eq!(told(&named, 5), [Some(32), None]);
+        assert_eq!(named_of(&named, 7), [Some(30), None]);
+        assert_eq!(named_of(&named, 5), [Some(32), None]);
     }
 
     #[test]
@@ -318,8 +318,8 @@ mod tests {
         let named =
             named(&[("link", Some("a"), "tx_dropped", 4, 0), ("link", Some("b"), "tx_dropped", 5, 0), ("udp", None, "NoPorts", 6, 0)]);
         let all = lines(&[], Some(&["a"]), &named);
-        let told: Vec<_> = all.iter().map(|line| (line.interface.as_deref(), line.delta, line.named, line.uncounted())).collect();
-        assert_eq!(told, [(Some("a"), Some(0), Some(4), 4), (Some("b"), None, Some(5), 0), (None, Some(0), Some(6), 6)]);
+        let found: Vec<_> = all.iter().map(|line| (line.interface.as_deref(), line.delta, line.named, line.uncounted())).collect();
+        assert_eq!(found, [(Some("a"), Some(0), Some(4), 4), (Some("b"), None, Some(5), 0), (None, Some(0), Some(6), 6)]);
         assert_eq!(lines(&[], None, &named), []);
     }
 }

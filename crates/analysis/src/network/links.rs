@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use longpole_model::linux::watch::{CpuId, Waker};
 
-    fn told(links: &mut Links, t_ns: i64, step: Step<'_>) {
+    fn feed(links: &mut Links, t_ns: i64, step: Step<'_>) {
         links.hopped(&Hop { t_ns, cpu: CpuId(0), by: Waker::Unknown, call: None, covered: true, step });
     }
 
@@ -160,13 +160,13 @@ mod tests {
         let mut links = Links::default();
         let device = &b"eth9"[..];
         for (t, packet) in [(0, 1), (10, 2), (20, 3)] {
-            told(&mut links, t, Step::Queue { packet, length: 100, device });
+            feed(&mut links, t, Step::Queue { packet, length: 100, device });
         }
-        told(&mut links, 30, Step::Transmit { packet: 1, length: 100, device, segments: 0 });
-        told(&mut links, 40, Step::Transmit { packet: 2, length: 100, device, segments: 0 });
-        told(&mut links, 41, Step::Drop { packet: 3, location: None, socket: None, protocol: None, reason: None, label: "" });
-        told(&mut links, 100, Step::Queue { packet: 4, length: 50, device });
-        told(&mut links, 160, Step::Transmit { packet: 4, length: 50, device, segments: 0 });
+        feed(&mut links, 30, Step::Transmit { packet: 1, length: 100, device, segments: 0 });
+        feed(&mut links, 40, Step::Transmit { packet: 2, length: 100, device, segments: 0 });
+        feed(&mut links, 41, Step::Drop { packet: 3, location: None, socket: None, protocol: None, reason: None, label: "" });
+        feed(&mut links, 100, Step::Queue { packet: 4, length: 50, device });
+        feed(&mut links, 160, Step::Transmit { packet: 4, length: 50, device, segments: 0 });
         let link = links.busiest().unwrap();
         assert_eq!((link.busy_ns, link.waited_ns, link.shortest_ns), (100, 30 + 30 + 60, 30));
         assert_eq!((link.packets, link.bytes, link.device.as_str()), (3, 250, "eth9"));
@@ -178,8 +178,8 @@ mod tests {
             let mut links = Links::default();
             for (packet, wait) in (1..).zip(waits) {
                 let t = 100 * packet as i64;
-                told(&mut links, t, Step::Queue { packet, length: 100, device: b"eth9" });
-                told(&mut links, t + wait, Step::Transmit { packet, length: 100, device: b"eth9", segments: 0 });
+                feed(&mut links, t, Step::Queue { packet, length: 100, device: b"eth9" });
+                feed(&mut links, t + wait, Step::Transmit { packet, length: 100, device: b"eth9", segments: 0 });
             }
             links.busiest().unwrap().is_long(0.5)
         };

@@ -115,7 +115,8 @@ pub struct PacketPaths {
     pub since_ns: Option<i64>,
     /// True when packets are no longer counted, because the requested command has ended.
     pub over: bool,
-    pub told: Option<PacketPath>,
+    /// The path of the requested packet.
+    pub found: Option<PacketPath>,
     pub legs: [Samples; Leg::ALL.len()],
     pub flows: BTreeMap<FlowKey, Flow>,
     /// Flows beyond the limit.
@@ -525,12 +526,12 @@ impl PacketPaths {
             None => false,
             Some(Wanted::Number(wanted)) => wanted == number,
             Some(Wanted::Slowest) => {
-                end == End::Read && self.told.as_ref().is_none_or(|told| told.end_ns.saturating_sub(told.begin_ns) < ns as i64)
+                end == End::Read && self.found.as_ref().is_none_or(|slowest| slowest.end_ns.saturating_sub(slowest.begin_ns) < ns as i64)
             }
         };
         if wanted {
             let PacketInFlight { begin_ns, origin, length, steps, .. } = flight;
-            self.told = Some(PacketPath { number, begin_ns, end_ns: t_ns, origin, end, complete, length, reader, wakeup, steps });
+            self.found = Some(PacketPath { number, begin_ns, end_ns: t_ns, origin, end, complete, length, reader, wakeup, steps });
         }
     }
 

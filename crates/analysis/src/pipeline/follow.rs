@@ -12,7 +12,7 @@ use crate::verdict::traffic::Traffic;
 use crate::wait_graph::Waits;
 use crate::what_if::WhatIf;
 use longpole_model::causes::Composer;
-use longpole_model::interaction::block::{Block, Told as Known};
+use longpole_model::interaction::block::{Block, VocabularySize};
 use longpole_model::interaction::{Interaction, Vocabulary};
 use longpole_trace::Catalogue;
 use longpole_trace::Item;
@@ -129,7 +129,7 @@ fn attend(followers: &mut [&mut dyn Follower], parcels: &Receiver<Arc<SentBlock>
 }
 
 fn send_all(interactions: &mut Interactions, feed: &mut Feed<'_>, mut send: impl FnMut(Arc<SentBlock>)) -> Result<(), Error> {
-    let (mut known, mut sent) = (Known::default(), Sent::default());
+    let (mut known, mut sent) = (VocabularySize::default(), Sent::default());
     interactions.note_renames();
     loop {
         let mut block = sent.returned().map_or_else(Block::with_room, Block::emptied);

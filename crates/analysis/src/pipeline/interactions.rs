@@ -9,7 +9,7 @@ use super::error::names;
 use super::{Error, Feed};
 use crate::critical_path::NoAnswer;
 use crate::machine_log::Reader;
-use longpole_model::causes::{is_named_as_recorder, Composer, RunsOn, Told as Counters};
+use longpole_model::causes::{is_named_as_recorder, Composer, Counters, RunsOn};
 use longpole_model::interaction::ahead::Ahead;
 use longpole_model::interaction::block::Block;
 use longpole_model::interaction::{Effect, Interaction, Vocabulary};
@@ -197,7 +197,7 @@ impl Interactions {
     pub fn counters(&self) -> Option<&Counters> {
         match &self.source {
             Source::Log(_) => None,
-            Source::Trace(composed) => Some(composed.composer.told()),
+            Source::Trace(composed) => Some(composed.composer.counters()),
         }
     }
 

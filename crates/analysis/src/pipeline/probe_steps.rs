@@ -7,7 +7,7 @@ use super::Error;
 use crate::report::Pass;
 use crate::stages::steps::{KnownState, Steps};
 use longpole_model::causes::Composer;
-use longpole_model::interaction::block::Told as Known;
+use longpole_model::interaction::block::VocabularySize;
 use longpole_model::interaction::Vocabulary;
 use longpole_trace::Catalogue;
 use longpole_trace::Item;
@@ -23,7 +23,7 @@ pub struct ProbeSteps {
     /// Blocks that the analyses have processed; their memory is reused.
     used: Receiver<Steps>,
     steps: Steps,
-    known: Known,
+    known: VocabularySize,
     context: KnownState,
 }
 
@@ -71,7 +71,8 @@ pub fn alongside<T>(read: impl FnOnce(&mut ProbeSteps) -> Result<T, Error>) -> R
             }
             pass
         });
-        let mut probes = ProbeSteps { to, used, steps: Steps::with_room(), known: Known::default(), context: KnownState::default() };
+        let mut probes =
+            ProbeSteps { to, used, steps: Steps::with_room(), known: VocabularySize::default(), context: KnownState::default() };
         let done = read(&mut probes);
         let ProbeSteps { to, context, .. } = probes;
         drop(to);

@@ -137,13 +137,13 @@ impl Spool {
 mod tests {
     use super::*;
     use longpole_model::interaction::ahead::Ahead;
-    use longpole_model::interaction::block::Told as Known;
+    use longpole_model::interaction::block::VocabularySize;
     use longpole_model::interaction::Effect;
 
     #[test]
     fn spooled_interactions_are_read_again_from_memory_and_from_the_file() {
         for count in [0, 1, 5000, 2_000_000u64] {
-            let (mut writer, mut vocabulary, mut known) = (SpoolWriter::default(), Vocabulary::default(), Known::default());
+            let (mut writer, mut vocabulary, mut known) = (SpoolWriter::default(), Vocabulary::default(), VocabularySize::default());
             let machines = ["A", "B", "C"].map(|name| vocabulary.machine("", name));
             let state = vocabulary.names.intern("run");
             let at = |number: u64| Interaction {

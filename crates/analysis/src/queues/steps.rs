@@ -209,9 +209,9 @@ impl Queues {
         let Some((first, last)) = state.got_ns else { return 0 };
         // A depth reported by a probe is preferred to the counts, since not every get may have a
         // probe. After a loss the remaining number is unknown.
-        let told = state.counted.depth.now().map(|left| left.min(state.counted.put_units));
+        let depth = state.counted.depth.now().map(|left| left.min(state.counted.put_units));
         let left = if state.counted.depth.uncertain_ns(last) == 0 {
-            told.unwrap_or(state.counted.put_units.saturating_sub(state.counted.get_units))
+            depth.unwrap_or(state.counted.put_units.saturating_sub(state.counted.get_units))
         } else {
             0
         };

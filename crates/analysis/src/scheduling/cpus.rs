@@ -71,14 +71,14 @@ impl ThreadParts {
             (None, None) if linux.asks_masks => Some("the trace holds no answer of the thread"),
             (None, _) => Some("the trace does not tell"),
         };
-        let told = |(change, used): (&MaskChange, &BTreeSet<CpuId>)| AllowedChange {
+        let allowed_change = |(change, used): (&MaskChange, &BTreeSet<CpuId>)| AllowedChange {
             t_ns: change.t_ns,
             allowed_cpus: change.cpus.as_ref().map(|cpus| cpus.to_vec()),
             why_unknown: why(change),
             used_cpus: numbers(used),
             by_tid: change.by.map(|by| linux.threads[by.0 as usize].tid),
         };
-        thread.mask.changes().iter().zip(&self.used_since).map(told).collect()
+        thread.mask.changes().iter().zip(&self.used_since).map(allowed_change).collect()
     }
 
     /// Returns the interrupts and softirqs that woke the thread, the most frequent first.
@@ -141,7 +141,7 @@ fn reason(why: UnknownReason) -> &'static str {
         UnknownReason::Again => "it was changed again before the trace holds an answer of the thread",
         UnknownReason::Changing => "it was being changed again when the thread was asked",
         UnknownReason::Damaged => "the answer of the thread is damaged",
-        UnknownReason::AtEnd => "at the end of the recording it was another, and no call told of that: a cpuset, or a CPU that went",
+        UnknownReason::AtEnd => "at the end of the recording it was another, and no call reported that: a cpuset, or a CPU that went",
         UnknownReason::ForeignRuntime => "in another pid namespace a thread's mask was changed later, and nothing tells which thread's",
     }
 }

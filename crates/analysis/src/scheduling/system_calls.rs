@@ -74,7 +74,7 @@ enum What {
 
 impl What {
     /// Returns the index of its kind in the order of output, and its name.
-    fn told(self, linux: &Linux) -> (usize, String) {
+    fn described(self, linux: &Linux) -> (usize, String) {
         match self {
             What::Call(name) => (0, linux.names.text(name).to_owned()),
             What::Fault(name) => (1, format!("page fault ({})", linux.names.text(name))),
@@ -157,7 +157,7 @@ impl Calls {
                 let name = name.take();
                 processes.entry((pid, first)).or_insert_with(|| leader(linux, pid, first).or(name).unwrap_or_default());
             }
-            let (kind, what) = what.told(linux);
+            let (kind, what) = what.described(linux);
             merged.entry((kind, what, (own, name))).or_default().add(call);
         }
         let mut out: Vec<SyscallLine> = merged

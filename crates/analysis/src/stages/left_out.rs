@@ -57,9 +57,9 @@ impl Gathered {
 }
 
 /// Merges the functions of several recordings.
-pub fn together<'a>(told: impl Iterator<Item = &'a LeftOut>) -> Vec<LeftOut> {
+pub fn together<'a>(all: impl Iterator<Item = &'a LeftOut>) -> Vec<LeftOut> {
     let mut functions = BTreeMap::new();
-    told.for_each(|it| longest(&mut functions, &it.function, it.mean_ns));
+    all.for_each(|it| longest(&mut functions, &it.function, it.mean_ns));
     sorted(&functions)
 }
 

@@ -3,7 +3,7 @@
 
 use crate::stages::left_out::{Gathered, LeftOut};
 use longpole_model::actors::ActorId;
-use longpole_model::interaction::block::{New, Told};
+use longpole_model::interaction::block::{New, VocabularySize};
 use longpole_model::interaction::Vocabulary;
 use longpole_model::step::Step;
 use longpole_trace::event::{Catalogue, Item, Loss, StreamKind};
@@ -40,9 +40,9 @@ impl Steps {
         self.steps.len() >= Steps::MOST || self.losses.len() >= Steps::MOST
     }
 
-    /// Closes the block. A consumer knows the names in `told` before it processes the block.
-    pub fn close(&mut self, vocabulary: &Vocabulary, told: &mut Told) {
-        self.new = vocabulary.since(told);
+    /// Closes the block. A consumer knows the names in `sent` before it processes the block.
+    pub fn close(&mut self, vocabulary: &Vocabulary, sent: &mut VocabularySize) {
+        self.new = vocabulary.since(sent);
     }
 
     /// Returns the block without content, with its memory for reuse.

@@ -366,16 +366,16 @@ mod tests {
     #[test]
     fn processes_with_the_same_role_are_one_subject() {
         let worker = || Some("nginx: worker process");
-        let told = subjects(vec![thread(1, Some("nginx: master process"), None), thread(2, worker(), None), thread(3, worker(), None)]);
+        let found = subjects(vec![thread(1, Some("nginx: master process"), None), thread(2, worker(), None), thread(3, worker(), None)]);
         let (master, worker) = (Some("nginx: master process".to_owned()), worker().map(str::to_owned));
-        assert_eq!(told, [(master, vec![1], false), (worker, vec![2, 3], false)]);
+        assert_eq!(found, [(master, vec![1], false), (worker, vec![2, 3], false)]);
     }
 
     #[test]
     fn subjects_with_one_name_in_two_units_are_shown_with_their_place() {
-        let told =
+        let found =
             subjects(vec![thread(1, None, Some("a.service")), thread(2, None, Some("b.service")), thread(3, Some("nginx: x"), None)]);
-        assert_eq!(told, [(None, vec![1], true), (None, vec![2], true), (Some("nginx: x".to_owned()), vec![3], false)]);
+        assert_eq!(found, [(None, vec![1], true), (None, vec![2], true), (Some("nginx: x".to_owned()), vec![3], false)]);
     }
 
     #[test]

@@ -134,7 +134,7 @@ mod tests {
 
     const MASTER: i32 = 1000;
 
-    fn told(program: &str, titles: &[&[&str]]) -> Vec<Option<String>> {
+    fn titled(program: &str, titles: &[&[&str]]) -> Vec<Option<String>> {
         let process = |titles: &&[&str]| Titled {
             program: program.to_owned(),
             parent: Some(MASTER),
@@ -159,16 +159,16 @@ mod tests {
             &["postgres: background writer"],
         ];
         let backend = "postgres: app shop";
-        assert_eq!(told("postgres", &titles), some(&[backend, backend, backend, "postgres: walwriter", "postgres: background writer"]));
+        assert_eq!(titled("postgres", &titles), some(&[backend, backend, backend, "postgres: walwriter", "postgres: background writer"]));
     }
 
     #[test]
     fn a_state_added_to_a_role_does_not_make_another_role() {
         let worker = "nginx: worker process";
         let titles: [&[&str]; 3] = [&[worker], &["nginx: worker process is shutting down"], &["nginx: cache manager process"]];
-        assert_eq!(told("nginx", &titles), some(&[worker, worker, "nginx: cache manager process"]));
+        assert_eq!(titled("nginx", &titles), some(&[worker, worker, "nginx: cache manager process"]));
         let changing: [&[&str]; 2] = [&["mail: queue runner idle", "mail: queue runner sending"], &["mail: queue runner sending"]];
-        assert_eq!(told("mail", &changing), some(&["mail: queue runner"; 2]));
+        assert_eq!(titled("mail", &changing), some(&["mail: queue runner"; 2]));
     }
 
     #[test]
@@ -188,9 +188,9 @@ mod tests {
     fn a_name_with_a_number_distinguishes_pools_if_several_processes_have_it() {
         let titles: [&[&str]; 4] = [&["php-fpm: pool www1"], &["php-fpm: pool www1"], &["php-fpm: pool www2"], &["php-fpm: pool www2"]];
         let (one, two) = ("php-fpm: pool www1", "php-fpm: pool www2");
-        assert_eq!(told("php-fpm8.2", &titles), some(&[one, one, two, two]));
+        assert_eq!(titled("php-fpm8.2", &titles), some(&[one, one, two, two]));
         let numbered: [&[&str]; 2] = [&["jobs: worker w1"], &["jobs: worker w2"]];
-        assert_eq!(told("ruby", &numbered), some(&["jobs: worker"; 2]));
+        assert_eq!(titled("ruby", &numbered), some(&["jobs: worker"; 2]));
     }
 
     #[test]
@@ -203,9 +203,9 @@ mod tests {
             &["postgres: walwriter"],
         ];
         let walwriter = Some("postgres: walwriter".to_owned());
-        assert_eq!(told("postmaster", &titles), [some(&["postgres"; 4]), vec![walwriter]].concat());
+        assert_eq!(titled("postmaster", &titles), [some(&["postgres"; 4]), vec![walwriter]].concat());
         // If there are only a few, each may have a role of its own.
-        assert_eq!(told("postgres", &titles[..2]), some(&["postgres: ann ann", "postgres: bob bob"]));
+        assert_eq!(titled("postgres", &titles[..2]), some(&["postgres: ann ann", "postgres: bob bob"]));
     }
 
     #[test]
@@ -213,15 +213,15 @@ mod tests {
         let backend = "postgres: app shop";
         let titles: [&[&str]; 4] =
             [&["postgres: app shop [local] idle"], &["postgres: app shop [local] SELECT"], &["postgres: walwriter"], &[]];
-        assert_eq!(told("postgres", &titles), some(&[backend, backend, "postgres: walwriter", backend]));
+        assert_eq!(titled("postgres", &titles), some(&[backend, backend, "postgres: walwriter", backend]));
         // If two roles are equally frequent, the role is unknown.
-        assert_eq!(told("postgres", &[&["postgres: walwriter"], &["postgres: checkpointer"], &[]])[2], None);
+        assert_eq!(titled("postgres", &[&["postgres: walwriter"], &["postgres: checkpointer"], &[]])[2], None);
     }
 
     #[test]
     fn a_title_with_no_more_than_the_programs_name_is_not_a_role() {
-        assert_eq!(told("redis-server", &[&["redis-server 127.0.0.1:6379"]]), [None]);
-        assert_eq!(told("ruby", &[&["puma 6.0 (tcp://0.0.0.0:3000) [shop]"]]), some(&["puma"]));
-        assert_eq!(told("sh", &[&[]]), [None]);
+        assert_eq!(titled("redis-server", &[&["redis-server 127.0.0.1:6379"]]), [None]);
+        assert_eq!(titled("ruby", &[&["puma 6.0 (tcp://0.0.0.0:3000) [shop]"]]), some(&["puma"]));
+        assert_eq!(titled("sh", &[&[]]), [None]);
     }
 }

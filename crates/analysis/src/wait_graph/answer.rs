@@ -143,7 +143,7 @@ impl Waits {
                 life.unexplained_ns += end.saturating_sub(since.max(start));
             }
         }
-        let who = |machine| told(vocabulary, machine);
+        let who = |machine| who_of(vocabulary, machine);
         let mutual_waits = self.mutual_waits(end - start).into_iter().map(|(members, waited_ns, share)| {
             let mut machines: Vec<Member> =
                 members.into_iter().map(|(machine, waited_ns)| Member { who: who(machine), waited_ns }).collect();
@@ -203,7 +203,7 @@ impl Waits {
             .iter()
             .filter(|(_, it)| it.vain > 0)
             .map(|(&(machine, queue), it)| Look {
-                who: told(vocabulary, machine),
+                who: who_of(vocabulary, machine),
                 queue: vocabulary.link_name(queue).to_owned(),
                 taken: it.taken,
                 vain: it.vain,
@@ -214,7 +214,7 @@ impl Waits {
     }
 
     fn waiters(&self, vocabulary: &Vocabulary) -> Vec<Waiter> {
-        let who = |machine| told(vocabulary, machine);
+        let who = |machine| who_of(vocabulary, machine);
         let words = |machine| [vocabulary.host(machine), vocabulary.machine_name(machine)];
         // Ends with the same words are one.
         let mut alike: HashMap<(MachineId, [&str; 2], EndKind, Option<&str>), u64> = HashMap::new();
@@ -289,6 +289,6 @@ impl Waits {
     }
 }
 
-fn told(vocabulary: &Vocabulary, machine: MachineId) -> Who {
+fn who_of(vocabulary: &Vocabulary, machine: MachineId) -> Who {
     Who { host: vocabulary.host(machine).to_owned(), machine: vocabulary.machine_name(machine).to_owned() }
 }

@@ -30,8 +30,8 @@ impl FullQueues {
     /// Returns the queues, the one with the most waits first.
     pub fn full(&self, vocabulary: &Vocabulary) -> Vec<FullQueue> {
         let capacity = |queue| self.capacities.get(queue).copied().unwrap_or(0);
-        let told = self.waits.iter().map(|(queue, &count)| (vocabulary.queue_name(*queue).to_owned(), capacity(queue), count));
-        let mut full: Vec<FullQueue> = told.collect();
+        let full_queues = self.waits.iter().map(|(queue, &count)| (vocabulary.queue_name(*queue).to_owned(), capacity(queue), count));
+        let mut full: Vec<FullQueue> = full_queues.collect();
         full.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.0.cmp(&b.0)));
         full
     }

@@ -4,13 +4,13 @@
 use super::linux_support::{each_interaction, Kernel};
 use longpole_analysis::critical_path::{Answer, CriticalPath, Options};
 use longpole_analysis::machine_log::Writer;
-use longpole_model::causes::{About, Composer, Told};
+use longpole_model::causes::{About, Composer, Counters};
 
 pub const BLOCKED: i64 = 1;
 
 pub struct Composed {
     pub log: String,
-    pub told: Told,
+    pub counters: Counters,
     pub answer: Answer,
 }
 
@@ -28,7 +28,7 @@ pub fn compose(kernel: &Kernel, about: About) -> Composed {
         writer.write(vocabulary, interaction).unwrap();
     });
     let answer = critical_path.answer(composer.vocabulary()).unwrap();
-    Composed { log: String::from_utf8(log).unwrap(), told: composer.told().clone(), answer }
+    Composed { log: String::from_utf8(log).unwrap(), counters: composer.counters().clone(), answer }
 }
 
 pub fn path(kernel: &Kernel) -> String {

@@ -48,7 +48,7 @@ pub(super) fn padded(value: u64) -> [u8; WIDEST] {
 }
 
 /// Values for the roles of a packet's header and context.
-pub(super) struct Told<'p> {
+pub(super) struct RoleValues<'p> {
     pub packet: &'p Packet,
     pub sequence: Option<u64>,
     pub stream: u64,
@@ -68,13 +68,13 @@ pub(super) struct Header {
     pub more: bool,
     pub reported_id: Option<u64>,
     /// Value of the clock after the header.
-    pub told_time: Option<u64>,
+    pub reported_time: Option<u64>,
 }
 
 /// Source of the numbers that the caller does not supply.
 pub(super) enum FilledIn<'w> {
     Nothing,
-    Packet(Told<'w>),
+    Packet(RoleValues<'w>),
     Header(Header, &'w Layout),
 }
 
@@ -327,7 +327,7 @@ impl Put<'_> {
             let signed = leaf.kind == LeafKind::Signed;
             self.save(saves, if signed { ((raw << unused) as i64 >> unused) as u64 } else { raw });
         }
-        self.tell(roles, raw, u32::from(leaf.bits), at, Some(leaf), saves);
+        self.fill_role(roles, raw, u32::from(leaf.bits), at, Some(leaf), saves);
         Ok(())
     }
 
@@ -344,21 +344,21 @@ impl Put<'_> {
         let most = low_bits(bits) >> u32::from(signed);
         match &mut self.auto {
             FilledIn::Nothing => Ok(None),
-            FilledIn::Packet(told) => Ok(match roles {
+            FilledIn::Packet(values) => Ok(match roles {
                 roles if roles.has(Roles::MAGIC) => Some(MAGIC),
                 roles if roles.has(Roles::STREAM_ID) => {
-                    if told.stream > most {
-                        return Err(WriteErrorKind::OutOfRange { value: i128::from(told.stream), bits, signed }.into());
+                    if values.stream > most {
+                        return Err(WriteErrorKind::OutOfRange { value: i128::from(values.stream), bits, signed }.into());
                     }
-                    Some(told.stream)
+                    Some(values.stream)
                 }
-                roles if roles.has(Roles::STREAM_INSTANCE) => Some(told.packet.stream_instance.unwrap_or(0)),
-                roles if roles.has(Roles::TIME) => Some(told.begin),
-                roles if roles.has(Roles::SEQUENCE) => Some(told.sequence.unwrap_or(0)),
-                roles if roles.has(Roles::CPU) => told.packet.cpu_id,
+                roles if roles.has(Roles::STREAM_INSTANCE) => Some(values.packet.stream_instance.unwrap_or(0)),
+                roles if roles.has(Roles::TIME) => Some(values.begin),
+                roles if roles.has(Roles::SEQUENCE) => Some(values.sequence.unwrap_or(0)),
+                roles if roles.has(Roles::CPU) => values.packet.cpu_id,
                 // A provisional value; the final one is written at the end of the packet.
-                roles if roles.has(Roles::DISCARDED) => Some(told.packet.discarded.unwrap_or(0)),
-                roles if roles.has(Roles::END_TIME) => Some(told.packet.end.unwrap_or(told.begin)),
+                roles if roles.has(Roles::DISCARDED) => Some(values.packet.discarded.unwrap_or(0)),
+                roles if roles.has(Roles::END_TIME) => Some(values.packet.end.unwrap_or(values.begin)),
                 roles => (!roles.within(LATE).is_empty()).then_some(0),
             }),
             FilledIn::Header(header, layout) => {
@@ -387,14 +387,14 @@ impl Put<'_> {
     }
 
     /// Records the value that a reader will decode from a field with a role.
-    fn tell(&mut self, roles: Roles, value: u64, bits: u32, at: u64, leaf: Option<Leaf>, saves: &[u32]) {
+    fn fill_role(&mut self, roles: Roles, value: u64, bits: u32, at: u64, leaf: Option<Leaf>, saves: &[u32]) {
         match &mut self.auto {
             FilledIn::Nothing => {}
-            FilledIn::Packet(told) => {
+            FilledIn::Packet(values) => {
                 if roles.has(Roles::TIME) {
-                    let (first, clock) = told.times.unwrap_or((self.clock, self.clock));
+                    let (first, clock) = values.times.unwrap_or((self.clock, self.clock));
                     let clock = extend(clock, value, low_bits(bits));
-                    told.times = Some((told.times.map_or(clock, |_| first), clock));
+                    values.times = Some((values.times.map_or(clock, |_| first), clock));
                 }
                 let roles = roles.within(LATE);
                 if !roles.is_empty() {
@@ -407,8 +407,8 @@ impl Put<'_> {
                     header.reported_id = Some(value);
                 }
                 if roles.has(Roles::TIME) {
-                    let clock = header.told_time.unwrap_or(self.clock);
-                    header.told_time = Some(extend(clock, value, low_bits(bits)));
+                    let clock = header.reported_time.unwrap_or(self.clock);
+                    header.reported_time = Some(extend(clock, value, low_bits(bits)));
                 }
             }
         }
@@ -449,7 +449,7 @@ impl Put<'_> {
         self.buffer.put_bytes(at, &bytes[..len]);
         self.at = at + len as u64 * 8;
         self.save(saves, value);
-        self.tell(roles, value, (7 * len as u32).min(64), at, None, saves);
+        self.fill_role(roles, value, (7 * len as u32).min(64), at, None, saves);
         Ok(())
     }
 

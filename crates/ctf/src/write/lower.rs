@@ -142,14 +142,14 @@ fn plain_header(stream: &StreamClass, ty: &StructType) -> StructType {
     fn all(members: &[Member]) -> Roles {
         members.iter().fold(Roles::NONE, |sum, member| sum.and(roles(&member.ty)))
     }
-    let told = all(ty.fields());
+    let found = all(ty.fields());
     let mut fields = Vec::new();
     // A header needs at least some bits, in case an event has no other fields.
-    if told.has(Roles::EVENT_ID) || !told.has(Roles::TIME) {
+    if found.has(Roles::EVENT_ID) || !found.has(Roles::TIME) {
         let wide = stream.events.iter().any(|e| e.id > u64::from(u32::MAX));
         fields.push(Member { name: "id".to_owned(), ty: Type::unsigned(if wide { 64 } else { 32 }, 8, ByteOrder::Little) });
     }
-    if told.has(Roles::TIME) {
+    if found.has(Roles::TIME) {
         let int = IntType { size: 64, align: 8, base: 10, clock: stream.clock, ..IntType::default() };
         fields.push(Member { name: "timestamp".to_owned(), ty: Type::Int(int) });
     }
@@ -175,12 +175,12 @@ fn names(scope: Scope, members: &[Member]) -> Vec<String> {
         if !member.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') || member.name.is_empty() {
             name = format!("_{}", identifier(&member.name));
         }
-        let told = roles_by_name(scope, display_name(&name), int);
+        let roles = roles_by_name(scope, display_name(&name), int);
         // In both versions the CPU is recognized by the name `cpu_id`; some readers do not accept
         // it with an underscore.
-        if told.has(Roles::CPU) {
+        if roles.has(Roles::CPU) {
             name = member.name.clone();
-        } else if !told.is_empty() || scope == Scope::PacketHeader && name == "_uuid" {
+        } else if !roles.is_empty() || scope == Scope::PacketHeader && name == "_uuid" {
             name.push('_');
         }
         free(&name, &mut taken)

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::datum::Datum;
 use super::error::{WriteError, WriteErrorKind};
-use super::fields::{padded, DeferredField, FilledIn, Header, InOrder, Named, Put, Result, Told};
+use super::fields::{padded, DeferredField, FilledIn, Header, InOrder, Named, Put, Result, RoleValues};
 use super::put::Buffer;
 use super::shape::{EventLayout, Layout, Shape, StreamLayout};
 use crate::bits::align_up;
@@ -141,7 +141,7 @@ impl StreamWriter {
     fn head(&mut self, layout: &Layout, context: &Shape, packet: &Packet) -> Result<()> {
         let schema = layout.metadata.schema();
         let begin = packet.begin.unwrap_or(self.clock);
-        let told = Told {
+        let values = RoleValues {
             packet,
             sequence: packet.sequence.map(|n| n.wrapping_add(self.extra)),
             stream: schema.streams.get(self.stream).map_or(0, |s| s.id),
@@ -149,13 +149,13 @@ impl StreamWriter {
             times: None,
         };
         let clock = self.clock;
-        let mut put = self.put(clock, FilledIn::Packet(told));
+        let mut put = self.put(clock, FilledIn::Packet(values));
         let uuid = layout.uuid.as_ref().zip(schema.trace.uuid.as_ref());
         put.flat(&layout.packet_header, &mut Named { fields: &[], uuid, path: String::new() })?;
         put.flat(context, &mut Named { fields: &packet.context, uuid: None, path: String::new() })?;
         let (at, last) = (put.at, put.last);
         let times = match put.auto {
-            FilledIn::Packet(told) => told.times,
+            FilledIn::Packet(values) => values.times,
             _ => None,
         };
         (self.at, self.last) = (at, last);
@@ -219,7 +219,7 @@ impl StreamWriter {
         let mut before = self.place();
         let mut header = self.header(layout, stream, class.id, only, cycles);
         // The start of a packet may represent a time that the header of an event cannot.
-        if header.as_ref().is_err_and(|e| is_time(e)) && stream.told.has(Roles::TIME) {
+        if header.as_ref().is_err_and(|e| is_time(e)) && stream.roles.has(Roles::TIME) {
             let mut next = self.packet.clone();
             self.packet.end = None;
             self.end()?;
@@ -270,19 +270,19 @@ impl StreamWriter {
             };
         };
         let (before, clock) = (self.place(), self.clock);
-        let mut untold: Option<Box<WriteError>> = None;
+        let mut failure: Option<Box<WriteError>> = None;
         for attempt in 0..MAX_ATTEMPTS {
-            let header = Header { id, cycles, attempt, more: false, reported_id: None, told_time: None };
+            let header = Header { id, cycles, attempt, more: false, reported_id: None, reported_time: None };
             let mut put = self.put(clock, FilledIn::Header(header, layout));
             let result = put.walk(shape, None);
             let (at, last_order) = (put.at, put.last);
             let FilledIn::Header(header, _) = put.auto else { break };
-            let wrong = match (result, header.reported_id, header.told_time) {
+            let wrong = match (result, header.reported_id, header.reported_time) {
                 (Err(e), ..) => e,
-                (Ok(()), told, _) if told.is_some_and(|told| told != id) || told.is_none() && !only => {
+                (Ok(()), reported, _) if reported.is_some_and(|reported| reported != id) || reported.is_none() && !only => {
                     WriteErrorKind::IdTooLarge { id }.into()
                 }
-                (Ok(()), _, Some(told)) if told != cycles => WriteErrorKind::TimeTooLarge { last: clock, cycles }.into(),
+                (Ok(()), _, Some(time)) if time != cycles => WriteErrorKind::TimeTooLarge { last: clock, cycles }.into(),
                 // Another way to write the header may contain the time.
                 (Ok(()), _, None) if clock != cycles && header.more => WriteErrorKind::TimeTooLarge { last: clock, cycles }.into(),
                 (Ok(()), _, time) => {
@@ -293,15 +293,15 @@ impl StreamWriter {
             self.go_back(&before);
             // An error about the time is kept in preference to others, because a new packet may
             // resolve it.
-            match &untold {
+            match &failure {
                 Some(known) if is_time(known) || !is_time(&wrong) => {}
-                _ => untold = Some(wrong),
+                _ => failure = Some(wrong),
             }
             if !header.more {
                 break;
             }
         }
-        Err(untold.unwrap_or_else(|| WriteErrorKind::IdTooLarge { id }.into()))
+        Err(failure.unwrap_or_else(|| WriteErrorKind::IdTooLarge { id }.into()))
     }
 
     fn body<'v, V: Into<Datum<'v>>>(
@@ -336,12 +336,12 @@ impl StreamWriter {
             return Ok(());
         }
         self.open = false;
-        let told = self.layout.streams.get(self.stream).map_or(Roles::NONE, |s| s.told);
+        let roles = self.layout.streams.get(self.stream).map_or(Roles::NONE, |s| s.roles);
         let aligned = self.layout.metadata.plan.streams.get(self.stream).map_or(1, |s| s.event_align) >= 8;
         let (content, total) = (self.at, align_up(self.at, 8));
-        let untold = !told.has(Roles::CONTENT_SIZE) && content != total && !aligned;
+        let is_unknown = !roles.has(Roles::CONTENT_SIZE) && content != total && !aligned;
         let end = self.packet.end.or(self.last_time).unwrap_or(self.clock);
-        let mut wrong = untold.then_some(WriteErrorKind::NoPacketSize);
+        let mut wrong = is_unknown.then_some(WriteErrorKind::NoPacketSize);
         for late in std::mem::take(&mut self.late) {
             let value = match late.roles {
                 roles if roles.has(Roles::PACKET_SIZE) => total,
@@ -371,7 +371,7 @@ impl StreamWriter {
             self.buffer.truncate(0);
             return Err(kind.into());
         }
-        self.endless = !told.has(Roles::CONTENT_SIZE) && !told.has(Roles::PACKET_SIZE);
+        self.endless = !roles.has(Roles::CONTENT_SIZE) && !roles.has(Roles::PACKET_SIZE);
         self.buffer.close((total / 8) as usize);
         Ok(())
     }

@@ -35,7 +35,7 @@ pub(super) struct StreamLayout {
     /// Layouts in the order of the schema's events.
     pub events: Vec<EventLayout>,
     /// Roles of the fields of the packet context.
-    pub told: Roles,
+    pub roles: Roles,
 }
 
 /// An event class that is prepared for writing: one of the schema, or one that appeared later; see
@@ -196,8 +196,8 @@ fn build(metadata: Arc<Metadata>, made: &MadeFields) -> Result<Layout, SpanError
             }
             events.push(EventLayout { id: event.id, scopes, first_slot: 0, slots: slots as usize });
         }
-        let told = context.told();
-        streams.push(StreamLayout { context, event_header, event_context, events, told });
+        let roles = context.roles();
+        streams.push(StreamLayout { context, event_header, event_context, events, roles });
     }
     let uuid = metadata.plan.uuid.and_then(|index| metadata.plan.packet_header.fields.get(index)).map(|f| f.name.clone());
     let packet_header = packet_header.unwrap_or_else(empty);
@@ -206,8 +206,8 @@ fn build(metadata: Arc<Metadata>, made: &MadeFields) -> Result<Layout, SpanError
 }
 
 impl Shape {
-    fn told(&self) -> Roles {
-        let all = |parts: &[Part]| parts.iter().fold(Roles::NONE, |roles, part| roles.and(part.shape.told()));
+    fn roles(&self) -> Roles {
+        let all = |parts: &[Part]| parts.iter().fold(Roles::NONE, |roles, part| roles.and(part.shape.roles()));
         match self {
             Shape::Number { roles, .. } | Shape::VarInt { roles, .. } => *roles,
             Shape::Struct { parts, .. } | Shape::Wrapped { parts, .. } => all(parts),

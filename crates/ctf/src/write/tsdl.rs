@@ -97,8 +97,8 @@ fn stream_block(mut out: Out<'_>, stream: &StreamClass) -> String {
     let schema = out.schema;
     out.open("stream {");
     // babeltrace2 rejects an id if no field of the packet header holds it.
-    let told = schema.trace.packet_header.as_ref().is_some_and(|h| h.fields().iter().any(|f| display_name(&f.name) == "stream_id"));
-    if told || stream.id != 0 {
+    let has_id = schema.trace.packet_header.as_ref().is_some_and(|h| h.fields().iter().any(|f| display_name(&f.name) == "stream_id"));
+    if has_id || stream.id != 0 {
         out.line(&format!("id = {};", stream.id));
     }
     out.structure("packet.context", stream.packet_context.as_deref());

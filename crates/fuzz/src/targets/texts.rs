@@ -128,8 +128,8 @@ pub const CONDITIONS: Target = Target {
         let text = String::from_utf8_lossy(input);
         if let Ok(condition) = text.parse::<Condition>() {
             // The text form of a condition must parse to the same condition.
-            let told = condition.to_string();
-            assert_eq!(told.parse::<Condition>().as_ref().map(ToString::to_string), Ok(told.clone()), "{told}");
+            let text = condition.to_string();
+            assert_eq!(text.parse::<Condition>().as_ref().map(ToString::to_string), Ok(text.clone()), "{text}");
         }
         let _ =
             (text.parse::<EventRequest>(), text.parse::<Pattern>(), text.parse::<Group>(), text.parse::<Context>(), text.parse::<Mode>());

@@ -67,7 +67,7 @@ pub const WRITTEN: Target = Target {
                     let again = content(&to, is_ours);
                     assert_eq!(again.as_ref().map(|content| content.events), Ok(events), "{version:?}");
                     // Events that came too late for the order may be in another order afterwards.
-                    let unordered = |content: Result<Content, String>| content.map(|mut content| (content.told.sort(), content).1);
+                    let unordered = |content: Result<Content, String>| content.map(|mut content| (content.hashes.sort(), content).1);
                     assert!(unordered(again) == unordered(content(&path, is_ours)), "{version:?} has other events");
                 }
                 Err(Some(error)) => drop(error),
@@ -103,7 +103,7 @@ fn write(from: &Path, to: &Path, version: Version) -> Result<u64, Option<String>
 struct Content {
     events: u64,
     /// Hashes of the times and values, one per event.
-    told: Vec<u64>,
+    hashes: Vec<u64>,
 }
 
 /// All events of a trace, without fields that the writer added.
@@ -113,14 +113,14 @@ fn content(path: &Path, is_ours: impl Fn(&str) -> bool + Copy) -> Result<Content
     while let Some((item, catalogue)) = trace.next_with_catalogue().map_err(|error| error.to_string())? {
         let Item::Event(event) = item else { continue };
         let class = &catalogue.classes[event.class.0 as usize];
-        let mut told = Told(DefaultHasher::new());
-        told.0.write_i64(event.t_ns);
+        let mut hash = ValueHash(DefaultHasher::new());
+        hash.0.write_i64(event.t_ns);
         for (names, values) in [(&class.context, event.context), (&class.fields, event.fields)] {
             let kept = names.iter().zip(values).filter(|(name, _)| !is_ours(last(name)));
-            kept.for_each(|(_, value)| told.value(value, is_ours));
+            kept.for_each(|(_, value)| hash.value(value, is_ours));
         }
         content.events += 1;
-        content.told.push(told.0.finish());
+        content.hashes.push(hash.0.finish());
     }
     Ok(content)
 }
@@ -131,9 +131,9 @@ fn last(name: &str) -> &str {
 
 /// A hash of numbers and texts that ignores their types: a type that a version lacks is written as
 /// the most similar one.
-struct Told(DefaultHasher);
+struct ValueHash(DefaultHasher);
 
-impl Told {
+impl ValueHash {
     fn value(&mut self, value: &Value<'_>, is_ours: impl Fn(&str) -> bool + Copy) {
         match value {
             Value::Nothing => {}

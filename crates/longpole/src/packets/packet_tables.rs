@@ -91,20 +91,20 @@ pub fn counters(out: &mut impl Write, answer: &CountersAnswer) -> io::Result<()>
     if counting.iter().any(|line| uncounted(line)) {
         writeln!(out, "  {}", why(answer))?;
     }
-    let mut told = [Vec::new(), Vec::new()];
+    let mut agreeing = [Vec::new(), Vec::new()];
     for line in counting.iter().filter(|line| line.unnamed() == 0 && !uncounted(line)) {
         let (delta, named) = (line.delta.unwrap_or(0), line.named.unwrap_or(0));
         let name = format!("{} {} {}", counted_by(line), plain(line.counter.clone()), number(delta));
         match delta == named {
-            true => told[0].push(name),
-            false => told[1].push(format!("{name} (events {}, {} of them while it was read)", number(named), number(line.unsure))),
+            true => agreeing[0].push(name),
+            false => agreeing[1].push(format!("{name} (events {}, {} of them while it was read)", number(named), number(line.unsure))),
         }
     }
-    if !told[0].is_empty() {
-        writeln!(out, "events account for all that the kernel counted as {}", told[0].join(", "))?;
+    if !agreeing[0].is_empty() {
+        writeln!(out, "events account for all that the kernel counted as {}", agreeing[0].join(", "))?;
     }
-    if !told[1].is_empty() {
-        writeln!(out, "events agree with what the kernel counted as {}", told[1].join(", "))?;
+    if !agreeing[1].is_empty() {
+        writeln!(out, "events agree with what the kernel counted as {}", agreeing[1].join(", "))?;
     }
     if answer.left_out > 0 {
         let why = "there were too many, or their initial value is unknown";

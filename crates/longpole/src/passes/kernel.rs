@@ -100,7 +100,7 @@ pub fn needs_switches(input: &Input, linux: &Linux) -> anyhow::Result<()> {
 /// Returns the reason why switches that were recorded with a filter are useless.
 pub fn filtered(filter: &str) -> String {
     format!(
-        "the trace holds sched_switch only where `{filter}`: who had the CPUs cannot be told from a part of the switches; record them all with `longpole record --kernel sched,irq,softirq`"
+        "the trace holds sched_switch only where `{filter}`: a part of the switches does not show which threads had the CPUs; record them all with `longpole record --kernel sched,irq,softirq`"
     )
 }
 
@@ -115,14 +115,14 @@ impl Source for &Reading {
 
     fn note(&self) -> Option<String> {
         let Linux { lost, uncounted_losses, contradictions, .. } = self.linux;
-        let told = [
+        let parts = [
             (lost, "kernel events are lost"),
             (uncounted_losses, "gaps in the kernel's events nobody counted"),
             (if global::is_verbose() { contradictions } else { 0 }, "events do not follow from what came before them"),
         ];
-        let told: Vec<String> =
-            told.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{} {what}", number(*count))).collect();
-        (!told.is_empty()).then(|| told.join(", "))
+        let parts: Vec<String> =
+            parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{} {what}", number(*count))).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 }
 

@@ -71,7 +71,7 @@ struct Class {
     packet: Members,
     says: ContextScope,
     /// Properties of the subject that the class's own contexts state.
-    told: Vec<Who>,
+    given: Vec<Who>,
 }
 
 /// The part of the subject that the contexts of a class state.
@@ -203,7 +203,7 @@ impl<W: Write> Printer<W> {
                     (false, true) => ContextScope::Threads,
                     (false, false) => ContextScope::Nothing,
                 },
-                told: class.context.iter().filter_map(|name| Who::of_context(name)).collect(),
+                given: class.context.iter().filter_map(|name| Who::of_context(name)).collect(),
             });
         }
     }
@@ -308,7 +308,7 @@ impl<W: Write> Printer<W> {
             subject.json.put(line);
         } else {
             labelled |= class.context.json(line, event.context);
-            for (_, member) in subject.members.iter().filter(|(who, _)| !class.told.contains(who)) {
+            for (_, member) in subject.members.iter().filter(|(who, _)| !class.given.contains(who)) {
                 line.extend_from_slice(if line.ends_with(b"{") { b"" } else { b"," });
                 line.extend_from_slice(member);
             }

@@ -24,8 +24,8 @@ pub fn first(report: &Report) -> String {
             format!("A profiler would point to {} ({profiled} of {} samples){part}.", called(function), number(samples))
         }
         TopOfProfile::StateOrWait(first) => format!(
-            "What a profiler would point to cannot be told: {} has most of the time that probes describe ({}; {} of the critical path), and whether threads ran or \
-             waited in it is not in the trace; `longpole record --kernel sched`, as root, tells that.",
+            "What a profiler would point to is unknown: {} has most of the time that probes describe ({}; {} of the critical path), and whether threads ran or \
+             waited in it is not in the trace (`longpole record --kernel sched`, as root, records it).",
             state(first),
             percent(first.profile_share),
             percent(first.path_share)

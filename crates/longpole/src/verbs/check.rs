@@ -274,7 +274,7 @@ fn recorder() -> Finding {
     match in_progress::all() {
         Ok((all, _)) if all.is_empty() => finding(WHAT, State::Good, "none is running", None),
         Ok((all, _)) => {
-            let told = |running: &Running| {
+            let described = |running: &Running| {
                 let (pid, path) = (running.pid, running.path.display());
                 match running.whose {
                     Responsibility::Process(of) => {
@@ -286,7 +286,7 @@ fn recorder() -> Finding {
                     }
                 }
             };
-            let detail = all.iter().map(told).collect::<Vec<_>>().join("; ");
+            let detail = all.iter().map(described).collect::<Vec<_>>().join("; ");
             finding(WHAT, State::Limited, detail, Some("longpole stop".to_owned()))
         }
         Err(error) => finding(WHAT, State::Limited, error.to_string(), None),

@@ -91,7 +91,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let ([path], Some(output), true) = (&paths[..], &output, args.to != Form::Json && sieve.passes_all() && options.is_all()) {
         match rewrite(path, output, args.to.version())? {
             Rewritten::Done(written, diagnostics) => {
-                say(told(output, &written))?;
+                say(summary(output, &written))?;
                 if (written.events, written.lost, written.uncounted) == (0, 0, 0) {
                     eprintln!("longpole: note: {}", NoEvent::Anywhere);
                 }
@@ -123,7 +123,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (form, output) => {
             let output = output.unwrap_or_default();
             let written = write(&mut trace, &output, form, &mut sieve)?;
-            say(told(&output, &written))?;
+            say(summary(&output, &written))?;
         }
     }
     sieve.notes().iter().for_each(|note| eprintln!("longpole: note: {note}"));
@@ -175,22 +175,22 @@ pub fn write(trace: &mut Trace, directory: &Path, form: Form, sieve: &mut Sieve)
     Ok(writer.finish()?)
 }
 
-pub fn told(output: &Path, written: &Written) -> String {
-    let mut told = format!("{}: {} events, {} lost", plain(output.display().to_string()), number(written.events), number(written.lost));
+pub fn summary(output: &Path, written: &Written) -> String {
+    let mut text = format!("{}: {} events, {} lost", plain(output.display().to_string()), number(written.events), number(written.lost));
     if written.uncounted > 0 {
-        told.push_str(&format!(" and {} gaps that nobody counted", number(written.uncounted)));
+        text.push_str(&format!(" and {} gaps that nobody counted", number(written.uncounted)));
     }
     if written.late > 0 {
-        told.push_str(&format!(
+        text.push_str(&format!(
             "; {} events are behind later ones, since the trace is too far from the order of time",
             number(written.late)
         ));
     }
     if written.untold > 0 {
-        told.push_str(&format!("; {} losses of streams without events cannot be represented in CTF", number(written.untold)));
+        text.push_str(&format!("; {} losses of streams without events cannot be represented in CTF", number(written.untold)));
     }
     if written.moved > 0 {
-        told.push_str(&format!("; {} events before the begin of time have that time", number(written.moved)));
+        text.push_str(&format!("; {} events before the begin of time have that time", number(written.moved)));
     }
-    told
+    text
 }

@@ -444,26 +444,26 @@ fn parts(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     }
     writeln!(out, "\nTraces")?;
     for part in foreign().take(MOST_PARTS) {
-        let mut told = Table::new(&["", ""]);
+        let mut table = Table::new(&["", ""]);
         for (name, value) in &part.environment {
             let value = match value {
                 EnvValue::Int(value) => value.to_string(),
                 EnvValue::Text(text) => text.clone(),
             };
-            told.row([name.clone(), plain(value)]);
+            table.row([name.clone(), plain(value)]);
         }
         for clock in &part.clocks {
             let of = clock.uuid.as_deref().map_or(String::new(), |uuid| format!(", {uuid}"));
-            told.row([
+            table.row([
                 "clock".to_owned(),
                 plain(format!("{}, {} Hz, 0 is {}{of}", clock.name, number(clock.frequency_hz), utc(clock.offset_ns))),
             ]);
         }
         if let Some(uuid) = &part.uuid {
-            told.row(["uuid".to_owned(), uuid.clone()]);
+            table.row(["uuid".to_owned(), uuid.clone()]);
         }
         writeln!(out, "  {}", plain(unpacked::renamed(part.path.display().to_string())))?;
-        told.print(out)?;
+        table.print(out)?;
     }
     match foreign().count().saturating_sub(MOST_PARTS) {
         0 => Ok(()),

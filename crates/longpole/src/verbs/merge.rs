@@ -103,7 +103,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         false => {
             as_text(&synced)?;
             if let Some((output, written, _)) = merged {
-                say(convert::told(output, &written))?;
+                say(convert::summary(output, &written))?;
             }
         }
     }

@@ -107,14 +107,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             eprintln!("longpole: cannot unmount {}: {error}; run `{}`", directory.display(), remedy(&directory));
         }
     }
-    let told = following.and_then(Following::end);
+    let followed = following.and_then(Following::end);
     if !tree.lock().unwrap_or_else(PoisonError::into_inner).used {
         recorder.abandon();
         eprintln!("longpole: nobody was enabled, so nothing was recorded");
     } else {
         record::tell(&recorder.finish(), &[]);
     }
-    ended.and(told).map(|()| ExitCode::SUCCESS)
+    ended.and(followed).map(|()| ExitCode::SUCCESS)
 }
 
 /// Returns the absolute path of the directory, after checking that it can be mounted on. Removes a

@@ -139,13 +139,13 @@ fn needed(kernel: Option<&Kernel>) -> anyhow::Result<&Kernel> {
 
 fn one_journey(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, wanted: Wanted) -> anyhow::Result<ExitCode> {
     let kernel = needed(kernel)?;
-    let Some(told) = &kernel.journeys.told else {
+    let Some(path) = &kernel.journeys.found else {
         match wanted {
             Wanted::Number(number) => bail!("there is no journey {number}: the trace holds {}", kernel.journeys.count),
             Wanted::Slowest => bail!("no packet was read by a receive call"),
         }
     };
-    let mut journey = kernel.packets(|packets| packets.journey(told));
+    let mut journey = kernel.packets(|packets| packets.journey(path));
     if let Some((begin_ns, end_ns)) = journey.span() {
         for capture in trace.captures() {
             capture.frames(begin_ns, end_ns, |frame| journey.frame(&capture.name, frame))?;

@@ -24,7 +24,7 @@ use longpole_analysis::pipeline::{self, spool_to_end, Interactions, SPILL, WINDO
 use longpole_analysis::scheduling::stacks::Counts;
 use longpole_analysis::stats::text::place;
 use longpole_analysis::verdict::not_recorded;
-use longpole_model::causes::Told as Counters;
+use longpole_model::causes::Counters;
 use longpole_trace::Trace;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -311,7 +311,7 @@ fn print_counters(out: &mut impl Write, input: &Input, answer: &Answer, counters
     }
     if answer.unknown_ns > 0 && !counters.unknown_by.is_empty() {
         let by: Vec<String> = counters.unknown_by.iter().map(|(why, count)| format!("{why} {}", number(*count))).collect();
-        writeln!(out, "blocks that ended without a known cause, by what would have told it: {}", by.join(", "))?;
+        writeln!(out, "blocks that ended without a known cause, by what would have shown it: {}", by.join(", "))?;
     }
     Ok(())
 }

@@ -71,9 +71,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut trace = input::open_stored(&paths, options)?;
     lines.printer.name_hosts(trace.catalogue());
     lines.sieve.begins_at(trace.start_ns().unwrap_or(0));
-    let told = lines.all(&mut trace);
+    let printed = lines.all(&mut trace);
     lines.end()?;
-    told?;
+    printed?;
     diagnostics::print(&trace);
     empty_range::check(&trace, &paths, &args.input.options())?;
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -53,8 +53,8 @@ fn of_rules(input: &Input, pass: &Pass, known: &[QueueAnswer]) -> anyhow::Result
     let mut interactions = interactions::of(path, input.options(), rules)?;
     let (_, mut answer) = measured(&mut interactions)?;
     let vocabulary = interactions.vocabulary();
-    let told: HashSet<&str> = vocabulary.program_queues().map(|queue| vocabulary.program_queue_name(queue)).collect();
-    answer.retain(|queue| told.contains(queue.name.as_str()) && known.iter().all(|other| other.name != queue.name));
+    let by_program: HashSet<&str> = vocabulary.program_queues().map(|queue| vocabulary.program_queue_name(queue)).collect();
+    answer.retain(|queue| by_program.contains(queue.name.as_str()) && known.iter().all(|other| other.name != queue.name));
     Ok(answer)
 }
 
@@ -142,7 +142,7 @@ pub fn print(out: &mut impl Write, answer: &[QueueAnswer], length: Length) -> io
     let uncertain = answer.iter().filter_map(|queue| Some((queue, queue.uncertain_share.filter(|&share| share > 0.0)?)));
     for (queue, share) in uncertain.take(length.rows(FIRST_SENTENCES).unwrap_or(usize::MAX)) {
         let text = format!(
-            "  {}: after lost events the depth was not told again for {} of the time; there it is an estimate",
+            "  {}: after lost events the depth was not reported again for {} of the time; there it is an estimate",
             plain(queue.name.clone()),
             percent(share)
         );

@@ -293,7 +293,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match record(args, |recorder| announcement.print(recorder)) {
         Ok(code) => Ok(code),
         Err(error) if with_command && !error.is::<crate::WrongUsage>() => {
-            eprintln!("longpole: {}", crate::told(&error));
+            eprintln!("longpole: {}", crate::message(&error));
             Ok(ExitCode::from(OWN_FAILURE))
         }
         Err(error) => Err(error),

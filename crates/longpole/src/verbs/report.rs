@@ -93,15 +93,15 @@ fn show(input: &Input, length: Length, Whole { report, from }: Whole) -> anyhow:
 
 /// Reports on several recordings of one system.
 fn runs(input: &Input, paths: &[PathBuf], whom: &SubjectArgs, length: Length) -> anyhow::Result<ExitCode> {
-    let (mut told, mut damaged) = (Vec::new(), false);
+    let (mut runs, mut damaged) = (Vec::new(), false);
     for path in paths {
         let shown = path.display().to_string();
         let input = input.of(path);
         let whole = of_one(&input, path, (whom, false)).map_err(explained).with_context(|| shown.clone())?;
         damaged |= whole.from.as_ref().is_some_and(|read| read.trace.is_damaged());
-        told.push(Run { path: shown, report: whole.report });
+        runs.push(Run { path: shown, report: whole.report });
     }
-    let repeated = Repeated::new(told);
+    let repeated = Repeated::new(runs);
     answer::tell(input.json, &repeated, |out| repeated::print(out, &repeated, length))?;
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

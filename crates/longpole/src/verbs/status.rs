@@ -27,7 +27,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (all, _) = in_progress::all()?;
     if args.json {
-        let all: Vec<Value> = all.iter().map(told).collect();
+        let all: Vec<Value> = all.iter().map(described).collect();
         answer::write_json_line(&mut io::stdout().lock(), &json!({ "recording": all.first(), "recordings": all }))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -43,7 +43,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(running: &Running) -> Value {
+fn described(running: &Running) -> Value {
     let description = in_progress::description(running);
     let lanes = description["lanes"].as_array().map_or(&[][..], Vec::as_slice);
     let recorded: u64 = lanes.iter().filter_map(|lane| lane["recorded_bytes"].as_u64()).sum();
@@ -62,23 +62,23 @@ fn told(running: &Running) -> Value {
 }
 
 fn show(running: &Running) -> anyhow::Result<()> {
-    let told = told(running);
+    let status = described(running);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
     say(format_args!("recording  {}", running.path.display()))?;
     say(format_args!("recorder   process {}", running.pid))?;
     if running.of().is_some() || in_progress::command(running).is_some() {
         say(format_args!("of         {}", in_progress::of(running)))?;
     }
-    if let Some(start) = told["start_ns"].as_u64() {
+    if let Some(start) = status["start_ns"].as_u64() {
         say(format_args!("for        {}", duration(now.saturating_sub(start))))?;
     }
-    let (recorded, lost) = (told["recorded_bytes"].as_u64().unwrap_or(0), told["lost"].as_u64().unwrap_or(0));
-    let streams = if told["streams"] == 1 { "stream" } else { "streams" };
-    say(format_args!("recorded   {} in {} {streams}, {} events lost", bytes(recorded), told["streams"], number(lost)))?;
-    if let Some(kernel) = told["kernel_bytes"].as_u64() {
+    let (recorded, lost) = (status["recorded_bytes"].as_u64().unwrap_or(0), status["lost"].as_u64().unwrap_or(0));
+    let streams = if status["streams"] == 1 { "stream" } else { "streams" };
+    say(format_args!("recorded   {} in {} {streams}, {} events lost", bytes(recorded), status["streams"], number(lost)))?;
+    if let Some(kernel) = status["kernel_bytes"].as_u64() {
         say(format_args!("kernel     {}", bytes(kernel)))?;
     }
-    for diagnostic in told["diagnostics"].as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(Value::as_str) {
+    for diagnostic in status["diagnostics"].as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(Value::as_str) {
         say(format_args!("note       {diagnostic}"))?;
     }
     Ok(())

@@ -22,11 +22,11 @@ use longpole_record::counter_is_a_clock;
 use longpole_record::kernel::{self, Group, Request};
 use longpole_record::output::scratch::Scratch;
 use longpole_record::runtime_dir::family;
+use longpole_record::ClockSource;
 use longpole_record::Error;
 use longpole_record::Options;
 use longpole_record::Recorder;
 use longpole_record::Scope;
-use longpole_record::Source;
 use longpole_record::Stop;
 use longpole_trace::Item;
 use longpole_trace::Moment;
@@ -118,7 +118,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(answer.status))
         }
         Err(error) => {
-            eprintln!("longpole: {}", crate::told(&error));
+            eprintln!("longpole: {}", crate::message(&error));
             // The command ran, and the process that started us waits for its status.
             Ok(ExitCode::from(error.downcast_ref::<NoAnswer>().map_or(record::OWN_FAILURE, |ran| ran.status)))
         }
@@ -134,7 +134,7 @@ struct NoAnswer {
 
 impl std::fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "nothing can be told of the command's threads: {}", self.why)
+        write!(f, "nothing is known about the command's threads: {}", self.why)
     }
 }
 
@@ -203,7 +203,7 @@ fn spawn(args: &Args, limit: Rlimit) -> anyhow::Result<Child> {
 fn recorded(args: &Args, mut recorder: Recorder, limit: Rlimit) -> anyhow::Result<Answer> {
     let stop = Stop::install().context("cannot handle signals")?;
     let troubles: Vec<String> = recorder.troubles().map(str::to_owned).collect();
-    let begin = (Source::Counter.now(), Instant::now());
+    let begin = (ClockSource::Counter.now(), Instant::now());
     let mut child = match spawn(args, limit) {
         Ok(child) => child,
         Err(error) => {
@@ -226,8 +226,8 @@ fn recorded(args: &Args, mut recorder: Recorder, limit: Rlimit) -> anyhow::Resul
         None => child.wait().context("cannot wait for the command")?,
     };
     let status = record::code_of(status);
-    let told = failure.map_or_else(|| of_recording(&outcome.path, pid), Err);
-    let mut answer = told.map_err(|error| NoAnswer { status, why: crate::in_one_line(&error) })?;
+    let answer = failure.map_or_else(|| of_recording(&outcome.path, pid), Err);
+    let mut answer = answer.map_err(|error| NoAnswer { status, why: crate::in_one_line(&error) })?;
     answer.status = status;
     answer.command = record::words(&args.command);
     answer.recording = args.output.as_ref().map(|_| outcome.path.clone());
@@ -295,7 +295,7 @@ impl From<CpuTime> for Cpu {
 
 fn sampled(args: &Args) -> anyhow::Result<Answer> {
     let (idle, waited) = (family::idle_ns(), family::waited_ns());
-    let begin = (Source::Counter.now(), Instant::now());
+    let begin = (ClockSource::Counter.now(), Instant::now());
     let mut child = spawn(args, getrlimit(Resource::Nofile))?;
     let pid = child.id() as i32;
     let known = Pid::from_raw(pid).context("the command has no pid")?;
@@ -348,7 +348,7 @@ fn share(part: u64, total: u64) -> f64 {
 
 /// Returns the cycles of the time-stamp counter per nanosecond; `None` if the counter is no clock.
 fn rate(begin: (u64, Instant)) -> Option<f64> {
-    let (cycles, ns) = (Source::Counter.now().saturating_sub(begin.0), begin.1.elapsed().as_nanos());
+    let (cycles, ns) = (ClockSource::Counter.now().saturating_sub(begin.0), begin.1.elapsed().as_nanos());
     (counter_is_a_clock() && ns > 0).then(|| cycles as f64 / ns as f64)
 }
 

@@ -113,8 +113,8 @@ impl Composer {
             return at;
         }
         let at = self.threads.len() as u32;
-        let (declared, told) = (Some(state), Some(state));
-        self.threads.push(Thread { machine: Some(machine), kernel: Kernel::Runs, declared, state: told, ..Thread::default() });
+        let state = Some(state);
+        self.threads.push(Thread { machine: Some(machine), kernel: Kernel::Runs, declared: state, state, ..Thread::default() });
         self.of_context.insert(machine, at);
         at
     }

@@ -40,7 +40,7 @@ impl Composer {
             Op::Mark { .. } | Op::Counter { .. } | Op::Flow { .. } | Op::Other => {}
             Op::Size { queue, count } => {
                 self.meets(queue);
-                self.told.size_mismatches += u64::from(!self.level(queue).can_be(count, at));
+                self.counters.size_mismatches += u64::from(!self.level(queue).can_be(count, at));
             }
             Op::Put { queue, count } if count > 0 => {
                 self.meets(queue);
@@ -318,7 +318,7 @@ impl Composer {
         thread.frames.clear();
         thread.serving.clear();
         thread.too_deep = 0;
-        let told = std::mem::take(&mut thread.silent);
+        let was_silent = std::mem::take(&mut thread.silent);
         let kernel = thread.kernel;
         if thread.wait.take().is_some() && kernel != Kernel::Blocked {
             let cause = self.unknown("lost");
@@ -331,7 +331,7 @@ impl Composer {
             }
             // The span in which the thread was at the begin of the loss may have ended at any time
             // since.
-            Kernel::Runs if !told && !self.threads[at as usize].blocked => self.emit_unknown(catalogue, at, begin_ns),
+            Kernel::Runs if !was_silent && !self.threads[at as usize].blocked => self.emit_unknown(catalogue, at, begin_ns),
             _ => {}
         }
         self.look(catalogue, at);

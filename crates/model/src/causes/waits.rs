@@ -38,7 +38,7 @@ pub(super) struct Wait {
     /// The name of the block, and of the state of a thread that does not block in this wait.
     pub why: NameId,
     /// True if the block was emitted.
-    told: bool,
+    reported: bool,
     /// True if the thread said that it waits for a signal because of this wait.
     signals: bool,
     /// The last wake-up by the kernel, if it was not the one that the thread waits for.
@@ -201,7 +201,7 @@ impl Composer {
         let now = self.now;
         let level = *self.level(queue);
         let above = level.above(n).min(level.units);
-        if above > 0 && self.told.lost.saturating_add(self.told.uncounted_losses) > 0 {
+        if above > 0 && self.counters.lost.saturating_add(self.counters.uncounted_losses) > 0 {
             // The missing units were taken where events are missing. If only one machine ever takes
             // from this queue, it was that one.
             let machine = self.nobody();
@@ -236,7 +236,7 @@ impl Composer {
             level.taken = Some(InHand { at, n, t: now });
         }
         if units < n && !looks {
-            self.told.from_before += n - units;
+            self.counters.from_before += n - units;
         }
         if units == 0 {
             return self.end_wait_by_last_wakeup(catalogue, at, "before");
@@ -289,7 +289,7 @@ impl Composer {
             }
         };
         let thread = &mut self.threads[at as usize];
-        thread.wait = Some(Wait { what, since, why, told: false, signals: signals || what == For::Signal, woken: None });
+        thread.wait = Some(Wait { what, since, why, reported: false, signals: signals || what == For::Signal, woken: None });
         // If the trace has kernel events of this thread, the block begins when the kernel blocks
         // it: until then the thread may still be running, or may poll.
         if thread.kernel == Kernel::Silent {
@@ -300,8 +300,8 @@ impl Composer {
     pub(super) fn blocks_in_wait(&mut self, catalogue: &Catalogue, at: u32) {
         let now = self.now;
         let thread = &mut self.threads[at as usize];
-        let Some(wait) = thread.wait.as_mut().filter(|wait| !wait.told) else { return };
-        wait.told = true;
+        let Some(wait) = thread.wait.as_mut().filter(|wait| !wait.reported) else { return };
+        wait.reported = true;
         let Wait { what, why, .. } = *wait;
         if !thread.blocked {
             (thread.blocked, thread.since, thread.gap) = (true, now, false);
@@ -318,7 +318,7 @@ impl Composer {
 
     /// Emits the block of a thread that polled, if what it takes now arrived after its wait began.
     fn polled(&mut self, catalogue: &Catalogue, at: u32, what: For, came: u64) {
-        let wait = self.threads[at as usize].wait.filter(|wait| wait.what == what && !wait.told && came > wait.since);
+        let wait = self.threads[at as usize].wait.filter(|wait| wait.what == what && !wait.reported && came > wait.since);
         if wait.is_some() {
             self.blocks_in_wait(catalogue, at);
         }

@@ -66,10 +66,10 @@ impl Block {
         }
     }
 
-    /// Closes the block. `told` is the part of the vocabulary that the blocks before this one
+    /// Closes the block. `sent` is the part of the vocabulary that the blocks before this one
     /// contained, which a reader has learned by then.
-    pub fn close(&mut self, vocabulary: &Vocabulary, told: &mut Told) {
-        self.new = vocabulary.since(told);
+    pub fn close(&mut self, vocabulary: &Vocabulary, sent: &mut VocabularySize) {
+        self.new = vocabulary.since(sent);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -105,7 +105,7 @@ impl Block {
 
 /// The part of a vocabulary that the blocks produced by now contain.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Told {
+pub struct VocabularySize {
     pub(crate) names: usize,
     pub(crate) machines: usize,
     pub(crate) queues: usize,

@@ -322,7 +322,7 @@ impl Unpack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interaction::block::Told;
+    use crate::interaction::block::VocabularySize;
     use proptest::prelude::*;
 
     fn cause() -> impl Strategy<Value = Cause> {
@@ -386,7 +386,7 @@ mod tests {
                 block.note_renames(&mut told_by, at);
                 block.interactions.push(Interaction { t, line, effect });
             }
-            block.close(&told_by, &mut Told::default());
+            block.close(&told_by, &mut VocabularySize::default());
             let mut bytes = Vec::new();
             pack(&block, &mut bytes);
             let mut unpack = Unpack::default();

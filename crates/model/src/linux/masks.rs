@@ -164,27 +164,27 @@ impl Mask {
     /// Processes an answer of the kernel. Returns false if the answer belongs to none of the known
     /// changes.
     fn answer(&mut self, asked_ns: i64, list: &[u8]) -> bool {
-        let told = cpus(list);
-        let Some(last) = &mut self.last else { return told.is_none() || told == self.now };
+        let allowed = cpus(list);
+        let Some(last) = &mut self.last else { return allowed.is_none() || allowed == self.now };
         if asked_ns < last.t_ns {
             self.refuse();
             return true;
         }
         if last.answered {
-            return told.is_none() || told == self.now;
+            return allowed.is_none() || allowed == self.now;
         }
         last.answered = true;
-        self.now = told.clone();
+        self.now = allowed.clone();
         match last.place {
-            Place::Begin => self.begin = told,
+            Place::Begin => self.begin = allowed,
             Place::Recorded(at) => {
-                let why = match (&told, list) {
+                let why = match (&allowed, list) {
                     (Some(_), _) => None,
                     (None, []) => Some(UnknownReason::Gone),
                     (None, _) => Some(UnknownReason::Damaged),
                 };
                 if let Some(change) = self.changes.get_mut(at) {
-                    (change.cpus, change.why) = (told, why);
+                    (change.cpus, change.why) = (allowed, why);
                 }
             }
             Place::Nowhere => {}
@@ -223,12 +223,12 @@ impl Linux {
     }
 
     /// Notes that the thread `who` is not within such a call any more. If the end of the call was
-    /// not recorded (`told` is false), the effect of the call is unknown.
-    pub(super) fn left_call<W: Watch + ?Sized>(&mut self, who: ThreadId, told: bool, t_ns: i64, watch: &mut W) {
+    /// not recorded (`ended` is false), the effect of the call is unknown.
+    pub(super) fn left_call<W: Watch + ?Sized>(&mut self, who: ThreadId, ended: bool, t_ns: i64, watch: &mut W) {
         let Some(at) = self.setting.iter().position(|(caller, _)| *caller == who) else { return };
         let (_, target) = self.setting.remove(at);
         match target {
-            _ if told => {}
+            _ if ended => {}
             Some(target) => self.changed_mask(target, Some(who), t_ns, watch),
             None => self.changed_unknown_mask(who, t_ns),
         }
@@ -271,17 +271,17 @@ impl Linux {
     /// kernel when CPUs go offline. If a thread's final mask differs from the known one, the known
     /// one is discarded, because it is unknown when the mask changed.
     pub(super) fn answered_at_end(&mut self, answer: &Answer<'_>, t_ns: i64) {
-        let told = cpus(answer.list);
+        let allowed = cpus(answer.list);
         if answer.tid == 0 {
-            self.online = told;
+            self.online = allowed;
             return;
         }
-        let Some(((thread, told), online)) = self.thread_of(answer.tid).zip(told).zip(self.online.as_ref()) else { return };
+        let Some(((thread, allowed), online)) = self.thread_of(answer.tid).zip(allowed).zip(self.online.as_ref()) else { return };
         let mask = &self.threads[thread.0 as usize].mask;
         let changed_since = mask.last.is_some_and(|last| last.t_ns > t_ns.saturating_sub(answer.waited_ns.max(0)));
         // The kernel reports only those CPUs of a mask that are online.
         let there = |cpus: &Cpus| cpus.iter().copied().filter(|cpu| online.contains(cpu)).collect::<Vec<u32>>();
-        let differs = mask.now.as_ref().is_some_and(|now| there(now) != there(&told));
+        let differs = mask.now.as_ref().is_some_and(|now| there(now) != there(&allowed));
         if differs && !changed_since && !self.is_being_set(thread) {
             self.threads[thread.0 as usize].mask.doubt(UnknownReason::AtEnd);
         }

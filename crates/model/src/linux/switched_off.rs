@@ -59,7 +59,7 @@ impl Linux {
         if self.missing.all.is_empty() {
             return plan;
         }
-        let told = plan.kernel.as_ref().is_none_or(|kernel| match kernel.subject() {
+        let is_recorded = plan.kernel.as_ref().is_none_or(|kernel| match kernel.subject() {
             Subject::Calls(name) => self.missing.calls.as_ref().is_none_or(|calls| {
                 let name = name.map_or("", |name| self.names.text(name));
                 calls.iter().any(|call| call == name)
@@ -67,7 +67,7 @@ impl Linux {
             Subject::Works | Subject::Other => !self.missing.has(class),
         });
         let hops = plan.hop.filter(|_| !self.missing.has(class));
-        Plan { kernel: plan.kernel.filter(|_| told), hop: hops, ..plan }
+        Plan { kernel: plan.kernel.filter(|_| is_recorded), hop: hops, ..plan }
     }
 
     #[cold]

@@ -61,9 +61,9 @@ impl Attach<'_> {
             && matches!(self.common.held.whose(), Responsibility::Command(_))
             && subject.process.scope() != self.recording.rules.session
         {
-            let told = "programs of the command without its LONGPOLE_SESSION in their environment are recorded from when they were found, since another \
+            let text = "programs of the command without its LONGPOLE_SESSION in their environment are recorded from when they were found, since another \
                         recorder has those that come";
-            self.recording.note(told.to_owned());
+            self.recording.note(text.to_owned());
         }
         subject.claimed
     }

@@ -131,11 +131,11 @@ impl Directories {
             }
             let (identity, path) = (found.identity, found.path.clone());
             if let Err(error) = self.settle(found, start, recording, intake) {
-                let (again, told) = match error {
+                let (again, is_known) = match error {
                     Error::Busy { .. } => (true, !intake.search.busy.insert(identity)),
                     _ => (false, !intake.search.refused.insert(identity)),
                 };
-                if !told {
+                if !is_known {
                     let until = if again { " until that recording ends" } else { "" };
                     recording.note(format!(
                         "programs of user {owner} (as process {pid} sees them) are not recorded{until}: {}: {error}",

@@ -2,7 +2,7 @@
 
 use super::claim::count_refused;
 use super::{Attach, Visit};
-use crate::subjects::source::Verdict;
+use crate::subjects::ring_source::Decision;
 use crate::subjects::Subject;
 
 /// Number of turns after which an ended process is forgotten even if its rings still change,
@@ -83,7 +83,7 @@ impl Attach<'_> {
             self.recording.note(format!("{stem}: its rings change though it has ended; what is in them was left"));
         }
         let Subject { process, sources, .. } = subject;
-        for source in sources.iter_mut().filter(|source| !source.broken && source.verdict != Verdict::Unwanted) {
+        for source in sources.iter_mut().filter(|source| !source.broken && source.decision != Decision::Unwanted) {
             // The interrupted probe will not run again to merge these events.
             source.extra_lost = source.extra_lost.saturating_add(source.ring.put_aside());
         }

@@ -4,7 +4,7 @@ use super::Attach;
 use crate::files::mapping::Access;
 use crate::ring::Ring;
 use crate::runtime_dir::{ring_name, Entry};
-use crate::subjects::source::Source;
+use crate::subjects::ring_source::RingSource;
 use crate::subjects::Subject;
 use std::collections::HashMap;
 use std::io;
@@ -73,7 +73,7 @@ impl Attach<'_> {
                 predecessor.settle(&mut ring);
             }
         }
-        let mut source = Source::new(ring);
+        let mut source = RingSource::new(ring);
         if before && !continued {
             self.skip_leftovers(&mut source);
         }
@@ -89,7 +89,7 @@ impl Attach<'_> {
 
     /// Skips events that a thread wrote after the previous recording had ended: too late for that
     /// recording and too early for this one. They are counted as lost in this one.
-    fn skip_leftovers(&mut self, source: &mut Source) {
+    fn skip_leftovers(&mut self, source: &mut RingSource) {
         let Ok(mut look) = source.ring.look() else { return };
         look.last = look.last.or(Some(0));
         self.drain().learn_sites();
@@ -117,7 +117,7 @@ impl Attach<'_> {
 }
 
 /// Attaches each ring that a recorder made to the ring that names it.
-fn join_successors(sources: &mut Vec<Source>) {
+fn join_successors(sources: &mut Vec<RingSource>) {
     let mut at = 0;
     while at < sources.len() {
         let successor = sources[at].ring.layout().successor.load(Ordering::Relaxed);

@@ -5,7 +5,7 @@ use super::Visit;
 use crate::error::Error;
 use crate::ring::sites::Sites;
 use crate::runtime_dir::{classify, Entry};
-use crate::subjects::source::Source;
+use crate::subjects::ring_source::RingSource;
 use crate::subjects::Subject;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ impl Visit<'_> {
         barrier();
         let deadline = Instant::now() + Duration::from_millis(50);
         let busy = |subject: &Subject| {
-            let at_work = |source: &Source| source.ring.layout().busy.load(Ordering::Acquire) != 0;
+            let at_work = |source: &RingSource| source.ring.layout().busy.load(Ordering::Acquire) != 0;
             !subject.ended && subject.sources.iter().any(at_work)
         };
         while self.directory.processes.values().any(busy) && Instant::now() < deadline {

@@ -35,9 +35,9 @@ pub fn context(path: &Path) -> u64 {
 pub fn remove(path: &Path, end_ns: u64, classes: &HashMap<u32, Classes>) -> Removed {
     let mut removed = Removed { chunks: 1, until_ns: end_ns, ..Removed::default() };
     let text = fs::read(path.join("longpole.json")).unwrap_or_default();
-    let told: Value = serde_json::from_slice(&text).unwrap_or(Value::Null);
-    removed.lost = told["loss"]["events"].as_u64().unwrap_or(0);
-    match told["uuid"].as_str().and_then(Uuid::parse) {
+    let description: Value = serde_json::from_slice(&text).unwrap_or(Value::Null);
+    removed.lost = description["loss"]["events"].as_u64().unwrap_or(0);
+    match description["uuid"].as_str().and_then(Uuid::parse) {
         Some(uuid) => {
             for entry in fs::read_dir(path.join("user")).into_iter().flatten().flatten() {
                 match entry.file_name() == "metadata" {
@@ -88,8 +88,8 @@ fn events(path: &Path, uuid: &Uuid, classes: &HashMap<u32, Classes>) -> Option<u
 
 fn pages(raw: &Path) -> Option<u64> {
     let header = fs::read_to_string(raw.join("header_page")).ok()?;
-    let told: Value = serde_json::from_slice(&fs::read(raw.join(kernel::DESCRIPTION)).ok()?).ok()?;
-    let mut layout = PageLayout::parse(&header, ByteOrder::NATIVE).ok()?.with_page_size(told["page_size"].as_u64()? as usize);
+    let description: Value = serde_json::from_slice(&fs::read(raw.join(kernel::DESCRIPTION)).ok()?).ok()?;
+    let mut layout = PageLayout::parse(&header, ByteOrder::NATIVE).ok()?.with_page_size(description["page_size"].as_u64()? as usize);
     let system = fs::read_dir(raw.join("events")).ok()?.next()?.ok()?;
     let event = fs::read_dir(system.path()).ok()?.next()?.ok()?;
     let format = EventFormat::parse(system.file_name().to_str()?, &fs::read_to_string(event.path()).ok()?).ok()?;

@@ -43,7 +43,7 @@ pub struct Cause {
     pub event: Option<u64>,
     /// Time in clock ticks at which the recorder saw it.
     pub seen: u64,
-    pub told: String,
+    pub text: String,
 }
 
 /// A condition that has become true.
@@ -51,7 +51,7 @@ pub struct Cause {
 pub struct Fired {
     /// Time of the event in clock ticks; `None` if the reason is the absence of events.
     pub event: Option<u64>,
-    pub told: String,
+    pub text: String,
 }
 
 /// A condition that is being watched.
@@ -80,9 +80,9 @@ impl Trigger {
         self.0.iter_mut().for_each(|watch| watch.gone(pid));
     }
 
-    /// Reports lost events. `told`: a message for the user.
-    pub fn lost(&mut self, now: u64, told: &str) {
-        self.0.iter_mut().for_each(|watch| watch.lost(now, told));
+    /// Reports lost events. `text`: a message for the user.
+    pub fn lost(&mut self, now: u64, text: &str) {
+        self.0.iter_mut().for_each(|watch| watch.lost(now, text));
     }
 
     /// Advances the clock: all events up to `now` have been seen. Returns the part of the condition
@@ -134,8 +134,8 @@ impl Watch {
         ticks as f64 * 1000.0 / self.frequency as f64
     }
 
-    fn fire(&mut self, event: Option<u64>, told: String) {
-        self.fired.get_or_insert(Fired { event, told });
+    fn fire(&mut self, event: Option<u64>, text: String) {
+        self.fired.get_or_insert(Fired { event, text });
     }
 
     /// Processes an event.
@@ -158,8 +158,8 @@ impl Watch {
                 } else if let Some(begin) = self.open.get_mut(&seen.thread).and_then(Vec::pop) {
                     let took = seen.time.saturating_sub(begin);
                     if took > most {
-                        let told = format!("span {} of thread {} took {:.3} ms", seen.name, seen.thread.1, self.ms(took));
-                        self.fire(Some(seen.time), told);
+                        let text = format!("span {} of thread {} took {:.3} ms", seen.name, seen.thread.1, self.ms(took));
+                        self.fire(Some(seen.time), text);
                     }
                 }
             }
@@ -219,9 +219,9 @@ impl Watch {
         self.full.retain(|_, (_, process)| *process != pid);
     }
 
-    fn lost(&mut self, now: u64, told: &str) {
+    fn lost(&mut self, now: u64, text: &str) {
         if self.part == Part::Lost {
-            self.fire(Some(now), told.to_owned());
+            self.fire(Some(now), text.to_owned());
         }
     }
 
@@ -235,30 +235,30 @@ impl Watch {
                 let oldest = begun.chain(waits).chain(full).min();
                 if let Some((begin, name, thread)) = oldest.filter(|(begin, ..)| now.saturating_sub(*begin) > ticks) {
                     let since = self.ms(now.saturating_sub(begin));
-                    let told = match &self.part {
+                    let text = match &self.part {
                         Part::Span(..) => format!("span {name} of thread {thread} has not ended for {since:.3} ms"),
                         _ => format!("queue {name} has been full for {since:.3} ms"),
                     };
                     // The condition became true when the limit was exceeded.
-                    self.fire(Some(begin.saturating_add(ticks)), told);
+                    self.fire(Some(begin.saturating_add(ticks)), text);
                 }
             }
             Part::Rate(name, order, bound) => {
                 let length = self.ticks(SECOND) / STEPS;
-                let mut told = None;
+                let mut text = None;
                 while now.saturating_sub(self.step) >= length.max(1) {
                     self.step += length.max(1);
                     if self.counts.len() as u64 >= STEPS {
                         let sum: u64 = self.counts.iter().sum();
-                        if told.is_none() && order.holds(sum as f64, *bound) {
-                            told = Some((self.step, format!("{sum} events {name} in a second")));
+                        if text.is_none() && order.holds(sum as f64, *bound) {
+                            text = Some((self.step, format!("{sum} events {name} in a second")));
                         }
                         self.counts.pop_front();
                     }
                     self.counts.push_back(0);
                 }
-                if let Some((step, told)) = told {
-                    self.fire(Some(step), told);
+                if let Some((step, text)) = text {
+                    self.fire(Some(step), text);
                 }
             }
             _ => {}
@@ -309,7 +309,7 @@ mod tests {
             full.event(seen(time, Kind::QueueWaitFull, "in", 0.0));
             assert_eq!(full.time(time), None);
         }
-        assert_eq!(full.time(110_001).unwrap().told, "queue in has been full for 10.001 ms");
+        assert_eq!(full.time(110_001).unwrap().text, "queue in has been full for 10.001 ms");
     }
 
     #[test]

@@ -67,10 +67,10 @@ impl UninterruptibleWait {
     fn of(status: &str) -> Option<UninterruptibleWait> {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let pending = u64::from_str_radix(field("ShdPnd:")?, 16).ok()?;
-        let told = asked() || ENDING.iter().any(|signal| pending >> (signal - 1) & 1 != 0);
+        let asked = asked() || ENDING.iter().any(|signal| pending >> (signal - 1) & 1 != 0);
         let waits = field("State:")?.starts_with('D');
         let switches = field("voluntary_ctxt_switches:")?.parse().ok()?;
-        (told && waits).then_some(UninterruptibleWait { switches })
+        (asked && waits).then_some(UninterruptibleWait { switches })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Decodes the events of a chunk, and writes captured packets to the capture file of their label.
+//! Decodes the events of a slice, and writes captured packets to the capture file of their label.
 
 use crate::clock::{following, Clock};
 use crate::control::policy::Packets;
@@ -8,12 +8,12 @@ use crate::output::pcap::Capture;
 use crate::output::recording::component;
 use crate::ring::class::Classes;
 use crate::ring::packet_event::captured;
-use crate::ring::Chunk;
+use crate::ring::RingSlice;
 use crate::runtime_dir::process::Process;
 use longpole_abi::Kind;
 use std::path::Path;
 
-/// What decoding a chunk needs: the meaning of its events, and where its packets go. That is the
+/// What decoding a slice needs: the meaning of its events, and where its packets go. That is the
 /// recording or a snapshot of it.
 #[derive(Debug)]
 pub(crate) struct Walk<'a> {
@@ -28,8 +28,16 @@ pub(crate) struct Walk<'a> {
 impl Walk<'_> {
     /// Decodes each event and writes captured packets to their file. Returns the number of bytes
     /// that were decoded and the time of the last decoded event. `lost`: events lost before this
-    /// chunk. `sole`: the packets are recorded nowhere else.
-    pub fn events(self, process: &Process, bytes: &[u8], chunk: &Chunk, packets: Option<&Packets>, lost: u64, sole: bool) -> (usize, u64) {
+    /// slice. `sole`: the packets are recorded nowhere else.
+    pub fn events(
+        self,
+        process: &Process,
+        bytes: &[u8],
+        slice: &RingSlice,
+        packets: Option<&Packets>,
+        lost: u64,
+        sole: bool,
+    ) -> (usize, u64) {
         let label = component(&process.label);
         let Walk { classes, clock, folder, captures, account } = self;
         let slot = captures.slot(&label);
@@ -38,8 +46,8 @@ impl Walk<'_> {
         }
         let mut lost = if slot.is_some() { 0 } else { lost };
         let mut at = 0;
-        let mut time = chunk.begin;
-        let mut end = chunk.begin;
+        let mut time = slice.begin;
+        let mut end = slice.begin;
         while at < bytes.len() {
             // Times are extended from one event to the next, exactly as readers of the trace do.
             let low = bytes[at..].first_chunk().map_or(0, |header| u64::from_ne_bytes(*header) >> 16);

@@ -12,7 +12,7 @@ use crate::control::policy::{FullRingAction, Mode};
 use crate::recording::larger_rings::{larger, BUSY};
 use crate::ring::{Fault, Look};
 use crate::runtime_dir::process::Process;
-use crate::subjects::source::{Source, Verdict};
+use crate::subjects::ring_source::{Decision, RingSource};
 use crate::subjects::Subject;
 use std::sync::atomic::Ordering;
 
@@ -46,12 +46,12 @@ impl Drain<'_> {
     /// Takes all events that an overwriting ring still holds, and counts those that were
     /// overwritten. Only for the end of a ring: its thread has ended, switched to another ring, or
     /// has no orders to record.
-    pub(super) fn take_history(&mut self, process: &Process, source: &mut Source, look: &Look) {
+    pub(super) fn take_history(&mut self, process: &Process, source: &mut RingSource, look: &Look) {
         source.ring.tail = source.ring.oldest(look.head);
         loop {
             let previous = source.lane.and_then(|lane| self.recording.files.lanes.get(lane)).map_or(0, |lane| lane.end);
-            let chunk = match source.ring.next(look, previous, true) {
-                Ok(Some(chunk)) => chunk,
+            let slice = match source.ring.next(look, previous, true) {
+                Ok(Some(slice)) => slice,
                 Ok(None) => break,
                 Err(Fault::Lapped) => {
                     source.ring.tail = source.ring.begun() + source.ring.subbuffer();
@@ -59,22 +59,22 @@ impl Drain<'_> {
                 }
                 Err(fault) => return self.give_up(source, &fault.to_string()),
             };
-            self.update_writer(process, source, &chunk);
+            self.update_writer(process, source, &slice);
             let (taken, extra) = (source.ring.taken, source.extra_lost);
-            if chunk.whole {
-                source.extra_lost = extra.saturating_add(chunk.events.saturating_sub(taken));
+            if slice.whole {
+                source.extra_lost = extra.saturating_add(slice.events.saturating_sub(taken));
             }
-            source.ring.taken = chunk.events_after;
-            if source.verdict == Verdict::Unwanted {
-                self.drop_chunk(source, &chunk);
+            source.ring.taken = slice.events_after;
+            if source.decision == Decision::Unwanted {
+                self.drop_slice(source, &slice);
                 continue;
             }
-            self.packet(process, source, chunk);
+            self.packet(process, source, slice);
             if source.broken {
                 return;
             }
-            if source.ring.tail != chunk.tail {
-                // The chunk was overwritten after all: its events are counted with the next chunk.
+            if source.ring.tail != slice.tail {
+                // The slice was overwritten after all: its events are counted with the next slice.
                 (source.ring.taken, source.extra_lost) = (taken, extra);
                 source.ring.tail = source.ring.begun() + source.ring.subbuffer();
             }
@@ -88,7 +88,7 @@ impl Drain<'_> {
 
 /// Applies the policy to a ring as far as that is possible while it is written. Returns true if
 /// the policy needs another ring.
-pub(super) fn adjust(source: &Source, manner: FullRingAction) -> bool {
+pub(super) fn adjust(source: &RingSource, manner: FullRingAction) -> bool {
     let overwrites = manner.mode == Mode::Overwrite;
     if overwrites != source.ring.overwrites {
         return true;

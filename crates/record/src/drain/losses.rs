@@ -7,14 +7,14 @@ use crate::output::recording::component;
 use crate::output::stream::{AppendError, HeaderValues};
 use crate::ring::Ring;
 use crate::runtime_dir::process::Process;
-use crate::subjects::source::{Source, Verdict};
+use crate::subjects::ring_source::{Decision, RingSource};
 use std::sync::atomic::Ordering;
 
 impl Drain<'_> {
     /// Writes the losses since the newest packet as an empty packet. `more`: the thread continues
     /// in a larger ring.
-    pub fn tail_losses(&mut self, process: &Process, source: &mut Source, more: bool) {
-        if source.verdict == Verdict::Unwanted || source.verdict == Verdict::Open {
+    pub fn tail_losses(&mut self, process: &Process, source: &mut RingSource, more: bool) {
+        if source.decision == Decision::Unwanted || source.decision == Decision::Open {
             return;
         }
         let lost = if source.broken { source.ring.reported } else { source.ring.layout().lost.load(Ordering::Acquire) };
@@ -52,7 +52,7 @@ impl Drain<'_> {
         source.captured = 0;
     }
 
-    fn write_losses(&mut self, process: &Process, source: &mut Source, more: bool, reported: u64, delta: u64) -> Result<(), Error> {
+    fn write_losses(&mut self, process: &Process, source: &mut RingSource, more: bool, reported: u64, delta: u64) -> Result<(), Error> {
         let now = self.recording.clock.now();
         let index = self.lane(process, source, now)?;
         let Some(lane) = self.recording.files.lanes.get_mut(index) else { return Ok(()) };

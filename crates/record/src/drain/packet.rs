@@ -1,4 +1,4 @@
-//! Writes a chunk of a ring as one packet of its lane.
+//! Writes a slice of a ring as one packet of its lane.
 //!
 //! The ring first gets a note of what will be committed; then the packet is written; then the
 //! thread gets its room back. So a recorder that continues after a kill knows whether the packet
@@ -11,50 +11,50 @@ use crate::error::Error;
 use crate::output::recording::component;
 use crate::output::stream::{self, AppendError, Body, HeaderValues, Lane};
 use crate::recording::Recording;
-use crate::ring::{Chunk, Ring};
+use crate::ring::{Ring, RingSlice};
 use crate::runtime_dir::process::Process;
-use crate::subjects::source::Source;
+use crate::subjects::ring_source::RingSource;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 impl Drain<'_> {
-    /// Writes one chunk as one packet. Does nothing if the thread has overwritten the chunk
+    /// Writes one slice as one packet. Does nothing if the thread has overwritten the slice
     /// meanwhile.
-    pub fn packet(&mut self, process: &Process, source: &mut Source, mut chunk: Chunk) {
-        // Number of events of this chunk that cannot be decoded.
+    pub fn packet(&mut self, process: &Process, source: &mut RingSource, mut slice: RingSlice) {
+        // Number of events of this slice that cannot be decoded.
         let mut unreadable = 0;
-        let policy = self.recording.rules.policy_of(source.verdict);
+        let policy = self.recording.rules.policy_of(source.decision);
         let ctf = policy.is_none_or(|policy| policy.has(Backend::Ctf));
         let pcapng = policy.is_none_or(|policy| policy.has(Backend::Pcapng));
         let packets = policy.map(|policy| policy.packets.clone()).unwrap_or_default();
-        let reported = source.ring.reported.max(chunk.lost);
+        let reported = source.ring.reported.max(slice.lost);
         let delta = (reported - source.ring.reported).saturating_add(source.extra_lost);
 
-        // The capture file has this chunk's packets and losses.
+        // The capture file has this slice's packets and losses.
         let mut walked = false;
         // The thread sets this flag before its first packet becomes visible.
         let packets_inside = self.common.classes.packets && source.ring.layout().packets.load(Ordering::Relaxed) != 0;
         if self.common.classes.invalid || (pcapng && packets_inside) {
             let Recording { scratch, files, account, clock, .. } = &mut *self.recording;
-            if !source.ring.copy(&chunk, scratch) {
+            if !source.ring.copy(&slice, scratch) {
                 self.give_up(source, "its file was cut off");
                 return;
             }
-            if !source.ring.intact(&chunk) {
+            if !source.ring.intact(&slice) {
                 return;
             }
             let wanted = pcapng.then_some(&packets);
             let folder = files.destination.folder.path();
             let walk = Walk { classes: &self.common.classes, clock, folder: &folder, captures: &mut files.captures, account };
-            let (understood, end) = walk.events(process, scratch, &chunk, wanted, delta.saturating_sub(source.captured), !ctf);
+            let (understood, end) = walk.events(process, scratch, &slice, wanted, delta.saturating_sub(source.captured), !ctf);
             walked = pcapng;
             let total = scratch.len();
             if understood < total {
                 // The events before it can be read. The begin of the next event is unknown, so one
                 // event is counted as lost, although there may be more.
                 unreadable = 1;
-                chunk.to = chunk.from + understood as u64;
-                chunk.end = end.clamp(chunk.begin, chunk.end);
+                slice.to = slice.from + understood as u64;
+                slice.end = end.clamp(slice.begin, slice.end);
                 self.recording.note(format!(
                     "{}: an event of a class that cannot be understood, and what its sub-buffer held behind it, was left out: at least as many \
                      events as are counted for it, one each time",
@@ -63,15 +63,15 @@ impl Drain<'_> {
                 if understood == 0 {
                     source.captured = if walked { delta } else { 0 };
                     source.extra_lost = source.extra_lost.saturating_add(unreadable);
-                    source.ring.release(chunk.tail, source.ring.reported);
+                    source.ring.release(slice.tail, source.ring.reported);
                     return;
                 }
             }
         }
-        let length = (chunk.to - chunk.from) as usize;
+        let length = (slice.to - slice.from) as usize;
         if !ctf {
             self.recording.account.totals.packets_only += length as u64;
-            source.ring.release(chunk.tail, reported);
+            source.ring.release(slice.tail, reported);
             source.extra_lost = unreadable;
             source.captured = 0;
             self.recording.account.lose(delta);
@@ -79,18 +79,18 @@ impl Drain<'_> {
         }
         if self.recording.files.destination.metadata.is_behind() {
             let error = std::io::Error::other("their classes could not be written");
-            return self.not_written(source, &chunk, unreadable, reported, walked, error);
+            return self.not_written(source, &slice, unreadable, reported, walked, error);
         }
-        let index = match self.lane(process, source, chunk.begin) {
+        let index = match self.lane(process, source, slice.begin) {
             Ok(index) => index,
-            Err(error) => return self.not_written(source, &chunk, unreadable, reported, walked, std::io::Error::other(error.to_string())),
+            Err(error) => return self.not_written(source, &slice, unreadable, reported, walked, std::io::Error::other(error.to_string())),
         };
         let Some(lane) = self.recording.files.lanes.get_mut(index) else { return };
-        let stamp = stamp(process, source, &chunk, lane.discarded.saturating_add(delta));
-        let mut body = source.ring.body(&chunk);
+        let stamp = stamp(process, source, &slice, lane.discarded.saturating_add(delta));
+        let mut body = source.ring.body(&slice);
         body.aligned &= !source.hurried;
         let (direct, begin) = (lane.takes_directly(&body), Instant::now());
-        match commit(lane, &source.ring, stamp, chunk.tail, reported, Some(body)) {
+        match commit(lane, &source.ring, stamp, slice.tail, reported, Some(body)) {
             Ok(written) => {
                 // A direct write that the file system refused was written through the page cache.
                 if direct && lane.is_direct() {
@@ -98,14 +98,14 @@ impl Drain<'_> {
                 }
                 self.recording.account.totals.written += written;
             }
-            Err(AppendError::Source) if !source.ring.intact(&chunk) => return,
+            Err(AppendError::Source) if !source.ring.intact(&slice) => return,
             Err(AppendError::Source) => {
                 self.give_up(source, "its file was cut off");
                 return;
             }
-            Err(AppendError::Io(error)) => return self.not_written(source, &chunk, unreadable, reported, walked, error),
+            Err(AppendError::Io(error)) => return self.not_written(source, &slice, unreadable, reported, walked, error),
         }
-        source.ring.release(chunk.tail, reported);
+        source.ring.release(slice.tail, reported);
         source.extra_lost = unreadable;
         source.captured = 0;
         self.recording.account.totals.recorded += length as u64;
@@ -113,19 +113,27 @@ impl Drain<'_> {
     }
 
     /// Handles a write error: the events are counted as lost, and the thread gets its room back.
-    fn not_written(&mut self, source: &mut Source, chunk: &Chunk, unreadable: u64, reported: u64, walked: bool, error: std::io::Error) {
+    fn not_written(
+        &mut self,
+        source: &mut RingSource,
+        slice: &RingSlice,
+        unreadable: u64,
+        reported: u64,
+        walked: bool,
+        error: std::io::Error,
+    ) {
         let bytes = &mut self.recording.scratch;
-        let counted = if source.ring.copy(chunk, bytes) { self.common.classes.count(bytes) } else { Err(1) };
+        let counted = if source.ring.copy(slice, bytes) { self.common.classes.count(bytes) } else { Err(1) };
         let least = if counted.is_ok() { "" } else { ", and are more than were counted" };
         let lost = counted.unwrap_or_else(|least| least).saturating_add(reported - source.ring.reported + unreadable);
         source.extra_lost = source.extra_lost.saturating_add(lost);
         source.captured = if walked { source.extra_lost - unreadable } else { source.captured };
-        source.ring.release(chunk.tail, reported);
+        source.ring.release(slice.tail, reported);
         self.recording.note(format!("events could not be written and count as lost{least}: {error}"));
     }
 
     /// Index of the ring's lane (its stream file), which is made with the first packet.
-    pub(super) fn lane(&mut self, process: &Process, source: &mut Source, begin: u64) -> Result<usize, Error> {
+    pub(super) fn lane(&mut self, process: &Process, source: &mut RingSource, begin: u64) -> Result<usize, Error> {
         if let Some(index) = source.lane {
             return Ok(index);
         }
@@ -143,10 +151,10 @@ impl Drain<'_> {
             thread: source.thread,
         };
         let destination = &self.recording.files.destination;
-        let told = destination.path.join("user").join(&name);
+        let path = destination.path.join("user").join(&name);
         let mut lane = Lane::create(&destination.user(), &name, (number, self.common.stream), destination.uuid, &process.label, &first)
-            .map_err(Error::io("make", &told))?;
-        lane.path = told;
+            .map_err(Error::io("make", &path))?;
+        lane.path = path;
         self.recording.account.totals.written += stream::BARE;
         self.recording.files.lanes.add(lane);
         source.lane = Some(index);
@@ -155,15 +163,15 @@ impl Drain<'_> {
     }
 }
 
-/// Header values of a chunk's packet.
-pub(super) fn stamp(process: &Process, source: &Source, chunk: &Chunk, discarded: u64) -> HeaderValues {
+/// Header values of a slice's packet.
+pub(super) fn stamp(process: &Process, source: &RingSource, slice: &RingSlice, discarded: u64) -> HeaderValues {
     HeaderValues {
-        begin: chunk.begin,
-        end: chunk.end,
+        begin: slice.begin,
+        end: slice.end,
         discarded,
-        pid: process.pid_of(chunk.pid),
-        tid: process.tid(chunk.tid),
-        position: chunk.tail,
+        pid: process.pid_of(slice.pid),
+        tid: process.tid(slice.tid),
+        position: slice.tail,
         ring: source.ring.packet_number(),
         thread: source.thread,
     }

@@ -9,9 +9,9 @@
 use super::packet::{announce, stamp};
 use super::Drain;
 use crate::control::policy::Backend;
-use crate::ring::{Chunk, Look};
+use crate::ring::{Look, RingSlice};
 use crate::runtime_dir::process::Process;
-use crate::subjects::source::Source;
+use crate::subjects::ring_source::RingSource;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -19,13 +19,13 @@ impl Drain<'_> {
     /// The sub-buffer after `first`, if one write may take both. Both must be complete and of the
     /// same thread, no part of the recorder may need to decode them, and the thread must have
     /// enough room to wait for the release of the first.
-    pub(super) fn second_of_pair(&self, source: &Source, look: &Look, first: &Chunk) -> Option<Chunk> {
+    pub(super) fn second_of_pair(&self, source: &RingSource, look: &Look, first: &RingSlice) -> Option<RingSlice> {
         let ring = &source.ring;
-        let complete = |chunk: &Chunk| chunk.whole && chunk.tail.is_multiple_of(ring.subbuffer());
+        let complete = |slice: &RingSlice| slice.whole && slice.tail.is_multiple_of(ring.subbuffer());
         if source.hurried || !source.has_room || ring.overwrites || !complete(first) {
             return None;
         }
-        let policy = self.recording.rules.policy_of(source.verdict);
+        let policy = self.recording.rules.policy_of(source.decision);
         let wants = |backend| policy.is_none_or(|policy| policy.has(backend));
         let packets = self.common.classes.packets && ring.layout().packets.load(Ordering::Relaxed) != 0;
         if self.common.classes.invalid
@@ -35,34 +35,34 @@ impl Drain<'_> {
         {
             return None;
         }
-        // An error in it is reported when that chunk is taken.
+        // An error in it is reported when that slice is taken.
         let second = ring.next_from(first.tail, look, first.end, false).ok().flatten()?;
         (complete(&second) && (second.pid, second.tid) == (first.pid, first.tid)).then_some(second)
     }
 
-    /// Writes both chunks. If it returns false, nothing was written, and the caller writes them one
+    /// Writes both slices. If it returns false, nothing was written, and the caller writes them one
     /// by one.
-    pub(super) fn both(&mut self, process: &Process, source: &mut Source, chunks: [&Chunk; 2]) -> bool {
+    pub(super) fn both(&mut self, process: &Process, source: &mut RingSource, slices: [&RingSlice; 2]) -> bool {
         let Some(lane) = source.lane.and_then(|lane| self.recording.files.lanes.get_mut(lane)) else { return false };
-        let bodies = chunks.map(|chunk| source.ring.body(chunk));
+        let bodies = slices.map(|slice| source.ring.body(slice));
         if !bodies.iter().all(|body| lane.takes_directly(body)) {
             return false;
         }
         let lengths = bodies.map(|body| body.length);
         let Ok(offset) = lane.reserve_both(lengths) else { return false };
         let before = source.ring.reported;
-        let between = before.max(chunks[0].lost);
-        let reported = between.max(chunks[1].lost);
-        let [told, lost] = [between, reported].map(|reported| source.extra_lost.saturating_add(reported - before));
-        let stamps =
-            [(chunks[0], told), (chunks[1], lost)].map(|(chunk, lost)| stamp(process, source, chunk, lane.discarded.saturating_add(lost)));
-        announce(lane, &source.ring, (offset, chunks[1].tail), (reported, stamps[1].discarded));
+        let between = before.max(slices[0].lost);
+        let reported = between.max(slices[1].lost);
+        let [first_lost, lost] = [between, reported].map(|reported| source.extra_lost.saturating_add(reported - before));
+        let stamps = [(slices[0], first_lost), (slices[1], lost)]
+            .map(|(slice, lost)| stamp(process, source, slice, lane.discarded.saturating_add(lost)));
+        announce(lane, &source.ring, (offset, slices[1].tail), (reported, stamps[1].discarded));
         let [first, second] = stamps;
         let begin = Instant::now();
         let Ok(Some(written)) = lane.append_both([(first, bodies[0]), (second, bodies[1])]) else { return false };
         let length = lengths[0] + lengths[1];
         self.recording.files.disk.took(length, begin.elapsed());
-        source.ring.release(chunks[1].tail, reported);
+        source.ring.release(slices[1].tail, reported);
         source.content += length as u64;
         source.extra_lost = 0;
         source.captured = 0;

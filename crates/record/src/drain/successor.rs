@@ -8,7 +8,7 @@ use super::history::adjust;
 use super::Drain;
 use crate::recording::larger_rings::LARGEST;
 use crate::ring::resize;
-use crate::subjects::source::{Source, Verdict};
+use crate::subjects::ring_source::{Decision, RingSource};
 use crate::subjects::Subject;
 use std::sync::atomic::Ordering;
 
@@ -25,7 +25,7 @@ impl Drain<'_> {
     /// ring only once a period. A thread that suddenly becomes busy would lose most of the events
     /// of that period. Therefore the first threads get the larger ring in advance, within the
     /// limits above.
-    pub(super) fn early(&self, source: &mut Source) -> Option<u64> {
+    pub(super) fn early(&self, source: &mut RingSource) -> Option<u64> {
         source.periods = source.periods.saturating_add(1);
         let may = source.periods > SETTLED
             && source.ring.size < LARGEST
@@ -61,9 +61,9 @@ impl Drain<'_> {
                 Some(Some(_)) => {}
             }
         }
-        let manner = self.recording.rules.manner_of(source.verdict);
+        let manner = self.recording.rules.manner_of(source.decision);
         let other = adjust(source, manner);
-        if source.successor.is_some() || source.settled || source.verdict == Verdict::Unwanted {
+        if source.successor.is_some() || source.settled || source.decision == Decision::Unwanted {
             return;
         }
         let size = match requested {

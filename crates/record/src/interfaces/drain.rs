@@ -39,7 +39,7 @@ const COOKED: usize = 16;
 
 /// A device that is captured.
 #[derive(Debug)]
-pub struct Lane {
+pub struct CapturedDevice {
     name: String,
     /// Index of the interface in the file.
     index: usize,
@@ -51,9 +51,9 @@ pub struct Lane {
     gone: bool,
 }
 
-impl Lane {
-    pub fn new(name: String, index: usize, link: Link, ring: Ring) -> Lane {
-        Lane { name, index, link, ring, down: false, gone: false }
+impl CapturedDevice {
+    pub fn new(name: String, index: usize, link: Link, ring: Ring) -> CapturedDevice {
+        CapturedDevice { name, index, link, ring, down: false, gone: false }
     }
 }
 
@@ -67,14 +67,14 @@ struct Held {
     at: usize,
     captured: u32,
     length: u32,
-    lane: u16,
+    device: u16,
     direction: Direction,
 }
 
 /// State of the thread that empties the rings.
 #[derive(Debug)]
 pub struct Drain {
-    lanes: Vec<Lane>,
+    devices: Vec<CapturedDevice>,
     capture: Capture,
     realtime: Realtime,
     held: Vec<Held>,
@@ -85,9 +85,9 @@ pub struct Drain {
 }
 
 impl Drain {
-    pub fn new(lanes: Vec<Lane>, capture: Capture, clock: Clock, wake: Arc<OwnedFd>, shared: Arc<Shared>) -> Drain {
+    pub fn new(devices: Vec<CapturedDevice>, capture: Capture, clock: Clock, wake: Arc<OwnedFd>, shared: Arc<Shared>) -> Drain {
         let realtime = Realtime::new(clock);
-        Drain { lanes, capture, realtime, held: Vec::new(), bytes: Vec::new(), written: Instant::now(), wake, shared }
+        Drain { devices, capture, realtime, held: Vec::new(), bytes: Vec::new(), written: Instant::now(), wake, shared }
     }
 
     /// Empties the rings until the capture is stopped, and completes the file.
@@ -96,8 +96,8 @@ impl Drain {
             self.wait(PERIOD);
             self.turn(false);
         }
-        for lane in &self.lanes {
-            let _ = lane.ring.keep(0);
+        for device in &self.devices {
+            let _ = device.ring.keep(0);
         }
         // No event wakes this thread for a block that is not full until its time has passed.
         std::thread::sleep(LAST);
@@ -120,14 +120,16 @@ impl Drain {
     fn wait(&mut self, longest: Duration) {
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(longest.subsec_nanos()) };
         let mut ready: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
-        ready.extend(self.lanes.iter().filter(|lane| !lane.gone).map(|lane| PollFd::from_borrowed_fd(lane.ring.as_fd(), PollFlags::IN)));
+        ready.extend(
+            self.devices.iter().filter(|device| !device.gone).map(|device| PollFd::from_borrowed_fd(device.ring.as_fd(), PollFlags::IN)),
+        );
         let _ = poll(&mut ready, Some(&timeout));
     }
 
     /// Takes what is in the rings and writes what is old enough; everything if `last` is set.
     fn turn(&mut self, last: bool) {
         self.realtime.refresh(false);
-        for at in 0..self.lanes.len() {
+        for at in 0..self.devices.len() {
             while self.take(at) && last {}
             self.look_after(at);
         }
@@ -141,15 +143,15 @@ impl Drain {
 
     /// Takes some blocks of a device. Returns true if there may be more.
     fn take(&mut self, at: usize) -> bool {
-        let Drain { lanes, realtime, held, bytes, .. } = self;
-        let lane = &mut lanes[at];
+        let Drain { devices, realtime, held, bytes, .. } = self;
+        let device = &mut devices[at];
         for _ in 0..BLOCKS {
             let begin = held.len();
             // Index of the first packet after a loss. Later packets of the same block also have the
             // mark.
             let mut losing = None;
-            let link = lane.link;
-            let any = lane.ring.take(|frame| {
+            let link = device.link;
+            let any = device.ring.take(|frame| {
                 if frame.losing && losing.is_none() {
                     losing = Some(held.len());
                 }
@@ -158,16 +160,16 @@ impl Drain {
             if !any {
                 return false;
             }
-            let counted = lane.ring.counts().unwrap_or_default();
-            let mut told = self.shared.told();
-            let count = &mut told.interfaces[at];
+            let counted = device.ring.counts().unwrap_or_default();
+            let mut totals = self.shared.totals();
+            let count = &mut totals.interfaces[at];
             count.received += u64::from(counted.packets);
             count.dropped += u64::from(counted.dropped);
-            drop(told);
+            drop(totals);
             if counted.dropped > 0 {
                 match held.get_mut(losing.unwrap_or(begin)) {
                     Some(packet) => packet.dropped = u64::from(counted.dropped),
-                    None => self.capture.lose_on(lane.index, u64::from(counted.dropped)),
+                    None => self.capture.lose_on(device.index, u64::from(counted.dropped)),
                 }
             }
         }
@@ -176,28 +178,28 @@ impl Drain {
 
     /// Counts the packets that a device dropped, and checks if the device still exists.
     fn look_after(&mut self, at: usize) {
-        let lane = &mut self.lanes[at];
-        let counted = lane.ring.counts().unwrap_or_default();
+        let device = &mut self.devices[at];
+        let counted = device.ring.counts().unwrap_or_default();
         if counted.packets > 0 || counted.dropped > 0 {
-            let mut told = self.shared.told();
-            let count = &mut told.interfaces[at];
+            let mut totals = self.shared.totals();
+            let count = &mut totals.interfaces[at];
             count.received += u64::from(counted.packets);
             count.dropped += u64::from(counted.dropped);
-            drop(told);
-            self.capture.lose_on(lane.index, u64::from(counted.dropped));
+            drop(totals);
+            self.capture.lose_on(device.index, u64::from(counted.dropped));
         }
-        if lane.gone {
+        if device.gone {
             return;
         }
-        let down = lane.ring.take_error();
-        lane.down |= down.is_some();
+        let down = device.ring.take_error();
+        device.down |= down.is_some();
         // A device goes down before it is removed, and only going down is an error of the socket.
-        lane.gone = lane.down && lane.ring.is_orphaned();
-        if lane.gone {
-            self.shared.told().interfaces[at].vanished = true;
-            self.shared.diagnostic(format!("the network device {} disappeared; its packets until then are kept", lane.name));
+        device.gone = device.down && device.ring.is_orphaned();
+        if device.gone {
+            self.shared.totals().interfaces[at].vanished = true;
+            self.shared.diagnostic(format!("the network device {} disappeared; its packets until then are kept", device.name));
         } else if let Some(error) = down {
-            self.shared.diagnostic(format!("the network device {}: {error}; its packets are captured again when it is up", lane.name));
+            self.shared.diagnostic(format!("the network device {}: {error}; its packets are captured again when it is up", device.name));
         }
     }
 
@@ -207,11 +209,11 @@ impl Drain {
         self.held.sort_by_key(|packet| packet.time);
         let count = self.held.partition_point(|packet| packet.time < before);
         for packet in &self.held[..count] {
-            let lane = &self.lanes[usize::from(packet.lane)];
-            self.capture.lose_on(lane.index, packet.dropped);
+            let device = &self.devices[usize::from(packet.device)];
+            self.capture.lose_on(device.index, packet.dropped);
             let data = &self.bytes[packet.at..packet.at + packet.captured as usize];
             let taken = Taken { direction: packet.direction, length: packet.length, bytes: data };
-            if let Err(error) = self.capture.add(lane.index, &taken, packet.time.max(0) as u64, true) {
+            if let Err(error) = self.capture.add(device.index, &taken, packet.time.max(0) as u64, true) {
                 self.shared.diagnostic(error.to_string());
             }
             if self.capture.is_full() {
@@ -233,9 +235,9 @@ impl Drain {
 
     fn tell(&mut self) {
         let refused = self.capture.take_refused();
-        let mut told = self.shared.told();
-        told.refused += refused.packets;
-        told.packets = self.capture.packets();
+        let mut totals = self.shared.totals();
+        totals.refused += refused.packets;
+        totals.packets = self.capture.packets();
     }
 }
 
@@ -247,7 +249,7 @@ fn flush(capture: &mut Capture, shared: &Shared) {
 }
 
 /// Stores a packet, with the link header that a reader of the file expects.
-fn hold(held: &mut Vec<Held>, bytes: &mut Vec<u8>, lane: u16, link: Link, frame: &Frame<'_>, time: i64) {
+fn hold(held: &mut Vec<Held>, bytes: &mut Vec<u8>, device: u16, link: Link, frame: &Frame<'_>, time: i64) {
     let at = bytes.len();
     let mut length = frame.length;
     if link.cooked {
@@ -277,5 +279,5 @@ fn hold(held: &mut Vec<Held>, bytes: &mut Vec<u8>, lane: u16, link: Link, frame:
         libc::PACKET_OUTGOING => Direction::Outbound,
         _ => Direction::Inbound,
     };
-    held.push(Held { time, dropped: 0, at, captured: (bytes.len() - at) as u32, length, lane, direction });
+    held.push(Held { time, dropped: 0, at, captured: (bytes.len() - at) as u32, length, device, direction });
 }

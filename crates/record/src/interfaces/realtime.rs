@@ -103,10 +103,10 @@ impl Realtime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{Calibration, Source};
+    use crate::clock::{Calibration, ClockSource};
 
     fn with(pairs: &[(i64, i64)]) -> Realtime {
-        let mut clock = Realtime::new(Calibration::begin(Source::MonoRaw).finish());
+        let mut clock = Realtime::new(Calibration::begin(ClockSource::MonoRaw).finish());
         clock.pairs.clear();
         pairs.iter().for_each(|&(own, ahead)| clock.add(Pair { own, ahead }));
         clock
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_present_is_converted_to_the_present() {
-        let clock = Calibration::begin(Source::choose()).finish();
+        let clock = Calibration::begin(ClockSource::choose()).finish();
         let mut realtime = Realtime::new(clock);
         let (own, real) = (clock.unix_ns(clock.now()), crate::clock::unix_now() as i64);
         realtime.refresh(true);

@@ -12,21 +12,21 @@
 //! is limited to a read buffer per CPU and a packet per stream.
 
 mod calls;
+mod cpu_pages;
 mod dump;
 mod follow;
-mod lane;
 mod marks;
 mod source;
 
 use super::ctf::{self, Preamble, Stream};
 use super::layout::encode::{integer, Plan};
-use super::layout::people::People;
+use super::layout::known_threads::KnownThreads;
 use super::layout::{Int, Kind, Layout, LayoutError};
 use super::masks;
 use crate::output::folder::Folder;
 use calls::Calls;
+use cpu_pages::{Bounds, CpuPages, Next};
 use follow::{follow, Context, Follow, Running};
-use lane::{Bounds, Lane, Next};
 use longpole_ftrace::{ByteOrder, Field, FormatError};
 use marks::Marks;
 use rustix::fs::FlockOperation;
@@ -241,7 +241,7 @@ enum Class {
 struct Conversion {
     classes: Vec<Option<Class>>,
     calls: Calls,
-    people: People,
+    threads: KnownThreads,
     context: Context,
     unknown: u16,
     /// Id of our event for a thread that runs although no switch to it is in the trace.
@@ -272,7 +272,7 @@ fn pages_to_ctf(
     let mut description = Description::read(recording, raw, &mut done)?;
     let layout = Layout::new(&description.arch)?;
     let formats = Description::formats(raw, &mut done);
-    let total: u64 = description.lanes.iter().map(|lane| lane.bytes).sum();
+    let total: u64 = description.pages.iter().map(|cpu_pages| cpu_pages.bytes).sum();
     if formats.is_empty() && total > 0 {
         let what = "no format of an event can be read, so no event could be; the pages stay".to_owned();
         return Err(ConvertError::Description { path: raw.join("events"), what });
@@ -330,8 +330,8 @@ fn pages_to_ctf(
     names.push(marks::SwitchedOff::class());
     calls.name(&layout, &mut names);
 
-    let mut lanes = Vec::new();
-    for source::Pages { cpu, file, .. } in std::mem::take(&mut description.lanes) {
+    let mut pages = Vec::new();
+    for source::Pages { cpu, file, .. } in std::mem::take(&mut description.pages) {
         let counted = description.counted.get(&cpu);
         let bounds = Bounds {
             begin: description.earliest.saturating_sub(description.second),
@@ -340,7 +340,7 @@ fn pages_to_ctf(
             most_lost: counted.map_or(u64::MAX, |counted| counted.lost.saturating_add(counted.read)),
         };
         done.damaged_pages += u64::from(file.is_none());
-        lanes.push(Lane::new(cpu, file, page, bounds));
+        pages.push(CpuPages::new(cpu, file, page, bounds));
     }
     let path = |cpu: u32| raw.join(format!("cpu{cpu}"));
     let of_event = |event: &str| {
@@ -354,7 +354,7 @@ fn pages_to_ctf(
     let mut conversion = Conversion {
         classes,
         calls,
-        people: People::default(),
+        threads: KnownThreads::default(),
         context,
         unknown,
         running,
@@ -370,41 +370,41 @@ fn pages_to_ctf(
     // All streams begin at the earliest moment of all CPUs; the events of the state dump have that
     // time.
     let mut heap = BinaryHeap::new();
-    for (index, lane) in lanes.iter_mut().enumerate() {
-        if let Some(time) = lane.time(&mut conversion.done).map_err(ConvertError::io("read", path(lane.cpu)))? {
+    for (index, cpu_pages) in pages.iter_mut().enumerate() {
+        if let Some(time) = cpu_pages.time(&mut conversion.done).map_err(ConvertError::io("read", path(cpu_pages.cpu)))? {
             heap.push(Reverse((time, index)));
         }
     }
     let start = heap.peek().map_or(description.begin, |Reverse((time, _))| *time);
     let mut streams = Vec::new();
-    for Lane { cpu, .. } in &lanes {
+    for CpuPages { cpu, .. } in &pages {
         let name = format!("cpu{cpu}");
         let stream = building.create(&name).and_then(|file| Stream::begin(file, description.uuid, *cpu, start));
         streams.push(stream.map_err(ConvertError::io("write", building.join(name)))?);
     }
     if let Some(first) = streams.first_mut() {
-        let Conversion { people, context, done, counts, .. } = &mut conversion;
+        let Conversion { threads, context, done, counts, .. } = &mut conversion;
         let mut dump = dump::Dump { stream: first, time: start, first: dump_ids, counts, context: context.nobody(), layout: &layout };
-        dump.write(raw.read("state.jsonl"), raw.read("names.jsonl"), people, done).map_err(ConvertError::io("write", building.path()))?;
+        dump.write(raw.read("state.jsonl"), raw.read("names.jsonl"), threads, done).map_err(ConvertError::io("write", building.path()))?;
     }
     if let Some(stream) = streams.first_mut() {
         conversion.offs_until(start, stream).map_err(ConvertError::io("write", building.path()))?;
     }
 
-    let mut threads: Vec<Running> = lanes.iter().map(|_| Running::default()).collect();
-    let (mut read, mut told) = (0, 0);
+    let mut running: Vec<Running> = pages.iter().map(|_| Running::default()).collect();
+    let (mut read, mut reported) = (0, 0);
     while let Some(Reverse((_, index))) = heap.pop() {
         let until = heap.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
-        let lane = &mut lanes[index];
-        let before = lane.read;
-        let written = conversion.run((lane, &mut threads[index]), &mut streams[index], until);
-        written.map_err(ConvertError::io("write", building.join(format!("cpu{}", lane.cpu))))?;
-        if let Some(time) = lane.time(&mut conversion.done).map_err(ConvertError::io("read", path(lane.cpu)))? {
+        let cpu_pages = &mut pages[index];
+        let before = cpu_pages.read;
+        let written = conversion.run((cpu_pages, &mut running[index]), &mut streams[index], until);
+        written.map_err(ConvertError::io("write", building.join(format!("cpu{}", cpu_pages.cpu))))?;
+        if let Some(time) = cpu_pages.time(&mut conversion.done).map_err(ConvertError::io("read", path(cpu_pages.cpu)))? {
             heap.push(Reverse((time, index)));
         }
-        read += lane.read - before;
-        if read >= told + PROGRESS_STEP {
-            told = read;
+        read += cpu_pages.read - before;
+        if read >= reported + PROGRESS_STEP {
+            reported = read;
             if !progress(read, total) {
                 return Err(ConvertError::Ended);
             }
@@ -416,16 +416,16 @@ fn pages_to_ctf(
     }
     let Conversion { calls, context, counts, mut done, .. } = conversion;
     for (index, mut stream) in streams.into_iter().enumerate() {
-        let lane = &lanes[index];
-        let path = || building.join(format!("cpu{}", lane.cpu));
-        match description.counted.get(&lane.cpu) {
+        let cpu_pages = &pages[index];
+        let path = || building.join(format!("cpu{}", cpu_pages.cpu));
+        match description.counted.get(&cpu_pages.cpu) {
             // The buffer was emptied: losses inside the snapshot's window are in its pages, and the
             // kernel's count also contains those before it.
             Some(counted) if counted.cut => {}
             // Losses that are in no page: no page follows the newest loss, some pages have no
             // count, and some pages were read from the kernel but never reached the disk.
             Some(counted) => {
-                let lost = counted.lost.saturating_add(counted.read.saturating_sub(lane.found));
+                let lost = counted.lost.saturating_add(counted.read.saturating_sub(cpu_pages.found));
                 let (end, rest) = (stream.last(), lost.saturating_sub(stream.discarded()));
                 stream.loss(end, rest).map_err(ConvertError::io("write", path()))?;
             }
@@ -462,8 +462,8 @@ fn pages_to_ctf(
     }
     let written = building.create("metadata").and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
     written.map_err(ConvertError::io("write", building.join("metadata")))?;
-    done.cpus = lanes.len();
-    done.raw_bytes = lanes.iter().map(|lane| lane.read).sum();
+    done.cpus = pages.len();
+    done.raw_bytes = pages.iter().map(|cpu_pages| cpu_pages.read).sum();
     done.bytes += text.len() as u64;
     if !progress(total, total) {
         return Err(ConvertError::Ended);
@@ -488,10 +488,10 @@ impl Conversion {
         Ok(())
     }
 
-    /// Writes the events of the lane's current page, up to the time `until`.
-    fn run(&mut self, (lane, running): (&mut Lane, &mut Running), stream: &mut Stream, until: u64) -> io::Result<()> {
-        self.people.cpu = lane.cpu;
-        while let Some(next) = lane.next(until) {
+    /// Writes the events of the cpu_pages's current page, up to the time `until`.
+    fn run(&mut self, (cpu_pages, running): (&mut CpuPages, &mut Running), stream: &mut Stream, until: u64) -> io::Result<()> {
+        self.threads.cpu = cpu_pages.cpu;
+        while let Some(next) = cpu_pages.next(until) {
             match next {
                 Next::Loss { time, count, gap } => {
                     running.lost();
@@ -516,25 +516,25 @@ impl Conversion {
                     if let Some(tid) = running.unseen(self.context.tid(data, self.order), to.map(|to| to as i32)) {
                         self.counts[usize::from(self.running)] += 1;
                         let out = stream.event(time, self.running)?;
-                        self.context.write(data, self.order, &self.people, out);
+                        self.context.write(data, self.order, &self.threads, out);
                         integer(out, tid.into(), TID);
                     }
                     match class {
                         Some(Class::Plain { id, plan, follow, .. }) => {
                             self.counts[usize::from(*id)] += 1;
                             let out = stream.event(time, *id)?;
-                            self.context.write(data, self.order, &self.people, out);
-                            if !plan.encode(data, &mut self.people, out) {
+                            self.context.write(data, self.order, &self.threads, out);
+                            if !plan.encode(data, &mut self.threads, out) {
                                 self.done.short += 1;
                             }
-                            follow.see(data, self.order, &mut self.people);
+                            follow.see(data, self.order, &mut self.threads);
                         }
                         Some(Class::Mark(marks)) if marks.mask(data, self.order).is_some() => {
                             if let Some(mask) = marks.mask(data, self.order) {
                                 let id = self.mask + u16::from(mask.is_at_end());
                                 self.counts[usize::from(id)] += 1;
                                 let out = stream.event(time, id)?;
-                                self.context.write(data, self.order, &self.people, out);
+                                self.context.write(data, self.order, &self.threads, out);
                                 mask.write(time, self.second, out);
                             }
                         }
@@ -542,21 +542,21 @@ impl Conversion {
                             let id = self.calls.enter_id(data);
                             self.counts[usize::from(id)] += 1;
                             let out = stream.event(time, id)?;
-                            self.context.write(data, self.order, &self.people, out);
+                            self.context.write(data, self.order, &self.threads, out);
                             self.calls.write_enter(data, out);
                         }
                         Some(Class::SysExit) => {
                             let id = self.calls.exit_id(data);
                             self.counts[usize::from(id)] += 1;
                             let out = stream.event(time, id)?;
-                            self.context.write(data, self.order, &self.people, out);
+                            self.context.write(data, self.order, &self.threads, out);
                             self.calls.write_exit(data, out);
                         }
                         _ => {
                             self.done.unknown += 1;
                             self.counts[usize::from(self.unknown)] += 1;
                             let out = stream.event(time, self.unknown)?;
-                            self.context.write(data, self.order, &self.people, out);
+                            self.context.write(data, self.order, &self.threads, out);
                             out.extend_from_slice(&id.to_ne_bytes());
                             out.extend_from_slice(&(data.len() as u32).to_ne_bytes());
                             out.extend_from_slice(data);

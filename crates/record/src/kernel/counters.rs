@@ -306,7 +306,7 @@ impl Grown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{Calibration, Source};
+    use crate::clock::{Calibration, ClockSource};
 
     /// Makes a namespace. Each interface has an index, a name, an address and a number of dropped
     /// packets.
@@ -324,7 +324,7 @@ mod tests {
     }
 
     /// Returns namespace, interface and growth of each counter, and the number of unknown ones.
-    fn told(before: &Counters, later: &Counters) -> (Vec<(String, String, u64)>, usize) {
+    fn added(before: &Counters, later: &Counters) -> (Vec<(String, String, u64)>, usize) {
         let grown = before.grown(later);
         let name = |of: &Of| of.interface().unwrap().to_owned();
         (grown.rows.iter().map(|row| (row.0.clone(), name(&row.1), row.3)).collect(), grown.unknown)
@@ -340,12 +340,12 @@ mod tests {
         let before = counters(&[(1, space("", &here)), (2, space("blue", &[]))]);
         let later = [(2, "a", 2, 8), (3, "b", 3, 2), (6, "same", 6, 9)];
         let later = counters(&[(1, space("", &later)), (2, space("blue", &[(4, "eth0", 4, 41), (7, "new", 7, 6)]))]);
-        assert_eq!(told(&before, &later), (vec![row("", "a", 3), row("blue", "eth0", 1), row("blue", "new", 6)], 1));
+        assert_eq!(added(&before, &later), (vec![row("", "a", 3), row("blue", "eth0", 1), row("blue", "new", 6)], 1));
         let grown = before.grown(&later);
         assert_eq!(grown.gone, BTreeSet::from(["gone".to_owned(), "moved".to_owned()]));
-        let told = grown.to_json(&Calibration::begin(Source::MonoRaw).finish());
-        assert_eq!((&told["left_out"], &told["not_read"]["count"], &told["gone"]["count"]), (&json!(1), &json!(0), &json!(2)));
-        assert_eq!(told["interfaces"], json!(["a", "eth0", "new", "same"]));
+        let added = grown.to_json(&Calibration::begin(ClockSource::MonoRaw).finish());
+        assert_eq!((&added["left_out"], &added["not_read"]["count"], &added["gone"]["count"]), (&json!(1), &json!(0), &json!(2)));
+        assert_eq!(added["interfaces"], json!(["a", "eth0", "new", "same"]));
     }
 
     #[test]
@@ -353,28 +353,28 @@ mod tests {
         // The new namespace has interfaces with the same indexes and names.
         let before = counters(&[(1, space("", &[])), (2, space("dead", &[(1, "lo", 0, 100), (2, "eth0", 7, 100)]))]);
         let later = counters(&[(1, space("", &[])), (3, space("new", &[(1, "lo", 0, 130), (2, "eth0", 8, 30)]))]);
-        assert_eq!(told(&before, &later), (vec![row("new", "lo", 130), row("new", "eth0", 30)], 0));
+        assert_eq!(added(&before, &later), (vec![row("new", "lo", 130), row("new", "eth0", 30)], 0));
         assert_eq!(before.grown(&later).gone, BTreeSet::from(["dead".to_owned()]));
         // The interface might be the gone one with a new address and a new name.
         let later = counters(&[(1, space("", &[])), (3, space("new", &[(1, "lo", 0, 130), (2, "eth9", 8, 130)]))]);
-        assert_eq!(told(&before, &later), (vec![row("new", "lo", 130)], 1));
+        assert_eq!(added(&before, &later), (vec![row("new", "lo", 130)], 1));
     }
 
     #[test]
     fn counters_that_were_not_read_at_the_begin_do_not_count_from_0() {
         let later = counters(&[(1, space("", &[(3, "new", 3, 7), (9, "old", 9, 9)])), (2, space("blue", &[(1, "lo", 0, 50)]))]);
         let whole = counters(&[(1, space("", &[(9, "old", 9, 4)]))]);
-        assert_eq!(told(&whole, &later), (vec![row("", "new", 7), row("", "old", 5), row("blue", "lo", 50)], 0));
+        assert_eq!(added(&whole, &later), (vec![row("", "new", 7), row("", "old", 5), row("blue", "lo", 50)], 0));
         // One namespace was not entered. It may be the present one, and an interface may have come
         // from it.
         let mut missed = counters(&[(1, space("", &[(9, "old", 9, 4)]))]);
         missed.missed.names.push("blue".to_owned());
-        assert_eq!(told(&missed, &later), (vec![row("", "old", 5)], 2));
+        assert_eq!(added(&missed, &later), (vec![row("", "old", 5)], 2));
         assert_eq!(missed.grown(&later).not_read, BTreeSet::from(["blue".to_owned()]));
         // Only a part of the namespace's interfaces was read.
         let part = Space { whole: false, ..space("blue", &[]) };
         let part = counters(&[(1, space("", &[(9, "old", 9, 4)])), (2, part)]);
-        assert_eq!(told(&part, &later), (vec![row("", "old", 5)], 2));
+        assert_eq!(added(&part, &later), (vec![row("", "old", 5)], 2));
     }
 
     #[test]
@@ -384,9 +384,9 @@ mod tests {
             space.values.insert((Of::Qdisc { index: 2, name: name.to_owned(), kind: kind.to_owned(), handle: 1 }, "drops"), value);
             counters(&[(1, space)])
         };
-        assert_eq!(told(&with("a", "tbf", 5), &with("a", "tbf", 7)), (vec![row("", "a", 2)], 0));
-        assert_eq!(told(&with("a", "tbf", 5), &with("b", "tbf", 7)), (vec![row("", "b", 2)], 0));
-        assert_eq!(told(&with("a", "tbf", 5), &with("a", "sfq", 3)), (vec![row("", "a", 3)], 0));
+        assert_eq!(added(&with("a", "tbf", 5), &with("a", "tbf", 7)), (vec![row("", "a", 2)], 0));
+        assert_eq!(added(&with("a", "tbf", 5), &with("b", "tbf", 7)), (vec![row("", "b", 2)], 0));
+        assert_eq!(added(&with("a", "tbf", 5), &with("a", "sfq", 3)), (vec![row("", "a", 3)], 0));
     }
 
     #[test]

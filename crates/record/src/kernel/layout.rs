@@ -8,7 +8,7 @@
 //! so a table that is older than the kernel loses names, never content.
 
 pub(crate) mod encode;
-pub(crate) mod people;
+pub(crate) mod known_threads;
 #[cfg(test)]
 mod reference;
 
@@ -55,13 +55,13 @@ pub struct CallRow {
 pub struct FieldRow {
     pub name: String,
     pub kind: Kind,
-    pub source: Source,
+    pub source: ValueSource,
     pub transform: Transform,
 }
 
 /// Origin of a field's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ValueSource {
     /// A field of the kernel's event, by its name.
     Field(String),
     Constant(u64),
@@ -198,10 +198,10 @@ impl FieldRow {
         let mut words = text.split_whitespace();
         let (Some(name), Some(kind)) = (words.next(), words.next()) else { return Err(wrong()) };
         let source = match words.next() {
-            None => Source::Field(name.to_owned()),
+            None => ValueSource::Field(name.to_owned()),
             Some(source) => match source.strip_prefix('=') {
-                Some(constant) => Source::Constant(constant.parse().map_err(|_| wrong())?),
-                None => Source::Field(source.to_owned()),
+                Some(constant) => ValueSource::Constant(constant.parse().map_err(|_| wrong())?),
+                None => ValueSource::Field(source.to_owned()),
             },
         };
         let transform = match words.next() {
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(switch.fields[3].transform, Transform::State);
         for call in &layout.calls {
             for arg in &call.args {
-                let Source::Field(number) = &arg.source else { panic!("{}: a constant", call.name) };
+                let ValueSource::Field(number) = &arg.source else { panic!("{}: a constant", call.name) };
                 assert!(number.parse::<usize>().unwrap() < 6, "{}", call.name);
                 assert!(matches!(arg.kind, Kind::Int(_)), "{}", call.name);
             }

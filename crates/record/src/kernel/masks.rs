@@ -14,7 +14,7 @@
 use super::dump;
 use super::exclude_self::SelfExclusion;
 use super::plan::KernelError;
-use crate::clock::Source as ClockSource;
+use crate::clock::ClockSource;
 use longpole_ftrace::{EventName, Instance, TraceFs};
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use std::collections::HashMap;

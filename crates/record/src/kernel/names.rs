@@ -161,7 +161,7 @@ mod tests {
 
     /// Returns the process id and the names that are found for the process while it waits for its
     /// input.
-    fn told(mut command: Command) -> (i32, String) {
+    fn names_of(mut command: Command) -> (i32, String) {
         let mut child: Child = command.stdin(Stdio::piped()).spawn().unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         drop(Names::begin(file.reopen().unwrap()).unwrap());
@@ -171,14 +171,14 @@ mod tests {
         (pid, fs::read_to_string(file.path()).unwrap())
     }
 
-    fn has(told: &str, kind: &str, pid: i32, name: &str) -> bool {
+    fn has(names: &str, kind: &str, pid: i32, name: &str) -> bool {
         let line = line(kind, pid, name).to_string();
-        told.lines().any(|told| told == line)
+        names.lines().any(|name| name == line)
     }
 
-    fn has_any(told: &str, kind: &str, pid: i32) -> bool {
+    fn has_any(names: &str, kind: &str, pid: i32) -> bool {
         let is_such = |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|line| line["kind"] == kind && line["pid"] == pid);
-        told.lines().any(is_such)
+        names.lines().any(is_such)
     }
 
     #[test]
@@ -187,9 +187,9 @@ mod tests {
         fs::write(folder.path().join("orders.sh"), "read line\n").unwrap();
         let mut shell = Command::new("sh");
         shell.arg("orders.sh").current_dir(folder.path());
-        let (pid, told) = told(shell);
-        assert!(has(&told, "script", pid, "orders.sh"), "{told}");
-        assert!(!has_any(&told, "title", pid), "{told}");
+        let (pid, names) = names_of(shell);
+        assert!(has(&names, "script", pid, "orders.sh"), "{names}");
+        assert!(!has_any(&names, "title", pid), "{names}");
     }
 
     #[test]
@@ -199,16 +199,16 @@ mod tests {
         fs::write(folder.path().join("orders.sh"), "#!/bin/sh\nread line\n").unwrap();
         let mut reader = Command::new("tail");
         reader.args(["-f", "orders.sh"]).current_dir(folder.path()).stdout(Stdio::null());
-        let (pid, told) = told(reader);
-        assert!(!has_any(&told, "script", pid), "{told}");
+        let (pid, names) = names_of(reader);
+        assert!(!has_any(&names, "script", pid), "{names}");
     }
 
     #[test]
     fn a_title_is_found_without_its_options() {
         let mut command = Command::new("cat");
         command.arg0("shop: worker process --key secret");
-        let (pid, told) = told(command);
-        assert!(has(&told, "title", pid, "shop: worker process"), "{told}");
-        assert!(!has_any(&told, "script", pid), "{told}");
+        let (pid, names) = names_of(command);
+        assert!(has(&names, "title", pid, "shop: worker process"), "{names}");
+        assert!(!has_any(&names, "script", pid), "{names}");
     }
 }

@@ -19,7 +19,7 @@
 
 use super::importance::Step;
 use super::source::pages::Shared;
-use crate::clock::Source as ClockSource;
+use crate::clock::ClockSource;
 use longpole_ftrace::CpuStats;
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use serde_json::{json, Value};

@@ -3,7 +3,7 @@
 
 use super::groups::{Context, EventRequest, Group, ALWAYS};
 use super::light;
-use crate::clock::Source as ClockSource;
+use crate::clock::ClockSource;
 use crate::text::distance;
 use crate::text::glob;
 use longpole_ftrace::{EventName, TraceFs, TraceFsError};

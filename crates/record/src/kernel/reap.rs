@@ -110,14 +110,14 @@ pub fn all() -> Vec<String> {
     let Ok(tracefs) = super::available() else { return Vec::new() };
     helpers(&tracefs);
     let Ok(dead) = Instance::dead(&tracefs, super::PREFIX) else { return Vec::new() };
-    let told = dead.into_iter().filter_map(|dead| one(dead, None)).collect();
+    let diagnostics = dead.into_iter().filter_map(|dead| one(dead, None)).collect();
     // The file is written after the instance was made, so a file without an instance is old.
     for entry in place().and_then(|place| fs::read_dir(place).ok()).into_iter().flatten().flatten() {
         if !tracefs.path().join("instances").join(entry.file_name()).exists() {
             let _ = fs::remove_file(entry.path());
         }
     }
-    told
+    diagnostics
 }
 
 /// Removes the instances that dead recorders used only for masks.
@@ -149,7 +149,7 @@ fn one(dead: DeadInstance, known: Option<PathBuf>) -> Option<String> {
     let name = dead.name.clone();
     let announced = known.or_else(|| recording_of(&name));
     let recording = announced.clone().filter(|path| names_instance(path, &name));
-    let told = match recording {
+    let diagnostic = match recording {
         Some(recording) => {
             // The lock is held if a recorder of another pid namespace lives, or if another process
             // is saving the pages.
@@ -185,7 +185,7 @@ fn one(dead: DeadInstance, known: Option<PathBuf>) -> Option<String> {
         },
     };
     forget(&name);
-    told
+    diagnostic
 }
 
 /// Removes a recording that had not begun and that no verb can read. A process that still uses it
@@ -235,8 +235,8 @@ fn save(dead: DeadInstance, recording: &Path) -> Result<u64, String> {
             file.set_len(whole).map_err(|error| text(&error))?;
             file.seek(SeekFrom::Start(whole)).map_err(|error| text(&error))?;
             saved += reader.drain_to(file.as_fd()).map_err(|error| format!("{}: {error}", raw.join(&name).display()))? as u64;
-            let told = before.iter().find(|before| before.cpu == cpu).map(|before| before.stats).unwrap_or_default();
-            let stats = since(instance.stats(cpu).map_err(|error| text(&error))?, told);
+            let before = before.iter().find(|before| before.cpu == cpu).map(|before| before.stats).unwrap_or_default();
+            let stats = since(instance.stats(cpu).map_err(|error| text(&error))?, before);
             cpus.push(CpuLoss { cpu, stats }.to_json());
         }
         Ok(())

@@ -20,12 +20,12 @@ use super::names::Names;
 use super::overload::{narrowed, Buffer, Relief, SwitchedOff, Work};
 use super::plan::KernelError;
 use super::reap;
-use crate::clock::{Clock, Source as ClockSource};
+use crate::clock::{Clock, ClockSource};
 use crate::output::folder::Folder;
 use crate::output::recording::Reserve;
 use cpu_loss::{CpuLoss, Drained};
 use longpole_ftrace::{CpuStats, Instance};
-use pages::{Lane, Shared};
+use pages::{CpuReader, Shared};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -43,7 +43,7 @@ const ENOUGH: u64 = 16 << 20;
 /// The kernel as a source of events: an instance of its tracer and the thread that empties the
 /// instance's buffers into a recording.
 #[derive(Debug)]
-pub struct Source {
+pub struct KernelSource {
     /// The tracer's instance. `None` after the end of the recording.
     instance: Option<Instance>,
     /// Folder of the pages, open. A path would not do: the owner of a folder above it could put
@@ -58,7 +58,7 @@ pub struct Source {
     reported_cpus: BTreeMap<u32, CpuStats>,
     /// Readers and page files of the CPUs. Empty after the begin, because the thread owns them
     /// then.
-    lanes: Vec<Lane>,
+    readers: Vec<CpuReader>,
     thread: Option<JoinHandle<()>>,
     wake: Arc<OwnedFd>,
     shared: Arc<Shared>,
@@ -75,7 +75,7 @@ pub struct Source {
     names: Option<Names>,
     /// Steps by which events are given up if there are more than can be stored, in order.
     steps: Vec<Step>,
-    /// The thread that gives events up. `None` before the begin, after [`Source::calm`], and if
+    /// The thread that gives events up. `None` before the begin, after [`KernelSource::calm`], and if
     /// there are no steps.
     relief: Option<Relief>,
     /// For each CPU, the size of its buffer in bytes and the number of bytes that were moved from
@@ -86,7 +86,7 @@ pub struct Source {
     pub diagnostics: Vec<String>,
 }
 
-impl Source {
+impl KernelSource {
     /// Saves the kernel's symbols. A kernel that hides its addresses has no address in its events
     /// to be looked up, so nothing is saved then.
     fn symbols(&self, recording: &Path) {
@@ -97,7 +97,7 @@ impl Source {
 
     /// Returns what the recording's own description contains about the kernel: the requested
     /// events, those that were given up, and the bytes recorded until now.
-    pub fn told(&self, clock: &Clock) -> Value {
+    pub fn description(&self, clock: &Clock) -> Value {
         let said = |key: &str| self.description[key].clone();
         let off = |off: &SwitchedOff| json!({ "what": off.step.what, "since_ns": clock.unix_ns(off.begin), "events": off.step.events, "calls": off.step.calls });
         json!({
@@ -122,13 +122,13 @@ impl Source {
         self.description["begin"] = json!(clock.now());
         instance.start()?;
         self.clock = Some(clock);
-        let lanes = std::mem::take(&mut self.lanes);
+        let readers = std::mem::take(&mut self.readers);
         let (wake, shared) = (Arc::clone(&self.wake), Arc::clone(&self.shared));
         let joins = quiet.clone();
         let overwrites = self.overwrites;
         let work = move || {
             joins.join();
-            pages::move_all(lanes, &wake, &shared, overwrites);
+            pages::move_all(readers, &wake, &shared, overwrites);
         };
         let thread = std::thread::Builder::new().name("longpole-kernel".to_owned()).spawn(work);
         self.thread = Some(thread.map_err(KernelError::io("start", "a thread"))?);
@@ -256,7 +256,7 @@ impl Source {
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             drained.diagnostics.push("the thread that moves the kernel's pages ended early".to_owned());
         }
-        self.lanes.clear();
+        self.readers.clear();
         for &cpu in &self.cpus {
             match instance.stats(cpu) {
                 Ok(stats) => {
@@ -299,7 +299,7 @@ impl Source {
     }
 }
 
-impl Drop for Source {
+impl Drop for KernelSource {
     fn drop(&mut self) {
         self.end();
     }

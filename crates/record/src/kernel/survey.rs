@@ -2,7 +2,7 @@
 
 use super::groups::Group;
 use super::plan::{choose, clock, Request};
-use crate::clock::Source as ClockSource;
+use crate::clock::ClockSource;
 use longpole_ftrace::TraceFsError;
 use std::path::PathBuf;
 

@@ -257,10 +257,10 @@ fn memory(events: &[u8]) -> io::Result<Option<Mapping>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Source;
+    use crate::clock::ClockSource;
 
     fn lines() -> Lines {
-        let clock = Clock { source: Source::MonoRaw, frequency: 1_000_000_000, offset_s: 0, offset: 0 };
+        let clock = Clock { source: ClockSource::MonoRaw, frequency: 1_000_000_000, offset_s: 0, offset: 0 };
         Lines { clock, gathered: Arc::default() }
     }
 

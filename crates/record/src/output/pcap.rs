@@ -37,7 +37,7 @@ struct Seen {
     /// Packets dropped since the begin of the capture.
     dropped: u64,
     /// The part of `dropped` that packets in the file report.
-    told: u64,
+    reported: u64,
 }
 
 /// A block that is not in the file yet.
@@ -50,7 +50,7 @@ struct Waiting {
 #[derive(Clone, Copy, Debug)]
 struct WaitingPacket {
     interface: usize,
-    told: u64,
+    reported: u64,
     sole: bool,
 }
 
@@ -167,7 +167,7 @@ impl Capture {
         let id = self.writer.add_interface(interface)?;
         self.gathered(None);
         let index = self.seen.len();
-        self.seen.push(Seen { id, packets: 0, first_ns: time_ns, last_ns: time_ns, dropped: 0, told: 0 });
+        self.seen.push(Seen { id, packets: 0, first_ns: time_ns, last_ns: time_ns, dropped: 0, reported: 0 });
         self.by_name.insert(interface.name.to_owned(), index);
         Ok(index)
     }
@@ -181,19 +181,19 @@ impl Capture {
     /// Adds a packet of a declared interface.
     pub fn add(&mut self, index: usize, taken: &Taken<'_>, time_ns: u64, sole: bool) -> Result<(), CaptureError> {
         let seen = &mut self.seen[index];
-        let told = seen.dropped - seen.told;
+        let reported = seen.dropped - seen.reported;
         self.writer.packet(&Packet {
             original_len: taken.length,
             direction: taken.direction,
-            drop_count: (told > 0).then_some(told),
+            drop_count: (reported > 0).then_some(reported),
             ..Packet::new(seen.id, time_ns, taken.bytes)
         })?;
-        seen.told = seen.dropped;
+        seen.reported = seen.dropped;
         seen.packets += 1;
         seen.first_ns = seen.first_ns.min(time_ns);
         seen.last_ns = seen.last_ns.max(time_ns);
         self.newest = index;
-        self.gathered(Some(WaitingPacket { interface: index, told, sole }));
+        self.gathered(Some(WaitingPacket { interface: index, reported, sole }));
         Ok(())
     }
 
@@ -246,7 +246,7 @@ impl Capture {
                     let seen = &mut self.seen[packet.interface];
                     seen.packets -= 1;
                     seen.dropped = seen.dropped.saturating_add(1);
-                    seen.told = seen.told.saturating_sub(packet.told);
+                    seen.reported = seen.reported.saturating_sub(packet.reported);
                     self.refused.packets += 1;
                     self.refused.sole += u64::from(packet.sole);
                 }

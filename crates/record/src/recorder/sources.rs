@@ -11,8 +11,8 @@ use crate::clock::Clock;
 use crate::control::options::Options;
 use crate::control::policy::Config;
 use crate::error::Error;
-use crate::interfaces::{self, InterfaceError};
-use crate::kernel::{self, KernelError};
+use crate::interfaces::{self, InterfaceError, InterfaceSource};
+use crate::kernel::{self, KernelError, KernelSource};
 use crate::output::account::Account;
 use crate::output::destination::Destination;
 use crate::stacks::{self, SampleOutcome, Stacks};
@@ -60,9 +60,9 @@ impl<S> Slot<S> {
 /// All sources other than rings.
 #[derive(Debug)]
 pub(super) struct Sources {
-    pub kernel: Slot<kernel::Source>,
+    pub kernel: Slot<KernelSource>,
     pub stacks: Slot<Stacks>,
-    pub interfaces: Slot<interfaces::Source>,
+    pub interfaces: Slot<InterfaceSource>,
 }
 
 /// Sources that start again with each chunk.
@@ -81,8 +81,8 @@ pub(super) struct Target<'a> {
 impl Sources {
     /// `kernel` and `interfaces` are prepared, or the reason is given why they are not.
     pub fn new(
-        (kernel, kernel_trouble): (Option<kernel::Source>, Option<String>),
-        (interfaces, interfaces_trouble): (Option<interfaces::Source>, Option<String>),
+        (kernel, kernel_trouble): (Option<KernelSource>, Option<String>),
+        (interfaces, interfaces_trouble): (Option<InterfaceSource>, Option<String>),
     ) -> Sources {
         Sources {
             kernel: Slot::new(kernel, kernel_trouble),
@@ -120,7 +120,7 @@ impl Sources {
             self.stacks.begin(target, options.stacks, account);
         }
         if let (true, Some(request)) = (restart.interfaces, packets_request(options, config)) {
-            self.interfaces.running = interfaces::Source::prepare(&request).ok();
+            self.interfaces.running = InterfaceSource::prepare(&request).ok();
             self.interfaces.begin(target, account);
         }
     }
@@ -131,7 +131,7 @@ impl Sources {
     }
 }
 
-impl Slot<kernel::Source> {
+impl Slot<KernelSource> {
     fn begin(&mut self, target: Target<'_>, account: &mut Account) {
         if let Some(kernel) = &mut self.running {
             if let Err(error) = kernel.begin(target.clock.source) {
@@ -148,7 +148,7 @@ impl Slot<kernel::Source> {
         }
     }
 
-    /// Pauses the kernel's tracer until [`Slot::thaw`].
+    /// Pauses the kernel's tracer until [`Slot::thaw`] or [`Slot::resume`].
     pub fn pause(&mut self) -> Option<kernel::Pause> {
         self.running.as_mut()?.freeze()
     }
@@ -165,6 +165,13 @@ impl Slot<kernel::Source> {
         })
     }
 
+    /// Lets the tracer continue after a pause in which no snapshot could be written.
+    pub fn resume(&mut self, pause: kernel::Pause, account: &mut Account) {
+        if let Some(Err(error)) = self.running.as_ref().map(|kernel| kernel.resume(pause)) {
+            account.note(error);
+        }
+    }
+
     /// Number of events that the kernel has lost until now; `None` without kernel events, or if its
     /// buffers overwrite the oldest events, which does not count as a loss.
     pub fn lost(&self) -> Option<u64> {
@@ -173,12 +180,12 @@ impl Slot<kernel::Source> {
 
     /// Bytes of pages that were moved until now.
     pub fn bytes(&self) -> u64 {
-        self.running.as_ref().map_or(0, kernel::Source::bytes)
+        self.running.as_ref().map_or(0, KernelSource::bytes)
     }
 
     fn rotate(&mut self, path: &Path, clock: &Clock, account: &mut Account) {
         if let Some(kernel) = &mut self.running {
-            self.entry = Some(kernel.told(clock));
+            self.entry = Some(kernel.description(clock));
             if let Err(error) = kernel.rotate(path) {
                 account.note(format!("the kernel's events stay in the chunk before: {error}"));
             }
@@ -189,14 +196,14 @@ impl Slot<kernel::Source> {
     /// description must then be written again, so that the recording reports it even if this
     /// recorder is killed.
     pub fn note_switched_off(&mut self) -> bool {
-        self.running.as_mut().is_some_and(kernel::Source::note_switched_off)
+        self.running.as_mut().is_some_and(KernelSource::note_switched_off)
     }
 
     /// Stops the kernel's tracer. Called after the last events of programs were taken.
     pub fn end(&mut self, target: Target<'_>, account: &mut Account) -> Option<KernelOutcome> {
         let mut kernel = self.running.take()?;
         kernel.calm();
-        let mut told = kernel.told(target.clock);
+        let mut entry = kernel.description(target.clock);
         let switched_off = kernel.switched_off();
         let drained = kernel.stop();
         for diagnostic in &drained.diagnostics {
@@ -204,12 +211,12 @@ impl Slot<kernel::Source> {
         }
         note_kinds(&switched_off, target, account);
         let outcome = KernelOutcome { events: drained.events(), lost: drained.lost(), cpus: drained.cpus.len() };
-        told["recorded_bytes"] = drained.bytes.into();
-        told["events"] = outcome.events.into();
-        told["lost"] = outcome.lost.into();
-        told["cpus"] = drained.cpus_json();
-        told["counters"] = drained.grown.map_or(Value::Null, |grown| grown.to_json(target.clock));
-        self.entry = Some(told);
+        entry["recorded_bytes"] = drained.bytes.into();
+        entry["events"] = outcome.events.into();
+        entry["lost"] = outcome.lost.into();
+        entry["cpus"] = drained.cpus_json();
+        entry["counters"] = drained.grown.map_or(Value::Null, |grown| grown.to_json(target.clock));
+        self.entry = Some(entry);
         Some(outcome)
     }
 
@@ -222,7 +229,7 @@ impl Slot<kernel::Source> {
     }
 
     pub fn describe(&self, clock: &Clock) -> Option<Value> {
-        self.entry(|kernel| kernel.told(clock))
+        self.entry(|kernel| kernel.description(clock))
     }
 }
 
@@ -246,9 +253,9 @@ impl Slot<Stacks> {
     }
 
     pub fn end(&mut self, account: &mut Account) -> Option<SampleOutcome> {
-        let (outcome, told, diagnostics) = self.running.take()?.stop();
+        let (outcome, entry, diagnostics) = self.running.take()?.stop();
         diagnostics.into_iter().for_each(|diagnostic| account.note(diagnostic));
-        self.entry = Some(told);
+        self.entry = Some(entry);
         Some(outcome)
     }
 
@@ -257,7 +264,7 @@ impl Slot<Stacks> {
     }
 }
 
-impl Slot<interfaces::Source> {
+impl Slot<InterfaceSource> {
     fn begin(&mut self, target: Target<'_>, account: &mut Account) {
         if let Some(interfaces) = &mut self.running {
             if let Err(error) = interfaces.begin(&target.destination.path, *target.clock) {
@@ -282,7 +289,7 @@ impl Slot<interfaces::Source> {
     }
 
     pub fn describe(&self) -> Option<Value> {
-        self.entry(interfaces::Source::describe)
+        self.entry(InterfaceSource::describe)
     }
 }
 

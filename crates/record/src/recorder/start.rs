@@ -10,15 +10,15 @@ use super::Recorder;
 use crate::attach::directories::Directories;
 use crate::attach::Intake;
 use crate::chunks::{self, Chunks};
-use crate::clock::{unix_now, Calibration, Source as ClockSource};
+use crate::clock::{unix_now, Calibration, ClockSource};
 use crate::control::options::Options;
 use crate::control::policy::{Config, Mode};
 use crate::control::stop::Stop;
 use crate::control::watchdog;
 use crate::error::Error;
 use crate::files::wakeups::{Wakeup, Wakeups};
-use crate::interfaces;
-use crate::kernel;
+use crate::interfaces::InterfaceSource;
+use crate::kernel::{self, KernelSource};
 use crate::output::destination::{Destination, Facts};
 use crate::output::files::Files;
 use crate::output::recording;
@@ -42,7 +42,7 @@ struct Prepared {
     config_seen: Option<Version>,
     /// Clock that the programs would use.
     preferred: ClockSource,
-    interfaces: Option<interfaces::Source>,
+    interfaces: Option<InterfaceSource>,
     interfaces_trouble: Option<String>,
     plan: Option<kernel::Plan>,
     kernel_trouble: Option<String>,
@@ -58,7 +58,7 @@ impl Prepared {
         let mut interfaces_trouble = None;
         let interfaces = match packets_request(&options, &config) {
             None => None,
-            Some(request) => without_interfaces(interfaces::Source::prepare(&request), &mut interfaces_trouble)?,
+            Some(request) => without_interfaces(InterfaceSource::prepare(&request), &mut interfaces_trouble)?,
         };
         let mut kernel_trouble = None;
         let plan = match options.kernel.clone().map(|request| kernel::Request {
@@ -79,9 +79,9 @@ impl Prepared {
     }
 
     /// Makes the tracer's instance, and its files in the folder of the recording.
-    fn prepare_kernel(&mut self, path: &Path) -> Result<Option<kernel::Source>, Error> {
+    fn prepare_kernel(&mut self, path: &Path) -> Result<Option<KernelSource>, Error> {
         let plan = self.plan.take();
-        let prepared = plan.map(|plan| without_kernel(kernel::Source::prepare(plan, path), &mut self.kernel_trouble)).transpose();
+        let prepared = plan.map(|plan| without_kernel(KernelSource::prepare(plan, path), &mut self.kernel_trouble)).transpose();
         let kernel = match prepared {
             Ok(prepared) => prepared.flatten(),
             Err(error) => {

@@ -4,14 +4,14 @@
 //! leaves out more. The file and the selection may change during the recording ([`Rules::reload`],
 //! [`Rules::selection_changed`]); then all decisions are made again.
 
-use crate::clock::Source as ClockSource;
+use crate::clock::ClockSource;
 use crate::control::options::{Options, Scope};
 use crate::control::policy::{Config, FullRingAction, Policy, PolicyError};
 use crate::control::selection::{Part, Selection};
 use crate::runtime_dir::proc_status;
 use crate::runtime_dir::process::Process;
 use crate::runtime_dir::session::Order;
-use crate::subjects::source::{Source, Verdict};
+use crate::subjects::ring_source::{Decision, RingSource};
 use crate::text::glob;
 use crate::text::units::DEFAULT_SNAPLEN;
 use longpole_abi::kind::ALL_CATEGORIES;
@@ -145,35 +145,35 @@ impl Rules {
 
     /// Decides whether the events of a ring are recorded, by the scope, the selection and the
     /// policies.
-    pub fn verdict(&self, process: &Process, wanted: bool, source: &Source) -> Verdict {
+    pub fn decision(&self, process: &Process, wanted: bool, source: &RingSource) -> Decision {
         if !wanted || self.config.exclude.iter().any(|pattern| glob::matches(pattern, &process.label)) {
-            return Verdict::Unwanted;
+            return Decision::Unwanted;
         }
         let part = || Part::thread(&process.label, process.pid, process.tid(source.tid));
         if self.options.selection.as_ref().is_some_and(|selection| !selection.is_enabled(&part())) {
-            return Verdict::Unwanted;
+            return Decision::Unwanted;
         }
         match self.config.for_thread(&process.label, &source.thread_name()) {
-            Ok(None) => Verdict::Everything,
+            Ok(None) => Decision::Everything,
             Ok(Some(policy)) => {
                 let index = self.config.policy.iter().position(|other| std::ptr::eq(other, policy));
-                index.map_or(Verdict::Unwanted, Verdict::Policy)
+                index.map_or(Decision::Unwanted, Decision::Policy)
             }
-            Err(_) => Verdict::Unwanted,
+            Err(_) => Decision::Unwanted,
         }
     }
 
     /// The policy that selects a ring.
-    pub fn policy_of(&self, verdict: Verdict) -> Option<&Policy> {
-        match verdict {
-            Verdict::Policy(index) => self.config.policy.get(index),
+    pub fn policy_of(&self, decision: Decision) -> Option<&Policy> {
+        match decision {
+            Decision::Policy(index) => self.config.policy.get(index),
             _ => None,
         }
     }
 
     /// Action of a full ring, by policy and options.
-    pub fn manner_of(&self, verdict: Verdict) -> FullRingAction {
-        self.manner(self.config.manner(self.policy_of(verdict)))
+    pub fn manner_of(&self, decision: Decision) -> FullRingAction {
+        self.manner(self.config.manner(self.policy_of(decision)))
     }
 
     /// The same action with the mode that the options demand.

@@ -12,7 +12,7 @@ use crate::control::trigger::{Cause, Fired, Seen, Trigger};
 use crate::ring::class::Classes;
 use crate::ring::{Fault, Look};
 use crate::runtime_dir::process::Process;
-use crate::subjects::source::Source;
+use crate::subjects::ring_source::RingSource;
 use longpole_abi::{FieldType, RING_IDLE};
 use std::time::{Duration, Instant};
 
@@ -76,12 +76,12 @@ impl Triggers {
 
     /// Passes the new events of a ring to the triggers. The classes of these events are already
     /// known. `scratch`: a buffer for copies of events.
-    pub fn observe(&mut self, (classes, scratch): (&Classes, &mut Vec<u8>), process: &Process, source: &mut Source, look: &Look) {
+    pub fn observe(&mut self, (classes, scratch): (&Classes, &mut Vec<u8>), process: &Process, source: &mut RingSource, look: &Look) {
         let mut thread = (process.pid, source.tid);
         if look.lost > source.lost_before {
-            let told = format!("{} events of thread {} were lost", look.lost - source.lost_before, source.tid);
+            let text = format!("{} events of thread {} were lost", look.lost - source.lost_before, source.tid);
             for watch in &mut self.all {
-                watch.trigger.lost(look.now, &told);
+                watch.trigger.lost(look.now, &text);
                 watch.trigger.missed(thread);
             }
         }
@@ -162,8 +162,8 @@ impl Triggers {
     /// Removes a request that is due. `None` if its condition has not become true.
     pub fn take(&mut self, index: usize) -> Option<Due> {
         let Watch { name, request, fired, .. } = self.all.remove(index);
-        let (Fired { event, told }, seen) = fired?;
-        Some(Due { name, request, cause: Cause { event, seen, told } })
+        let (Fired { event, text }, seen) = fired?;
+        Some(Due { name, request, cause: Cause { event, seen, text } })
     }
 
     /// Number of events that were overwritten before they were seen, since the last call.
@@ -185,15 +185,15 @@ impl Triggers {
     pub fn kernel_has_lost(&mut self, lost: u64, clock: &Clock) {
         let before = self.kernel_lost.replace(lost);
         if before.is_some_and(|before| lost > before) {
-            let told = format!("{} events of the kernel were lost", lost - before.unwrap_or(0));
+            let text = format!("{} events of the kernel were lost", lost - before.unwrap_or(0));
             let now = clock.now();
-            self.all.iter_mut().for_each(|watch| watch.trigger.lost(now, &told));
+            self.all.iter_mut().for_each(|watch| watch.trigger.lost(now, &text));
         }
     }
 }
 
 /// Makes triggers see only the events that the ring gets from now on.
-pub(crate) fn start_at_head(source: &mut Source) {
+pub(crate) fn start_at_head(source: &mut RingSource) {
     let look = source.ring.look().ok();
     source.watched = look.map(|look| look.head);
     source.seen_events = look.map_or(0, |look| look.events);

@@ -4,7 +4,7 @@
 //! changes when it is overwritten; a copy whose sub-buffer was overwritten meanwhile is detected.
 
 use crate::output::stream::Body;
-use crate::ring::{Chunk, Ring};
+use crate::ring::{Ring, RingSlice};
 use std::sync::atomic::{fence, AtomicU64, Ordering};
 
 impl Ring {
@@ -29,28 +29,28 @@ impl Ring {
         self.layout().waited.load(Ordering::Relaxed).saturating_sub(self.waited_before)
     }
 
-    /// The word that holds the position of the chunk's sub-buffer, and the value that it must have.
+    /// The word that holds the position of the slice's sub-buffer, and the value that it must have.
     /// `None` for rings that do not overwrite.
-    pub fn identity(&self, chunk: &Chunk) -> Option<(&AtomicU64, u64)> {
-        let begin = chunk.from - chunk.from % self.subbuffer();
+    pub fn identity(&self, slice: &RingSlice) -> Option<(&AtomicU64, u64)> {
+        let begin = slice.from - slice.from % self.subbuffer();
         self.overwrites.then(|| Some((&self.subbuffer_at(begin).ok()?.position, begin))).flatten()
     }
 
-    /// A chunk's events, to be written directly from the ring.
-    pub fn body(&self, chunk: &Chunk) -> Body<'_> {
+    /// A slice's events, to be written directly from the ring.
+    pub fn body(&self, slice: &RingSlice) -> Body<'_> {
         Body {
             mapping: self.mapping(),
-            offset: self.offset(chunk.from),
-            length: (chunk.to - chunk.from) as usize,
-            aligned: chunk.whole,
-            identity: self.identity(chunk),
+            offset: self.offset(slice.from),
+            length: (slice.to - slice.from) as usize,
+            aligned: slice.whole,
+            identity: self.identity(slice),
         }
     }
 
-    /// Returns whether the thread has not overwritten the chunk meanwhile, so that a copy of it is
+    /// Returns whether the thread has not overwritten the slice meanwhile, so that a copy of it is
     /// valid.
-    pub fn intact(&self, chunk: &Chunk) -> bool {
+    pub fn intact(&self, slice: &RingSlice) -> bool {
         fence(Ordering::Acquire);
-        self.identity(chunk).is_none_or(|(word, begin)| word.load(Ordering::Relaxed) == begin)
+        self.identity(slice).is_none_or(|(word, begin)| word.load(Ordering::Relaxed) == begin)
     }
 }

@@ -120,9 +120,9 @@ impl Process {
     }
 
     /// Pid, in this namespace, for a pid that is stored in one of the process's rings.
-    pub fn pid_of(&self, told: i32) -> i32 {
+    pub fn pid_of(&self, reported: i32) -> i32 {
         if self.pid == self.inner {
-            told
+            reported
         } else {
             self.pid
         }

@@ -5,7 +5,7 @@
 //! its files only grow, and the snapshot's description holds the lengths that they had at the
 //! pause.
 
-use crate::clock::Source as ClockSource;
+use crate::clock::ClockSource;
 use crate::error::Error;
 use crate::kernel;
 use crate::output::metadata::Uuid;
@@ -29,15 +29,15 @@ pub struct Completed {
 /// complete.
 pub fn complete(path: &Path) -> Result<Completed, Error> {
     let mut done = Completed::default();
-    let description = path.join("longpole.json");
-    let bytes = fs::read(&description).map_err(Error::io("read", &description))?;
-    let mut told: Value = serde_json::from_slice(&bytes).map_err(|error| Error::io("read", &description)(error.into()))?;
-    let Some(files) = told["snapshot"]["pending"].as_array().cloned() else { return Ok(done) };
-    let of = PathBuf::from(told["snapshot"]["of"].as_str().unwrap_or(""));
-    let window = told["snapshot"]["window"].as_u64().unwrap_or(0);
-    let uuid = told["uuid"].as_str().and_then(Uuid::parse);
-    let mut lanes = told["lanes"].as_array().cloned().unwrap_or_default();
-    let mut lost = told["loss"]["events"].as_u64().unwrap_or(0);
+    let file = path.join("longpole.json");
+    let bytes = fs::read(&file).map_err(Error::io("read", &file))?;
+    let mut description: Value = serde_json::from_slice(&bytes).map_err(|error| Error::io("read", &file)(error.into()))?;
+    let Some(files) = description["snapshot"]["pending"].as_array().cloned() else { return Ok(done) };
+    let of = PathBuf::from(description["snapshot"]["of"].as_str().unwrap_or(""));
+    let window = description["snapshot"]["window"].as_u64().unwrap_or(0);
+    let uuid = description["uuid"].as_str().and_then(Uuid::parse);
+    let mut lanes = description["lanes"].as_array().cloned().unwrap_or_default();
+    let mut lost = description["loss"]["events"].as_u64().unwrap_or(0);
     for file in &files {
         let (Some(name), Some(length)) = (file["file"].as_str().filter(|name| is_inside(name)), file["bytes"].as_u64()) else { continue };
         let copied = match name.starts_with("user/") {
@@ -56,7 +56,7 @@ pub fn complete(path: &Path) -> Result<Completed, Error> {
             done.notes.push(format!("{name} of {} is not in it: {error}", of.display()));
         }
     }
-    let chunks = told["snapshot"]["earlier"].as_array().cloned().unwrap_or_default();
+    let chunks = description["snapshot"]["earlier"].as_array().cloned().unwrap_or_default();
     let chunks: Vec<PathBuf> = chunks.iter().filter_map(|chunk| Some(PathBuf::from(chunk.as_str()?))).collect();
     for (number, chunk) in chunks.iter().enumerate() {
         let copied = earlier(chunk, number, (uuid, window), path).map(|copied| {
@@ -70,9 +70,9 @@ pub fn complete(path: &Path) -> Result<Completed, Error> {
             done.notes.push(format!("what {} has is not in it: {error}", chunk.display()));
         }
     }
-    let frozen = told["snapshot"]["kernel"].clone();
+    let frozen = description["snapshot"]["kernel"].clone();
     if !frozen.is_null() {
-        match pages((&of, &chunks), path, &frozen, window, &told) {
+        match pages((&of, &chunks), path, &frozen, window, &description) {
             Ok(missing) => {
                 let note = |chunk: &Path| {
                     format!("the kernel's events of {} are not in it: its pages are gone, or were converted", chunk.display())
@@ -85,16 +85,16 @@ pub fn complete(path: &Path) -> Result<Completed, Error> {
             }
         }
     }
-    told["loss"]["events"] = lost.into();
-    told["lanes"] = lanes.into();
-    if let Some(snapshot) = told["snapshot"].as_object_mut() {
+    description["loss"]["events"] = lost.into();
+    description["lanes"] = lanes.into();
+    if let Some(snapshot) = description["snapshot"].as_object_mut() {
         snapshot.remove("pending");
         snapshot.remove("earlier");
     }
-    if let Some(diagnostics) = told["diagnostics"].as_array_mut() {
+    if let Some(diagnostics) = description["diagnostics"].as_array_mut() {
         diagnostics.extend(done.notes.iter().map(|note| json!(note)));
     }
-    recording::describe(path, &told).map_err(Error::io("write", description))?;
+    recording::describe(path, &description).map_err(Error::io("write", file))?;
     Ok(done)
 }
 
@@ -189,8 +189,8 @@ fn lane(from: &Path, length: u64, uuids: (Option<Uuid>, Option<Uuid>), window: u
 /// Copies the stream files of an earlier chunk. Its classes are those of the whole recording; its
 /// UUID is a different one.
 fn earlier(chunk: &Path, number: usize, (uuid, window): (Option<Uuid>, u64), path: &Path) -> io::Result<Vec<(String, Copied)>> {
-    let told: Value = serde_json::from_slice(&fs::read(chunk.join("longpole.json"))?)?;
-    let theirs = told["uuid"].as_str().and_then(Uuid::parse);
+    let description: Value = serde_json::from_slice(&fs::read(chunk.join("longpole.json"))?)?;
+    let theirs = description["uuid"].as_str().and_then(Uuid::parse);
     let mut all = Vec::new();
     for entry in fs::read_dir(chunk.join("user"))? {
         let entry = entry?;
@@ -213,7 +213,13 @@ fn whole(from: &Path, length: u64, to: &Path) -> io::Result<u64> {
 
 /// Copies the descriptions of the kernel's pages, and the pages that were on the disk. Returns the
 /// chunks whose pages no longer exist.
-fn pages<'a>((of, chunks): (&Path, &'a [PathBuf]), path: &Path, frozen: &Value, window: u64, told: &Value) -> io::Result<Vec<&'a Path>> {
+fn pages<'a>(
+    (of, chunks): (&Path, &'a [PathBuf]),
+    path: &Path,
+    frozen: &Value,
+    window: u64,
+    description: &Value,
+) -> io::Result<Vec<&'a Path>> {
     let (from, to) = (of.join(kernel::RAW), path.join(kernel::RAW));
     fs::create_dir_all(&to)?;
     let mut source: Value = serde_json::from_slice(&fs::read(from.join(kernel::DESCRIPTION))?)?;
@@ -255,7 +261,7 @@ fn pages<'a>((of, chunks): (&Path, &'a [PathBuf]), path: &Path, frozen: &Value, 
         }
     }
     // The processes that exist now. Those at the start of the recording may have ended long ago.
-    let clock = match told["clock"]["source"].as_str() {
+    let clock = match description["clock"]["source"].as_str() {
         Some("mono_raw") => ClockSource::MonoRaw,
         _ => ClockSource::Counter,
     };

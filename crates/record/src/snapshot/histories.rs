@@ -9,10 +9,10 @@ use crate::error::Error;
 use crate::output::recording::component;
 use crate::output::stream::{AppendError, Body, HeaderValues, Lane};
 use crate::recording::Recording;
-use crate::ring::{Chunk, Fault, Look};
+use crate::ring::{Fault, Look, RingSlice};
 use crate::runtime_dir::process::Process;
 use crate::subjects::directory::{Common, Directory};
-use crate::subjects::source::{Source, Verdict};
+use crate::subjects::ring_source::{Decision, RingSource};
 use crate::subjects::Subject;
 use std::sync::atomic::Ordering;
 
@@ -37,7 +37,7 @@ pub(crate) fn look_back(directory: &Directory) -> Vec<LookBack> {
             let first = loop {
                 match source.ring.next_from(tail, &look, 0, true) {
                     Err(Fault::Lapped) if tail < look.head => tail += source.ring.subbuffer() - tail % source.ring.subbuffer(),
-                    Ok(Some(chunk)) => break chunk.begin,
+                    Ok(Some(slice)) => break slice.begin,
                     _ => break u64::MAX,
                 }
             };
@@ -55,13 +55,13 @@ impl Snapshot {
         for LookBack { stem, at, look, .. } in looks {
             let Some(Subject { process, sources, wanted, .. }) = directory.processes.get(stem) else { continue };
             let Some(source) = sources.get(*at) else { continue };
-            let verdict = match source.verdict {
-                Verdict::Open => recording.rules.verdict(process, *wanted, source),
+            let decision = match source.decision {
+                Decision::Open => recording.rules.decision(process, *wanted, source),
                 decided => decided,
             };
-            let ctf = match verdict {
-                Verdict::Unwanted => false,
-                Verdict::Policy(index) => recording.rules.config.policy.get(index).is_none_or(|policy| policy.has(Backend::Ctf)),
+            let ctf = match decision {
+                Decision::Unwanted => false,
+                Decision::Policy(index) => recording.rules.config.policy.get(index).is_none_or(|policy| policy.has(Backend::Ctf)),
                 _ => true,
             };
             if ctf {
@@ -76,7 +76,7 @@ impl Snapshot {
         &mut self,
         (common, recording): (&Common, &mut Recording),
         process: &Process,
-        source: &Source,
+        source: &RingSource,
         look: &Look,
     ) -> Result<(), Error> {
         let ring = &source.ring;
@@ -91,8 +91,8 @@ impl Snapshot {
         let file = user.join(&name);
         loop {
             let previous = lane.as_ref().map_or(0, |lane| lane.end);
-            let chunk = match ring.next_from(tail, look, previous, true) {
-                Ok(Some(chunk)) => chunk,
+            let slice = match ring.next_from(tail, look, previous, true) {
+                Ok(Some(slice)) => slice,
                 Ok(None) => break,
                 Err(Fault::Lapped) => {
                     tail += ring.subbuffer() - tail % ring.subbuffer();
@@ -103,32 +103,32 @@ impl Snapshot {
                     break;
                 }
             };
-            let missing = if chunk.whole { chunk.events.saturating_sub(events) } else { 0 };
-            let lost_now = chunk.lost.max(reported);
-            if chunk.end < self.window {
+            let missing = if slice.whole { slice.events.saturating_sub(events) } else { 0 };
+            let lost_now = slice.lost.max(reported);
+            if slice.end < self.window {
                 // Losses before that are before the window as well.
-                (events, reported, tail) = (chunk.events_after, lost_now, chunk.tail);
+                (events, reported, tail) = (slice.events_after, lost_now, slice.tail);
                 continue;
             }
-            let Some((length, end, left)) = measure((common, &mut recording.scratch), source, &chunk, self.frozen) else {
-                tail = chunk.from - chunk.from % ring.subbuffer() + ring.subbuffer();
+            let Some((length, end, left)) = measure((common, &mut recording.scratch), source, &slice, self.frozen) else {
+                tail = slice.from - slice.from % ring.subbuffer() + ring.subbuffer();
                 continue;
             };
             let stamp = HeaderValues {
-                begin: chunk.begin,
+                begin: slice.begin,
                 end,
                 // The count comes from the program, which may have written anything.
                 discarded: u64::saturating_add(discarded, missing.saturating_add(lost_now - reported)),
-                pid: process.pid_of(chunk.pid),
-                tid: process.tid(chunk.tid),
-                position: chunk.tail,
+                pid: process.pid_of(slice.pid),
+                tid: process.tid(slice.tid),
+                position: slice.tail,
                 ring: ring.packet_number(),
-                thread: if chunk.tid == source.tid { source.thread } else { chunk.thread },
+                thread: if slice.tid == source.tid { source.thread } else { slice.thread },
             };
             let writing = match &mut lane {
                 Some(lane) => lane,
                 None => {
-                    let first = HeaderValues { begin: self.begin.min(chunk.begin), discarded: 0, position: 0, ..stamp.clone() };
+                    let first = HeaderValues { begin: self.begin.min(slice.begin), discarded: 0, position: 0, ..stamp.clone() };
                     let made =
                         Lane::create(&user, &name, (number, common.stream), recording.files.destination.uuid, &process.label, &first);
                     lane.insert(made.map_err(Error::io("make", &file))?)
@@ -144,18 +144,18 @@ impl Snapshot {
                 // after it are complete.
                 written = write(writing, HeaderValues { end: stamp.begin, position: 0, ..stamp.clone() }, None);
             }
-            let body = Body { length, ..ring.body(&chunk) };
+            let body = Body { length, ..ring.body(&slice) };
             match written.and_then(|()| write(writing, stamp.clone(), Some(body))) {
                 Ok(()) => {
-                    (events, reported, discarded, tail) = (chunk.events_after, lost_now, stamp.discarded, chunk.tail);
-                    self.copy_packets((common, recording), process, source, &Chunk { to: chunk.from + length as u64, ..chunk });
+                    (events, reported, discarded, tail) = (slice.events_after, lost_now, stamp.discarded, slice.tail);
+                    self.copy_packets((common, recording), process, source, &RingSlice { to: slice.from + length as u64, ..slice });
                     if left {
                         // The remaining events are later than the pause.
                         events = look.events;
                         break;
                     }
                 }
-                Err(AppendError::Source) => tail = chunk.from - chunk.from % ring.subbuffer() + ring.subbuffer(),
+                Err(AppendError::Source) => tail = slice.from - slice.from % ring.subbuffer() + ring.subbuffer(),
                 Err(AppendError::Io(error)) => return Err(Error::io("write", file)(error)),
             }
         }
@@ -180,34 +180,34 @@ impl Snapshot {
         lane.close().map_err(Error::io("write", file))
     }
 
-    /// Copies the captured packets of a chunk to a file of the snapshot.
-    fn copy_packets(&mut self, (common, recording): (&Common, &mut Recording), process: &Process, source: &Source, chunk: &Chunk) {
+    /// Copies the captured packets of a slice to a file of the snapshot.
+    fn copy_packets(&mut self, (common, recording): (&Common, &mut Recording), process: &Process, source: &RingSource, slice: &RingSlice) {
         if !common.classes.packets || source.ring.layout().packets.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let policy = recording.rules.policy_of(source.verdict);
+        let policy = recording.rules.policy_of(source.decision);
         if policy.is_some_and(|policy| !policy.has(Backend::Pcapng)) {
             return;
         }
         let packets = policy.map(|policy| policy.packets.clone()).unwrap_or_default();
         let Recording { scratch, account, clock, .. } = recording;
-        if source.ring.copy(chunk, scratch) && source.ring.intact(chunk) {
+        if source.ring.copy(slice, scratch) && source.ring.intact(slice) {
             let folder = self.folder.path();
             let walk = Walk { classes: &common.classes, clock, folder: &folder, captures: &mut self.captures, account };
-            walk.events(process, scratch, chunk, Some(&packets), 0, false);
+            walk.events(process, scratch, slice, Some(&packets), 0, false);
         }
     }
 }
 
-/// Measures a chunk: the number of bytes that are decodable events not later than `until`, the
-/// time of the last one, and whether later events follow. `None` if the chunk was overwritten.
-fn measure((common, bytes): (&Common, &mut Vec<u8>), source: &Source, chunk: &Chunk, until: u64) -> Option<(usize, u64, bool)> {
-    let whole = (chunk.to - chunk.from) as usize;
-    if chunk.end <= until && !common.classes.invalid {
-        return Some((whole, chunk.end, false));
+/// Measures a slice: the number of bytes that are decodable events not later than `until`, the
+/// time of the last one, and whether later events follow. `None` if the slice was overwritten.
+fn measure((common, bytes): (&Common, &mut Vec<u8>), source: &RingSource, slice: &RingSlice, until: u64) -> Option<(usize, u64, bool)> {
+    let whole = (slice.to - slice.from) as usize;
+    if slice.end <= until && !common.classes.invalid {
+        return Some((whole, slice.end, false));
     }
-    let copied = source.ring.copy(chunk, bytes) && source.ring.intact(chunk);
-    let (mut at, mut time, mut end, mut later) = (0, chunk.begin, chunk.begin, false);
+    let copied = source.ring.copy(slice, bytes) && source.ring.intact(slice);
+    let (mut at, mut time, mut end, mut later) = (0, slice.begin, slice.begin, false);
     while copied && at < bytes.len() {
         let Some(event) = common.classes.event(&bytes[at..]) else { break };
         time = following(time, event.bytes.first_chunk().map_or(0, |header| u64::from_ne_bytes(*header) >> 16));

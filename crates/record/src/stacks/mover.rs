@@ -3,9 +3,9 @@
 //! Between two turns it looks at the processes that existed at the begin, for a limited time, so
 //! that the rings do not fill up meanwhile.
 
+use super::existing;
 use super::metadata::{COMM, EXIT, FORK, MAPPING, PROCESS, SAMPLE};
 use super::parse::{parse, Record, What};
-use super::people;
 use super::perf::Ring;
 use super::stream::Stream;
 use super::Shared;
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const MOST_MAKERS: usize = 1 << 16;
 
 /// One CPU.
-pub(super) struct Lane {
+pub(super) struct CpuStream {
     stream: Stream,
     ring: Ring,
     /// Number of lost records that are already in the stream's count.
@@ -36,9 +36,9 @@ pub(super) struct Lane {
     throttled_since: Option<u64>,
 }
 
-impl Lane {
-    pub fn new(stream: Stream, ring: Ring) -> Lane {
-        Lane { stream, ring, lost: 0, throttled_since: None }
+impl CpuStream {
+    pub fn new(stream: Stream, ring: Ring) -> CpuStream {
+        CpuStream { stream, ring, lost: 0, throttled_since: None }
     }
 
     /// Lets the kernel take samples.
@@ -49,7 +49,7 @@ impl Lane {
 
 /// State of the thread that moves the samples.
 pub(super) struct Mover {
-    lanes: Vec<Lane>,
+    cpus: Vec<CpuStream>,
     /// Buffer for records, reused to avoid allocations.
     scratch: Vec<u8>,
     existing: Existing,
@@ -79,12 +79,12 @@ struct Records {
 impl Mover {
     /// `begin` is the stream of the processes that exist now, and `start` the time of its events in
     /// clock ticks.
-    pub fn new(lanes: Vec<Lane>, (begin, start): (Stream, u64), clock: Clock, hz: u32, shared: Arc<Shared>) -> Mover {
+    pub fn new(cpus: Vec<CpuStream>, (begin, start): (Stream, u64), clock: Clock, hz: u32, shared: Arc<Shared>) -> Mover {
         let (makers, payload, chain) = (HashSet::new(), Vec::new(), (Vec::new(), Vec::new()));
         Mover {
-            lanes,
+            cpus,
             scratch: Vec::new(),
-            existing: Existing { stream: begin, start, waiting: people::processes() },
+            existing: Existing { stream: begin, start, waiting: existing::processes() },
             records: Records { makers, clock, hz, payload, chain, shared },
         }
     }
@@ -94,15 +94,15 @@ impl Mover {
         loop {
             let stop = self.records.shared.stop.load(Ordering::Acquire);
             if stop {
-                for lane in &self.lanes {
-                    let _ = lane.ring.disable();
+                for cpu in &self.cpus {
+                    let _ = cpu.ring.disable();
                 }
             }
             // Samples have times of CLOCK_MONOTONIC_RAW, which runs evenly. A pair of clock
             // readings that is not older than one turn of this loop converts them exactly enough.
             let pair = self.records.clock.raw_pair();
-            for lane in &mut self.lanes {
-                self.records.drain(lane, &mut self.scratch, pair, stop);
+            for cpu in &mut self.cpus {
+                self.records.drain(cpu, &mut self.scratch, pair, stop);
             }
             self.count_lost();
             self.existing.look(&mut self.records, stop);
@@ -110,7 +110,7 @@ impl Mover {
                 break;
             }
             let mut ready: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
-            ready.extend(self.lanes.iter().map(|lane| PollFd::from_borrowed_fd(lane.ring.as_fd(), PollFlags::IN)));
+            ready.extend(self.cpus.iter().map(|cpu| PollFd::from_borrowed_fd(cpu.ring.as_fd(), PollFlags::IN)));
             let longest = if self.existing.waiting.is_empty() { PERIOD } else { Duration::ZERO };
             let longest = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(longest.subsec_nanos()) };
             let _ = poll(&mut ready, Some(&longest));
@@ -119,14 +119,14 @@ impl Mover {
 
     /// Updates the number of losses, so that the recording's description is correct at any time.
     fn count_lost(&self) {
-        let lost = self.lanes.iter().map(|lane| lane.stream.discarded()).sum();
+        let lost = self.cpus.iter().map(|cpu| cpu.stream.discarded()).sum();
         self.records.shared.lost.store(lost, Ordering::Relaxed);
     }
 }
 
 impl Records {
-    fn drain(&mut self, lane: &mut Lane, scratch: &mut Vec<u8>, pair: (u64, u64), last: bool) {
-        let Lane { stream, ring, lost, throttled_since } = lane;
+    fn drain(&mut self, cpu: &mut CpuStream, scratch: &mut Vec<u8>, pair: (u64, u64), last: bool) {
+        let CpuStream { stream, ring, lost, throttled_since } = cpu;
         let mut result = Ok(());
         ring.drain(scratch, |bytes| {
             let Some(record) = parse(bytes) else {
@@ -196,7 +196,7 @@ impl Records {
             }
             What::Mapping { start, length, offset, inode, path } => {
                 mapping(&mut self.payload, [start, length, offset, inode], path);
-                if people::is_made(path) {
+                if existing::is_made(path) {
                     self.maker(stream, time, record.pid)?;
                 }
                 MAPPING
@@ -228,7 +228,7 @@ impl Records {
         if self.makers.len() >= MOST_MAKERS || !self.makers.insert(pid) {
             return Ok(());
         }
-        let Some((uid, inner)) = people::owner(pid) else { return Ok(()) };
+        let Some((uid, inner)) = existing::owner(pid) else { return Ok(()) };
         let mut payload = Vec::with_capacity(16);
         for id in [pid, pid, uid as i32, inner] {
             payload.extend_from_slice(&id.to_ne_bytes());
@@ -266,21 +266,21 @@ impl Existing {
             payload.extend_from_slice(&pid.to_ne_bytes());
             payload.extend_from_slice(&tid.to_ne_bytes());
         };
-        for (tid, name) in people::threads(pid) {
+        for (tid, name) in existing::threads(pid) {
             whose(payload, tid);
             payload.push(0);
             text(payload, &name);
             self.stream.event(start, COMM, payload)?;
         }
         let mut makes = false;
-        for found in people::mappings(pid) {
+        for found in existing::mappings(pid) {
             whose(payload, pid);
             mapping(payload, [found.start, found.length, found.offset, found.inode], &found.path);
-            makes |= people::is_made(&found.path);
+            makes |= existing::is_made(&found.path);
             self.stream.event(start, MAPPING, payload)?;
         }
         if makes && records.makers.len() < MOST_MAKERS && records.makers.insert(pid) {
-            if let Some((uid, inner)) = people::owner(pid) {
+            if let Some((uid, inner)) = existing::owner(pid) {
                 whose(payload, pid);
                 payload.extend_from_slice(&uid.to_ne_bytes());
                 payload.extend_from_slice(&inner.to_ne_bytes());

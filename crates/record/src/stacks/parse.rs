@@ -214,19 +214,19 @@ mod tests {
         for length in 0..bytes.len() {
             let _ = parse(&bytes[..length]);
         }
-        let told = |kind, misc, body: &[u64], expected: (i32, i32, What<'_>)| {
+        let parsed = |kind, misc, body: &[u64], expected: (i32, i32, What<'_>)| {
             let bytes = record(kind, misc, &words(body), true);
             let found = parse(&bytes).map(|found| (found.pid, found.tid, found.what));
             assert_eq!(found, Some(expected));
         };
         let name = u64::from_ne_bytes(*b"name\0xx\0");
-        told(COMM, COMM_EXEC, &[pair(5, 6), name], (5, 6, What::Comm { exec: true, comm: b"name" }));
-        told(COMM, 0, &[pair(5, 6), name], (5, 6, What::Comm { exec: false, comm: b"name" }));
-        told(FORK, 0, &[pair(5, 1), pair(6, 2), 0], (5, 6, What::Fork { parent_pid: 1, parent_tid: 2 }));
-        told(EXIT, 0, &[pair(5, 1), pair(6, 2), 0], (5, 6, What::Exit));
-        told(LOST, 0, &[3, 17], (70, 71, What::Lost(17)));
-        told(THROTTLE, 0, &[1, 2, 3], (70, 71, What::Throttled(true)));
-        told(99, 0, &[], (70, 71, What::Other));
+        parsed(COMM, COMM_EXEC, &[pair(5, 6), name], (5, 6, What::Comm { exec: true, comm: b"name" }));
+        parsed(COMM, 0, &[pair(5, 6), name], (5, 6, What::Comm { exec: false, comm: b"name" }));
+        parsed(FORK, 0, &[pair(5, 1), pair(6, 2), 0], (5, 6, What::Fork { parent_pid: 1, parent_tid: 2 }));
+        parsed(EXIT, 0, &[pair(5, 1), pair(6, 2), 0], (5, 6, What::Exit));
+        parsed(LOST, 0, &[3, 17], (70, 71, What::Lost(17)));
+        parsed(THROTTLE, 0, &[1, 2, 3], (70, 71, What::Throttled(true)));
+        parsed(99, 0, &[], (70, 71, What::Other));
         assert_eq!(parse(&record(LOST, 0, &words(&[3]), true)), None);
     }
 }

@@ -204,7 +204,7 @@ impl Stream {
 mod tests {
     use super::*;
     use crate::clock::Calibration;
-    use crate::clock::Source;
+    use crate::clock::ClockSource;
     use crate::stacks::metadata;
     use longpole_ctf::{BytesSource, Item, Metadata, StreamDecoder};
     use std::sync::Arc;
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_file_is_valid_after_every_system_call() {
-        let clock = Calibration::begin(Source::MonoRaw).finish();
+        let clock = Calibration::begin(ClockSource::MonoRaw).finish();
         let uuid = Uuid::random().unwrap();
         let metadata = Arc::new(Metadata::from_text(&metadata::text(&uuid, &uuid, &clock, "h", 99)).unwrap());
         let place = tempfile::tempdir().unwrap();
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn events_that_the_disk_does_not_take_are_counted_as_lost() {
-        let clock = Calibration::begin(Source::MonoRaw).finish();
+        let clock = Calibration::begin(ClockSource::MonoRaw).finish();
         let uuid = Uuid::random().unwrap();
         let metadata = Arc::new(Metadata::from_text(&metadata::text(&uuid, &uuid, &clock, "h", 99)).unwrap());
         let place = tempfile::tempdir().unwrap();

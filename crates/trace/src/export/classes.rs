@@ -105,17 +105,17 @@ impl Classes {
     }
 
     fn make(&mut self, event: &Event<'_>, catalogue: &Catalogue, layout: &Layout) -> Option<u32> {
-        let told = &catalogue.classes[event.class.0 as usize];
-        let of_name = self.names.get(&told.event_name).copied().unwrap_or(0);
+        let described = &catalogue.classes[event.class.0 as usize];
+        let of_name = self.names.get(&described.event_name).copied().unwrap_or(0);
         if of_name >= MOST_SHAPES || self.all.len() >= MOST_CLASSES || self.fields >= MOST_FIELDS {
             return None;
         }
         let signature = Rc::new(self.signature.clone());
-        let context = fields(&told.context, &told.context_bases, event.context);
-        let fields = fields(&told.fields, &told.bases, event.fields);
-        let class = self.push(&told.event_name, &told.attributes, signature.clone(), context, fields, layout).ok()?;
+        let context = fields(&described.context, &described.context_bases, event.context);
+        let fields = fields(&described.fields, &described.bases, event.fields);
+        let class = self.push(&described.event_name, &described.attributes, signature.clone(), context, fields, layout).ok()?;
         self.known.insert(signature, class);
-        self.names.insert(told.event_name.clone(), of_name + 1);
+        self.names.insert(described.event_name.clone(), of_name + 1);
         self.recent[event.class.0 as usize].shapes += 1;
         Some(class)
     }
@@ -158,10 +158,10 @@ impl Classes {
     ) -> Result<u32, MetadataError> {
         // `MOST_CLASSES` is far below the range of `u32`.
         let id = self.all.len() as u32;
-        let told = describe(u64::from(id), name, attributes, &signature, &context, &fields);
-        let prepared = layout.event(&told)?;
+        let described = describe(u64::from(id), name, attributes, &signature, &context, &fields);
+        let prepared = layout.event(&described)?;
         let weight = |ty: &Option<Arc<_>>| ty.as_ref().map_or(0, |ty| u64::from(Type::Struct(Arc::clone(ty)).weight()));
-        self.fields += weight(&told.context) + weight(&told.payload);
+        self.fields += weight(&described.context) + weight(&described.payload);
         let all = || signature.context.iter().chain(&signature.fields);
         self.all.push(Class {
             name: name.to_owned(),
@@ -192,7 +192,7 @@ impl Class {
         }
     }
 
-    pub fn told(&self, id: u64) -> EventClass {
+    pub fn description(&self, id: u64) -> EventClass {
         describe(id, &self.name, &self.attributes, &self.signature, &self.context, &self.fields)
     }
 }

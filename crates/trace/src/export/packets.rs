@@ -31,12 +31,12 @@ impl PacketKinds {
     /// Returns the kind of an event's packet, or 0 if the packet has no values to export.
     pub fn of(&mut self, event: &Event<'_>, catalogue: &Catalogue) -> usize {
         let values: Vec<Value<'_>> = event.packet.iter().collect();
-        let told = &catalogue.classes[event.class.0 as usize];
+        let described = &catalogue.classes[event.class.0 as usize];
         let mut looks = Vec::new();
-        if values.is_empty() || told.packet.len() != values.len() || shapes(&values, &[], false, &mut looks).is_err() {
+        if values.is_empty() || described.packet.len() != values.len() || shapes(&values, &[], false, &mut looks).is_err() {
             return 0;
         }
-        let key = (told.packet.clone(), told.packet_bases.clone(), looks);
+        let key = (described.packet.clone(), described.packet_bases.clone(), looks);
         if let Some(known) = self.known.get(&key) {
             return *known;
         }

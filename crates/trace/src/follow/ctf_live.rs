@@ -64,7 +64,7 @@ pub struct Live {
     value_buffer: ValueBuffer,
     /// Set if no further refresh follows.
     last: bool,
-    told: bool,
+    reported: bool,
 }
 
 /// A CTF directory that grows.
@@ -109,7 +109,7 @@ impl Live {
             current: None,
             value_buffer: ValueBuffer::default(),
             last: false,
-            told: false,
+            reported: false,
         };
         live.shared.parts = true;
         for path in &live.paths {
@@ -170,7 +170,7 @@ impl Live {
 
     /// Adds the diagnostics that are known only at the end.
     fn tell(&mut self) {
-        if !self.last || std::mem::replace(&mut self.told, true) {
+        if !self.last || std::mem::replace(&mut self.reported, true) {
             return;
         }
         self.shared.diagnostics.extend(self.context.iter().flatten().cloned());

@@ -109,7 +109,7 @@ fn open(path: &PathBuf) -> Result<Reader<File>, Error> {
 /// them, and as a sum in statistics. Either may be missing, so the larger count is used.
 #[derive(Clone, Copy, Debug, Default)]
 struct Dropped {
-    told: u64,
+    count: u64,
     known: bool,
 }
 
@@ -117,7 +117,7 @@ impl Dropped {
     /// Adds `count` lost packets. Returns how many of them were not known yet.
     fn more(&mut self, count: u64) -> u64 {
         self.known = true;
-        self.told = self.told.saturating_add(count);
+        self.count = self.count.saturating_add(count);
         count
     }
 
@@ -125,8 +125,8 @@ impl Dropped {
     /// known yet.
     fn sum(&mut self, sum: u64) -> u64 {
         self.known = true;
-        let news = sum.saturating_sub(self.told);
-        self.told = self.told.max(sum);
+        let news = sum.saturating_sub(self.count);
+        self.count = self.count.max(sum);
         news
     }
 }
@@ -291,8 +291,8 @@ impl Capture {
                     }
                 }
                 Ok(Some(Block::Statistics(block))) => {
-                    if let (Some(sum), Some((_, told))) = (lost(&block), dropped.get_mut(block.section, block.interface)) {
-                        told.sum(sum);
+                    if let (Some(sum), Some((_, count))) = (lost(&block), dropped.get_mut(block.section, block.interface)) {
+                        count.sum(sum);
                     }
                 }
                 Ok(Some(_)) => {}
@@ -316,7 +316,7 @@ impl Capture {
 fn settle(counts: &mut [InterfaceCount], ended: BTreeMap<u32, (usize, Dropped)>) {
     for (index, lost) in ended.into_values().filter(|(_, lost)| lost.known) {
         let sum = &mut counts[index].dropped;
-        *sum = Some(sum.unwrap_or(0).saturating_add(lost.told));
+        *sum = Some(sum.unwrap_or(0).saturating_add(lost.count));
     }
 }
 

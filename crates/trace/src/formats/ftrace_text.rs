@@ -44,7 +44,7 @@ pub(crate) struct TextSource {
     other: ClassId,
     subjects: HashMap<Who, SubjectId>,
     file: StreamId,
-    cpus: HashMap<u32, Lane>,
+    cpus: HashMap<u32, CpuStream>,
     /// Losses reported before the current event, the first one last; and losses reported after it.
     lost: Vec<Lost>,
     coming: Vec<Lost>,
@@ -70,14 +70,14 @@ struct Cuts {
     /// Number, from 1, and first byte in the file of the current line.
     line: u64,
     begin: u64,
-    told: Vec<String>,
+    first: Vec<String>,
     others: u64,
 }
 
 impl Cuts {
-    fn tell(&mut self, what: &str) {
-        match self.told.len() < MOST_ERRORS as usize {
-            true => self.told.push(format!("line {} at byte {}: {what}", self.line, self.begin)),
+    fn add(&mut self, what: &str) {
+        match self.first.len() < MOST_ERRORS as usize {
+            true => self.first.push(format!("line {} at byte {}: {what}", self.line, self.begin)),
             false => self.others += 1,
         }
     }
@@ -87,7 +87,7 @@ impl Cuts {
 type Who = (Vec<u8>, Option<i32>, Option<i32>);
 
 #[derive(Clone, Copy)]
-struct Lane {
+struct CpuStream {
     stream: StreamId,
     last_ns: Option<i64>,
 }
@@ -161,15 +161,15 @@ impl TextSource {
         }
         if let (Some(lost), Some(event)) = (self.lost.pop(), self.waiting) {
             if let Some(cpu) = lost.cpu {
-                self.lane(cpu, shared);
+                self.cpu_stream(cpu, shared);
             }
             self.head = Some(Head::Loss(self.loss(lost, self.file, event.t_ns())));
         } else {
             self.head = self.waiting.take();
             if let Some(Head::Event { t_ns, cpu, .. }) = self.head {
                 self.last_ns = t_ns;
-                if let Some(lane) = self.cpus.get_mut(&cpu) {
-                    lane.last_ns = Some(t_ns);
+                if let Some(stream) = self.cpus.get_mut(&cpu) {
+                    stream.last_ns = Some(t_ns);
                 }
             }
         }
@@ -177,9 +177,9 @@ impl TextSource {
     }
 
     fn loss(&self, lost: Lost, file: StreamId, end_ns: i64) -> Loss {
-        let lane = lost.cpu.and_then(|cpu| self.cpus.get(&cpu));
-        let stream = lane.map_or(file, |lane| lane.stream);
-        let begin_ns = lane.and_then(|lane| lane.last_ns).map_or(end_ns, |last_ns| last_ns.min(end_ns));
+        let cpu = lost.cpu.and_then(|cpu| self.cpus.get(&cpu));
+        let stream = cpu.map_or(file, |cpu| cpu.stream);
+        let begin_ns = cpu.and_then(|cpu| cpu.last_ns).map_or(end_ns, |last_ns| last_ns.min(end_ns));
         Loss { stream, begin_ns, end_ns, events: lost.events }
     }
 
@@ -219,7 +219,7 @@ impl TextSource {
                         head.rest.end = self.line.len();
                     }
                     Some(_) => {
-                        self.cut.tell(&format!("the event that continues here is longer than {MOST_LINE} bytes; this line is left out"))
+                        self.cut.add(&format!("the event that continues here is longer than {MOST_LINE} bytes; this line is left out"))
                     }
                     None => self.strange += 1,
                 },
@@ -253,7 +253,7 @@ impl TextSource {
             self.length += rest;
             // If only the newline is left, the line is complete.
             if rest > 1 {
-                self.cut.tell(&format!("the line has {} bytes; what is behind the first {MOST_LINE} is left out", self.length));
+                self.cut.add(&format!("the line has {} bytes; what is behind the first {MOST_LINE} is left out", self.length));
             }
         }
         if self.next.last() == Some(&b'\r') {
@@ -269,7 +269,7 @@ impl TextSource {
         self.ticks |= matches!(head.time, Time::Ticks(_));
         let class = self.class(&name, !head.flags.is_empty(), shared);
         let subject = self.subject(&head, shared);
-        let stream = self.lane(head.cpu, shared).stream;
+        let stream = self.cpu_stream(head.cpu, shared).stream;
         let is_whole = class != self.other;
         if !is_whole {
             self.rest = head.rest;
@@ -326,15 +326,15 @@ impl TextSource {
         })
     }
 
-    fn lane(&mut self, cpu: u32, shared: &mut Shared) -> Lane {
+    fn cpu_stream(&mut self, cpu: u32, shared: &mut Shared) -> CpuStream {
         let name = &self.name;
         if self.cpus.len() >= MOST_CLASSES && !self.cpus.contains_key(&cpu) {
-            return Lane { stream: self.file, last_ns: None };
+            return CpuStream { stream: self.file, last_ns: None };
         }
         *self
             .cpus
             .entry(cpu)
-            .or_insert_with(|| Lane { stream: shared.stream(format!("{name}/cpu{cpu}"), StreamKind::Kernel), last_ns: None })
+            .or_insert_with(|| CpuStream { stream: shared.stream(format!("{name}/cpu{cpu}"), StreamKind::Kernel), last_ns: None })
     }
 
     pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
@@ -359,7 +359,7 @@ impl TextSource {
     pub fn tell(&self, shared: &mut Shared) {
         let path = || self.path.clone();
         let others = (self.cut.others > 0).then(|| format!("{} more lines are not read whole", self.cut.others));
-        shared.diagnostics.extend(self.cut.told.iter().cloned().chain(others).map(|error| Diagnostic::Wrong { path: path(), error }));
+        shared.diagnostics.extend(self.cut.first.iter().cloned().chain(others).map(|error| Diagnostic::Wrong { path: path(), error }));
         if self.ticks {
             shared.diagnostics.push(Diagnostic::Ticks { path: path(), clock: "not named there".to_owned() });
         }

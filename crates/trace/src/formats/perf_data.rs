@@ -43,7 +43,7 @@ pub(crate) struct PerfSource {
     name: String,
     about: About,
     files: Files,
-    cpus: HashMap<u32, Lane>,
+    cpus: HashMap<u32, CpuStream>,
     /// Plans, with the value of `formats_known` for which they were made.
     plans: Option<(u32, Plans)>,
     /// Classes of samples, by event and, for a tracepoint, the id in its bytes.
@@ -64,7 +64,7 @@ pub(crate) struct PerfSource {
 
 /// Stream of one CPU's events.
 #[derive(Clone, Copy)]
-struct Lane {
+struct CpuStream {
     stream: StreamId,
     last_ns: i64,
 }
@@ -115,7 +115,7 @@ impl PerfSource {
             parts: Vec::new(),
             made: Made::default(),
         };
-        source.lane(None, shared);
+        source.cpu_stream(None, shared);
         Ok(source)
     }
 
@@ -185,13 +185,13 @@ impl PerfSource {
             LOST_SAMPLES => Some(file::word(&self.record.body, 0, order)?),
             _ => None,
         };
-        let lane = self.lane(place.cpu, shared);
+        let stream = self.cpu_stream(place.cpu, shared);
         if let Some(events) = lost {
-            let begin_ns = if lane.last_ns == 0 { t_ns } else { lane.last_ns.min(t_ns) };
-            return (events > 0).then_some(Head::Loss(Loss { stream: lane.stream, begin_ns, end_ns: t_ns, events: Some(events) }));
+            let begin_ns = if stream.last_ns == 0 { t_ns } else { stream.last_ns.min(t_ns) };
+            return (events > 0).then_some(Head::Loss(Loss { stream: stream.stream, begin_ns, end_ns: t_ns, events: Some(events) }));
         }
-        self.cpus.insert(place.cpu.unwrap_or(u32::MAX), Lane { last_ns: t_ns, ..lane });
-        let mut at = At { t_ns, stream: lane.stream, cpu: place.cpu, subject: SubjectId(0), class: ClassId(0) };
+        self.cpus.insert(place.cpu.unwrap_or(u32::MAX), CpuStream { last_ns: t_ns, ..stream });
+        let mut at = At { t_ns, stream: stream.stream, cpu: place.cpu, subject: SubjectId(0), class: ClassId(0) };
         if kind != SAMPLE {
             let layout = LAYOUTS.iter().find(|layout| layout.kind == kind)?;
             let behind = self.about.attributes.get(attribute).map_or(0, sample::trailer_length);
@@ -293,7 +293,7 @@ impl PerfSource {
         }
     }
 
-    fn lane(&mut self, cpu: Option<u32>, shared: &mut Shared) -> Lane {
+    fn cpu_stream(&mut self, cpu: Option<u32>, shared: &mut Shared) -> CpuStream {
         let name = || match cpu {
             Some(cpu) => format!("{}/cpu{cpu}", self.name),
             None => self.name.clone(),
@@ -305,9 +305,9 @@ impl PerfSource {
             // No host has this many CPUs, so all further ones share a stream.
             (None, Some(all)) => all,
             (None, None) => {
-                let lane = Lane { stream: shared.stream(name(), StreamKind::Kernel), last_ns: 0 };
-                self.cpus.insert(key, lane);
-                lane
+                let stream = CpuStream { stream: shared.stream(name(), StreamKind::Kernel), last_ns: 0 };
+                self.cpus.insert(key, stream);
+                stream
             }
         }
     }

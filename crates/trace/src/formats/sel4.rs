@@ -85,13 +85,13 @@ pub(crate) struct DumpSource {
     unnamed: u64,
     ahead: Option<Entry>,
     open: Option<Entry>,
-    told: Told,
+    reported: Reported,
     head: Head,
 }
 
 /// Items without an entry that were yielded.
 #[derive(Default)]
-struct Told {
+struct Reported {
     begin: bool,
     loss: bool,
 }
@@ -166,7 +166,7 @@ impl DumpSource {
             unnamed: 0,
             ahead: None,
             open: None,
-            told: Told::default(),
+            reported: Reported::default(),
             head: Head::Begin(0),
         };
         source.ahead = source.next()?;
@@ -300,14 +300,14 @@ impl DumpSource {
         }
         if let Some(entry) = self.ahead {
             let t_ns = time(self, entry.start);
-            if self.dump.ends && !std::mem::replace(&mut self.told.begin, true) {
+            if self.dump.ends && !std::mem::replace(&mut self.reported.begin, true) {
                 return Ok(Some(self.turn(t_ns, Head::Begin)));
             }
             self.ahead = self.next()?;
             self.open = self.dump.ends.then_some(entry);
             return Ok(Some(self.turn(t_ns, |t_ns| Head::Entry(t_ns, entry))));
         }
-        if self.is_saturated() && self.broken.is_none() && !std::mem::replace(&mut self.told.loss, true) {
+        if self.is_saturated() && self.broken.is_none() && !std::mem::replace(&mut self.reported.loss, true) {
             let t_ns = self.time(self.last.max(self.sum)).unwrap_or(i64::MAX);
             let t_ns = t_ns.max(self.head.time());
             let loss = Loss { stream: self.stream, begin_ns: t_ns, end_ns: t_ns, events: self.lost() };

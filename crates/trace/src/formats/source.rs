@@ -27,7 +27,7 @@ pub(crate) enum Source {
     /// Events that exist but cannot be read yet. They are yielded as one loss without a count.
     Missing {
         loss: Loss,
-        told: bool,
+        passed: bool,
     },
 }
 
@@ -43,7 +43,7 @@ impl Sequence for Source {
             Source::Log(source) => source.advance(shared),
             Source::Pages(source) => source.advance(shared),
             Source::Text(source) => source.advance(shared),
-            Source::Missing { loss, told } => Ok((!std::mem::replace(told, true)).then_some(loss.end_ns)),
+            Source::Missing { loss, passed } => Ok((!std::mem::replace(passed, true)).then_some(loss.end_ns)),
         }
     }
 

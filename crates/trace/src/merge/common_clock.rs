@@ -57,11 +57,11 @@ pub(crate) fn apart<P: AsRef<Path>>(paths: &[P], ends: &[usize], firsts: &[Key])
     let mut begins = paths.iter().zip(begins).filter_map(|(path, begin_ns)| Some((path.as_ref(), begin_ns?)));
     let Some((other, reference_ns)) = begins.next() else { return Vec::new() };
     let apart = begins.filter(|(_, begin_ns)| begin_ns.abs_diff(reference_ns) >= DAY);
-    let told = |(path, begin_ns): (&Path, i64)| Diagnostic::ClocksApart {
+    let diagnostic = |(path, begin_ns): (&Path, i64)| Diagnostic::ClocksApart {
         path: path.to_owned(),
         other: other.to_owned(),
         days: begin_ns.abs_diff(reference_ns) / DAY,
         later: begin_ns > reference_ns,
     };
-    apart.map(told).collect()
+    apart.map(diagnostic).collect()
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 /// Reports times of one file that are out of range, once.
 #[derive(Default)]
 pub(crate) struct Beyond {
-    told: bool,
+    reported: bool,
 }
 
 /// Returns the nearest time that 64 bits of ns can represent.
@@ -36,7 +36,7 @@ impl Beyond {
     /// Reports a time out of range, unless one was already reported for this file.
     #[cold]
     pub fn tell<P: Display>(&mut self, path: &Path, place: impl FnOnce() -> P, at: Option<Place>, diagnostics: &mut Vec<Diagnostic>) {
-        if std::mem::replace(&mut self.told, true) {
+        if std::mem::replace(&mut self.reported, true) {
             return;
         }
         let known = diagnostics.iter().any(|diagnostic| matches!(diagnostic, Diagnostic::BeyondTime { path: known, .. } if known == path));
@@ -47,6 +47,6 @@ impl Beyond {
 
     /// Returns true if a time out of range was reported.
     pub fn is_way_reported(&self) -> bool {
-        self.told
+        self.reported
     }
 }

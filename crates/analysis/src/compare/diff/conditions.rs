@@ -102,10 +102,10 @@ impl Diff {
         let (function, subject) = asked(name)?;
         let is_of_states = matches!(function, "criticality" | "more_critical");
         if self.path_only && !is_of_states {
-            return Err(format!("{function}(…) cannot be told: queues and latencies are not compared for machine logs"));
+            return Err(format!("{function}(…) cannot be evaluated: queues and latencies are not compared for machine logs"));
         }
         if let Some(why) = if is_of_states { self.doubts.of_shares() } else { self.doubts.of_times() } {
-            return Err(format!("{function}(…) cannot be told: {why}. {REMEDY}"));
+            return Err(format!("{function}(…) is unknown: {why}. {REMEDY}"));
         }
         let known: Vec<&str> = match function {
             "criticality" | "more_critical" => self.seen.iter().flatten().map(String::as_str).collect(),
@@ -153,6 +153,6 @@ impl Diff {
             (false, true) => "there is none in the first trace",
             (true, true) => "it occurs too seldom to be compared",
         };
-        Ok(format!("{function}(\"{subject}\") cannot be told: {lacks}"))
+        Ok(format!("{function}(\"{subject}\") is unknown: {lacks}"))
     }
 }

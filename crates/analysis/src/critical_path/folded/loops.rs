@@ -89,7 +89,7 @@ impl Loops {
         let mut found: Vec<(Box<[u32]>, Sum)> = self.found.into_iter().collect();
         found.sort_by(|(a, one), (b, other)| (Reverse(one.total), a).cmp(&(Reverse(other.total), b)));
         found.truncate(top);
-        let told = found.into_iter().map(|(nodes, sum)| Loop {
+        let loops = found.into_iter().map(|(nodes, sum)| Loop {
             nodes: nodes.into_vec(),
             count: sum.count,
             total_ns: sum.total,
@@ -97,6 +97,6 @@ impl Loops {
             min_ns: sum.min,
             max_ns: sum.max,
         });
-        (told.collect(), distinct, self.rare)
+        (loops.collect(), distinct, self.rare)
     }
 }

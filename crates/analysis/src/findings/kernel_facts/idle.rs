@@ -141,11 +141,11 @@ impl Idle {
 
     /// Returns the times during the wait for which the CPU was idle, or had a thread.
     fn stays(&self, linux: &Linux, cpu: CpuId, wait: &Wait, idle: bool) -> Vec<(i64, i64)> {
-        let told = self.cpus.get(cpu.0 as usize);
+        let stays = self.cpus.get(cpu.0 as usize);
         // The current stay of the CPU is reported only after it ends.
         let mut newest = linux.idle_since(cpu).filter(|_| idle);
         let mut out: Vec<(i64, i64)> = newest.map(|since| (since, wait.end_ns)).into_iter().collect();
-        for stay in told.into_iter().flatten().rev().take_while(|stay| stay.end_ns > wait.begin_ns) {
+        for stay in stays.into_iter().flatten().rev().take_while(|stay| stay.end_ns > wait.begin_ns) {
             match out.last_mut() {
                 Some(last) if stay.idle == idle && newest == Some(stay.end_ns) => last.0 = stay.begin_ns,
                 _ if stay.idle == idle => out.push((stay.begin_ns, stay.end_ns)),

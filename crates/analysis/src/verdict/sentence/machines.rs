@@ -75,7 +75,7 @@ fn bottleneck(verdict: &Verdict) -> String {
 /// Returns the sentence on the absence of a bottleneck, with the reason.
 fn nothing(verdict: &Verdict) -> String {
     let begin = match verdict.outcome {
-        Outcome::Unknown => "No bottleneck can be told",
+        Outcome::Unknown => "The bottleneck cannot be determined",
         _ => "Nothing stands out",
     };
     let (figures, advice) = (figures(verdict), advice(verdict));
@@ -314,7 +314,7 @@ mod tests {
             "a::work has the most, 30.0 % ± 1.0 % of the critical path, but b::work is not behind it beyond the noise (30.0 % ± 1.0 %)";
         let end = "0.0 % of the path unknown, 0 events lost";
         assert_eq!(verdict.text(), format!("Nothing stands out: {why}, {end}."));
-        assert_eq!(verdict.if_known().text(), format!("No bottleneck can be told: {why}, {end}."));
+        assert_eq!(verdict.if_known().text(), format!("The bottleneck cannot be determined: {why}, {end}."));
     }
 
     #[test]

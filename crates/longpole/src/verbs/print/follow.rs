@@ -35,7 +35,7 @@ pub fn run(paths: &[PathBuf], options: Options, strict: bool, mut lines: Lines<i
     let stop = Stop::install()?;
     let mut growing = Growing::open(paths, &options)?;
     let mut part = Part { begin: options.begin, end: options.end, range: None };
-    let mut told = 0;
+    let mut shown = 0;
     loop {
         // Checked before reading: what was written before the end was requested is then certainly
         // read.
@@ -56,8 +56,8 @@ pub fn run(paths: &[PathBuf], options: Options, strict: bool, mut lines: Lines<i
         }
         lines.flush_tail()?;
         let diagnostics = growing.diagnostics();
-        diagnostics[told.min(diagnostics.len())..].iter().for_each(say);
-        told = diagnostics.len();
+        diagnostics[shown.min(diagnostics.len())..].iter().for_each(say);
+        shown = diagnostics.len();
         let damaged = diagnostics.iter().any(Diagnostic::is_damage);
         if last || strict && damaged {
             lines.end()?;

@@ -2,7 +2,7 @@
 //! words; LTTng has one event class per call, with named fields.
 
 use super::super::layout::encode::integer;
-use super::super::layout::{Int, Kind, Layout, Source};
+use super::super::layout::{Int, Kind, Layout, ValueSource};
 use longpole_ftrace::{ByteOrder, EventFormat};
 
 const WORDS: usize = 6;
@@ -91,7 +91,7 @@ impl Calls {
         names.push(("syscall_exit_unknown".to_owned(), vec![field("id", Kind::Int(NUMBER)), field("ret", Kind::Int(RESULT))]));
         for row in &layout.calls {
             let args = row.args.iter().filter_map(|arg| match (&arg.source, &arg.kind) {
-                (Source::Field(number), Kind::Int(int)) => Some((number.parse().ok()?, *int)),
+                (ValueSource::Field(number), Kind::Int(int)) => Some((number.parse().ok()?, *int)),
                 _ => None,
             });
             let call = Call { enter: names.len() as u16, exit: names.len() as u16 + 1, args: args.collect() };

@@ -6,7 +6,7 @@
 
 use super::super::ctf::Stream;
 use super::super::layout::encode::integer;
-use super::super::layout::people::{People, Person};
+use super::super::layout::known_threads::{KnownThread, KnownThreads};
 use super::super::layout::{Int, Kind, Layout};
 use super::Converted;
 use serde_json::Value;
@@ -143,7 +143,13 @@ impl Dump<'_> {
 
     /// Writes the state and the names of processes, which were collected until the end, as events
     /// of one moment. A missing dump or a broken line is reported and costs only itself.
-    pub fn write(&mut self, file: io::Result<File>, names: io::Result<File>, people: &mut People, done: &mut Converted) -> io::Result<()> {
+    pub fn write(
+        &mut self,
+        file: io::Result<File>,
+        names: io::Result<File>,
+        threads: &mut KnownThreads,
+        done: &mut Converted,
+    ) -> io::Result<()> {
         let file = match file {
             Ok(file) => file,
             Err(error) => {
@@ -168,7 +174,7 @@ impl Dump<'_> {
             payload.clear();
             let kind = match value["kind"].as_str() {
                 Some("process") => {
-                    process(&value, self.layout, people, &mut payload);
+                    process(&value, self.layout, threads, &mut payload);
                     PROCESS
                 }
                 Some("file_descriptor") => {
@@ -240,7 +246,7 @@ impl Dump<'_> {
     }
 }
 
-fn process(value: &Value, layout: &Layout, people: &mut People, out: &mut Vec<u8>) {
+fn process(value: &Value, layout: &Layout, threads: &mut KnownThreads, out: &mut Vec<u8>) {
     let tid = number(&value["tid"], 0);
     let pid = number(&value["pid"], tid);
     let parent = number(&value["ppid"], 0);
@@ -249,7 +255,7 @@ fn process(value: &Value, layout: &Layout, people: &mut People, out: &mut Vec<u8
     let mut comm = [0; 16];
     let size = name.len().min(15);
     comm[..size].copy_from_slice(&name[..size]);
-    people.knows(tid as i32, Person { pid: pid as i32, ppid: parent as i32, comm, prio: prio as i32 });
+    threads.knows(tid as i32, KnownThread { pid: pid as i32, ppid: parent as i32, comm, prio: prio as i32 });
     // Both lists go from the recorder's pid namespace down to the thread's own.
     let inner = |key: &str, otherwise: i64| value[key].as_array().and_then(|all| all.last()?.as_i64()).unwrap_or(otherwise);
     let level = value["vtids"].as_array().map_or(0, |all| all.len().saturating_sub(1)) as i64;

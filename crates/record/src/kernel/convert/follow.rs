@@ -2,7 +2,7 @@
 //! of each event.
 
 use super::super::layout::encode::integer;
-use super::super::layout::people::People;
+use super::super::layout::known_threads::KnownThreads;
 use super::super::layout::{Int, Kind};
 use longpole_ftrace::{ByteOrder, EventFormat, Field};
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub enum Follow {
         pid: Field,
     },
     /// Names and priorities of threads, as (tid, name, priority).
-    Told(Vec<(Field, Option<Field>, Option<Field>)>),
+    Fields(Vec<(Field, Option<Field>, Option<Field>)>),
 }
 
 /// Returns what events of this format say about threads. With `all`, also names and priorities.
@@ -40,9 +40,9 @@ pub fn follow(format: &EventFormat, all: bool) -> Follow {
                 let part = |name: &str| field(&format!("{side}_{name}"));
                 Some((part("pid")?, part("comm"), part("prio")))
             };
-            Follow::Told(["prev", "next"].into_iter().filter_map(side).collect())
+            Follow::Fields(["prev", "next"].into_iter().filter_map(side).collect())
         }
-        ("task", "task_rename") if all => Follow::Told(field("pid").map(|pid| (pid, field("newcomm"), None)).into_iter().collect()),
+        ("task", "task_rename") if all => Follow::Fields(field("pid").map(|pid| (pid, field("newcomm"), None)).into_iter().collect()),
         _ => Follow::Nothing,
     }
 }
@@ -50,22 +50,22 @@ pub fn follow(format: &EventFormat, all: bool) -> Follow {
 impl Follow {
     /// Applies an event to the known threads.
     #[inline]
-    pub fn see(&self, data: &[u8], order: ByteOrder, people: &mut People) {
+    pub fn see(&self, data: &[u8], order: ByteOrder, threads: &mut KnownThreads) {
         let int = |field: &Field| field.int(data, order).unwrap_or(0);
         match self {
             Follow::Nothing => {}
-            Follow::Made { pid, flags } => people.made(int(pid) as i32, int(flags) as u64),
-            Follow::Gone { pid } => people.gone(int(pid) as i32),
-            Follow::Told(told) => {
-                for (tid, comm, prio) in told {
-                    let person = people.of(int(tid) as i32);
+            Follow::Made { pid, flags } => threads.made(int(pid) as i32, int(flags) as u64),
+            Follow::Gone { pid } => threads.gone(int(pid) as i32),
+            Follow::Fields(fields) => {
+                for (tid, comm, prio) in fields {
+                    let thread = threads.of(int(tid) as i32);
                     if let Some(Ok(text)) = comm.as_ref().map(|comm| comm.text(data, order)) {
-                        person.comm = [0; 16];
+                        thread.comm = [0; 16];
                         let size = text.len().min(15);
-                        person.comm[..size].copy_from_slice(&text[..size]);
+                        thread.comm[..size].copy_from_slice(&text[..size]);
                     }
                     if let Some(prio) = prio {
-                        person.prio = int(prio) as i32;
+                        thread.prio = int(prio) as i32;
                     }
                 }
             }
@@ -80,7 +80,7 @@ impl Follow {
 pub struct Running {
     tid: Option<i32>,
     /// True if a switch was seen. Without any, nothing could contradict a record.
-    told: bool,
+    saw_switch: bool,
 }
 
 impl Running {
@@ -88,8 +88,8 @@ impl Running {
     /// thread if the record is itself a switch.
     #[inline]
     pub fn unseen(&mut self, tid: Option<i32>, to: Option<i32>) -> Option<i32> {
-        let unseen = tid.filter(|_| self.told && to.is_none() && self.tid != tid);
-        self.told |= to.is_some();
+        let unseen = tid.filter(|_| self.saw_switch && to.is_none() && self.tid != tid);
+        self.saw_switch |= to.is_some();
         self.tid = to.or(tid);
         unseen
     }
@@ -165,19 +165,19 @@ impl Context {
 
     /// Appends the context of a record.
     #[inline]
-    pub fn write(&self, data: &[u8], order: ByteOrder, people: &People, out: &mut Vec<u8>) {
+    pub fn write(&self, data: &[u8], order: ByteOrder, threads: &KnownThreads, out: &mut Vec<u8>) {
         if self.parts.is_empty() {
             return;
         }
         let tid = self.tid(data, order).unwrap_or(0);
-        let person = people.get(tid);
+        let thread = threads.get(tid);
         for part in &self.parts {
             match part {
                 Part::Tid => integer(out, tid.into(), I32),
-                Part::Pid => integer(out, person.pid.into(), I32),
-                Part::Ppid => integer(out, person.ppid.into(), I32),
-                Part::Comm => out.extend_from_slice(&person.comm),
-                Part::Prio => integer(out, i64::from(person.prio) - MAX_RT_PRIO, I32),
+                Part::Pid => integer(out, thread.pid.into(), I32),
+                Part::Ppid => integer(out, thread.ppid.into(), I32),
+                Part::Comm => out.extend_from_slice(&thread.comm),
+                Part::Prio => integer(out, i64::from(thread.prio) - MAX_RT_PRIO, I32),
             }
         }
     }

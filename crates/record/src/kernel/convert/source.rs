@@ -52,7 +52,7 @@ pub struct Description {
     /// Clock ticks of one second.
     pub second: u64,
     /// Pages by CPU, in ascending order.
-    pub lanes: Vec<Pages>,
+    pub pages: Vec<Pages>,
     /// Events that were given up during the recording, in order of time.
     pub switched_off: Vec<Off>,
     /// The kernel's counters by CPU. A CPU that is missing here was not counted.
@@ -127,7 +127,7 @@ impl Description {
             filters: source["filters"].clone(),
             page_size: source["page_size"].as_u64(),
             switched_off: source["switched_off"].as_array().into_iter().flatten().take(MOST_STEPS).filter_map(off).collect(),
-            lanes: lanes(raw, &counted, done)?,
+            pages: pages(raw, &counted, done)?,
             counted,
         })
     }
@@ -211,7 +211,7 @@ fn json(folder: &Folder, name: &str, most: u64, done: &mut Converted) -> Value {
 }
 
 /// Returns the CPUs that have pages, or should have some by the kernel's counters.
-fn lanes(raw: &Folder, counted: &HashMap<u32, Counted>, done: &mut Converted) -> Result<Vec<Pages>, ConvertError> {
+fn pages(raw: &Folder, counted: &HashMap<u32, Counted>, done: &mut Converted) -> Result<Vec<Pages>, ConvertError> {
     let mut cpus: Vec<u32> = counted.iter().filter(|(_, counted)| counted.read > 0).map(|(cpu, _)| *cpu).collect();
     for name in raw.names().map_err(ConvertError::io("read", raw.path()))? {
         let cpu = name.to_str().and_then(|name| name.strip_prefix("cpu")?.parse::<u32>().ok());
@@ -223,7 +223,7 @@ fn lanes(raw: &Folder, counted: &HashMap<u32, Counted>, done: &mut Converted) ->
         let what = format!("pages of {} CPUs; no kernel has more than {MOST_CPUS}", cpus.len());
         return Err(ConvertError::Description { path: raw.path().to_owned(), what });
     }
-    let mut lanes = Vec::new();
+    let mut pages = Vec::new();
     for cpu in cpus {
         let name = format!("cpu{cpu}");
         let path = raw.join(&name);
@@ -236,9 +236,9 @@ fn lanes(raw: &Folder, counted: &HashMap<u32, Counted>, done: &mut Converted) ->
             Err(error) => return Err(ConvertError::io("open", path)(error)),
         };
         let bytes = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
-        lanes.push(Pages { cpu, file, bytes });
+        pages.push(Pages { cpu, file, bytes });
     }
-    Ok(lanes)
+    Ok(pages)
 }
 
 /// True if nothing, a link, a folder or a pipe is in the place of the file. Other errors may
@@ -247,9 +247,9 @@ fn is_not_there(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) || error.raw_os_error() == Some(libc::ELOOP)
 }
 
-fn off(told: &Value) -> Option<Off> {
-    let texts = |key: &str| told[key].as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect();
-    Some(Off { time: told["begin"].as_u64()?, what: told["what"].as_str()?.to_owned(), events: texts("events"), calls: texts("calls") })
+fn off(json: &Value) -> Option<Off> {
+    let texts = |key: &str| json[key].as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect();
+    Some(Off { time: json["begin"].as_u64()?, what: json["what"].as_str()?.to_owned(), events: texts("events"), calls: texts("calls") })
 }
 
 fn counted(cpu: &Value) -> Option<(u32, Counted)> {

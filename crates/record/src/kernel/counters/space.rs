@@ -275,8 +275,8 @@ mod tests {
             words.chain(put(TCA_KIND, b"tbf\0")).chain(put(TCA_STATS2, &put(TCA_STATS_QUEUE, &queue))).collect::<Vec<u8>>()
         };
         let sound = message(TC_H_ROOT);
-        let told = discipline(&sound).unwrap();
-        assert_eq!((told.index, &*told.kind, told.handle, told.drops), (3, "tbf", 0x8001_0000, 77));
+        let found = discipline(&sound).unwrap();
+        assert_eq!((found.index, &*found.kind, found.handle, found.drops), (3, "tbf", 0x8001_0000, 77));
         assert!(discipline(&message(0x8001_0000)).is_none());
         for cut in 0..sound.len() {
             assert!(discipline(&sound[..cut]).is_none());

@@ -104,8 +104,8 @@ mod tests {
         // The loopback device has number 1 everywhere.
         body[4..8].copy_from_slice(&1u32.to_ne_bytes());
         body.extend([&8u16.to_ne_bytes()[..], &TCA_KIND.to_ne_bytes(), b"tbf\0"].concat());
-        let told = discipline(&body).unwrap();
-        assert_eq!((&told["dev"], &told["name"]), (&json!("lo"), &json!("tbf")));
+        let found = discipline(&body).unwrap();
+        assert_eq!((&found["dev"], &found["name"]), (&json!("lo"), &json!("tbf")));
         for cut in 0..body.len() {
             assert_eq!(discipline(&body[..cut]), None);
         }

@@ -4,8 +4,8 @@
 //! A record that is shorter than its format yields zeros and is counted by the caller; no
 //! conversion fails.
 
-use super::people::People;
-use super::{EventRow, FieldRow, Int, Kind, Label, Source, Transform};
+use super::known_threads::KnownThreads;
+use super::{EventRow, FieldRow, Int, Kind, Label, Transform, ValueSource};
 use longpole_ftrace::format::Shape;
 use longpole_ftrace::{ByteOrder, EventFormat, Field};
 
@@ -79,13 +79,13 @@ impl Plan {
         };
         let mut used: Vec<&str> = Vec::new();
         for row in row.iter().flat_map(|row| &row.fields) {
-            if let Source::Field(source) = &row.source {
+            if let ValueSource::Field(source) = &row.source {
                 let Some(field) = format.field(source) else { continue };
                 if !plan.field(row, field, long) {
                     continue;
                 }
                 used.push(&field.name);
-            } else if let Source::Constant(value) = row.source {
+            } else if let ValueSource::Constant(value) = row.source {
                 let to = match row.kind {
                     Kind::Int(int) => int,
                     _ => Int::unsigned(8),
@@ -99,7 +99,7 @@ impl Plan {
             }
         }
         for row in row.iter().flat_map(|row| &row.more) {
-            if let Source::Field(source) = &row.source {
+            if let ValueSource::Field(source) = &row.source {
                 if let Some(field) = format.field(source) {
                     plan.field(row, field, long);
                 }
@@ -201,7 +201,7 @@ impl Plan {
     /// Appends the payload of a record. Returns false if the record is too short or contradicts its
     /// format.
     #[inline]
-    pub fn encode(&self, record: &[u8], people: &mut People, out: &mut Vec<u8>) -> bool {
+    pub fn encode(&self, record: &[u8], threads: &mut KnownThreads, out: &mut Vec<u8>) -> bool {
         let mut whole = true;
         for op in &self.ops {
             whole &= match op {
@@ -215,13 +215,13 @@ impl Plan {
                         false
                     }
                 },
-                op => self.step(op, record, people, out),
+                op => self.step(op, record, threads, out),
             };
         }
         whole
     }
 
-    fn step(&self, op: &Op, record: &[u8], people: &mut People, out: &mut Vec<u8>) -> bool {
+    fn step(&self, op: &Op, record: &[u8], threads: &mut KnownThreads, out: &mut Vec<u8>) -> bool {
         let order = self.order;
         match op {
             Op::Copy { .. } => true,
@@ -238,10 +238,10 @@ impl Plan {
                     Transform::Plain | Transform::Rwbs => value,
                     Transform::Prio => value.wrapping_sub(MAX_RT_PRIO),
                     Transform::State => value & REPORTED,
-                    Transform::Process => people.process(value as i32).into(),
+                    Transform::Process => threads.process(value as i32).into(),
                     Transform::ChildProcess => {
                         let parent = self.parent.as_ref().and_then(|f| f.int(record, order).ok()).unwrap_or(0);
-                        people.child(value as i32, parent as i32).into()
+                        threads.child(value as i32, parent as i32).into()
                     }
                     Transform::Micro => value / 1000,
                 };
@@ -372,7 +372,7 @@ mod tests {
         record[32..40].copy_from_slice(&state.to_ne_bytes());
         record[64] = 7;
         let mut out = Vec::new();
-        assert!(plan.encode(&record, &mut People::default(), &mut out));
+        assert!(plan.encode(&record, &mut KnownThreads::default(), &mut out));
         assert_eq!(out.len(), 57);
         assert_eq!(out[20..24], 20i32.to_ne_bytes());
         assert_eq!(out[56], 7);
@@ -395,7 +395,7 @@ mod tests {
         let format = EventFormat::parse("sched", SWITCH).unwrap();
         let plan = Plan::new(&format, None, ByteOrder::NATIVE, 8);
         let mut out = Vec::new();
-        assert!(!plan.encode(&[1; 30], &mut People::default(), &mut out));
+        assert!(!plan.encode(&[1; 30], &mut KnownThreads::default(), &mut out));
         assert_eq!(out.len(), 57);
     }
 

@@ -2,7 +2,7 @@
 //! documentation with these tables.
 
 use super::super::ctf::{self, Preamble};
-use super::{Layout, Source, Transform};
+use super::{Layout, Transform, ValueSource};
 use crate::kernel::convert::statedump_classes;
 use longpole_ctf::types::{Member, StructType};
 use longpole_ctf::Metadata;
@@ -51,7 +51,7 @@ fn payloads(metadata: &Metadata) -> BTreeMap<String, StructType> {
 
 /// Returns name and type of a member, without the positions in the metadata text that a type
 /// contains.
-fn told(member: &Member) -> String {
+fn text(member: &Member) -> String {
     let text = format!("{} {:?}", member.name, member.ty);
     let mut out = String::new();
     let mut rest = text.as_str();
@@ -84,8 +84,8 @@ fn every_mapped_event_has_lttngs_name_fields_types_and_order() {
             continue;
         };
         let theirs: Vec<String> =
-            reference.get(&name).unwrap_or_else(|| panic!("{name}: no such event")).fields().iter().map(told).collect();
-        let mut own: Vec<String> = ours[&name].fields().iter().map(told).collect();
+            reference.get(&name).unwrap_or_else(|| panic!("{name}: no such event")).fields().iter().map(text).collect();
+        let mut own: Vec<String> = ours[&name].fields().iter().map(text).collect();
         if !exact {
             own.truncate(theirs.len());
         }
@@ -103,7 +103,7 @@ fn every_mapped_event_has_lttngs_name_fields_types_and_order() {
 fn header_and_packet_context_are_the_same_as_lttngs() {
     let Some(theirs) = reference("2.10") else { return };
     let ours = ours();
-    let scrub = |members: &[Member]| members.iter().map(told).collect::<Vec<_>>();
+    let scrub = |members: &[Member]| members.iter().map(text).collect::<Vec<_>>();
     let context = |metadata: &Metadata| scrub(metadata.streams[0].packet_context.as_ref().unwrap().fields());
     assert_eq!(context(&ours), context(&theirs));
     let header = |metadata: &Metadata| scrub(metadata.trace.packet_header.as_ref().unwrap().fields());
@@ -132,11 +132,11 @@ fn table() -> String {
                     Transform::Micro => " ÷ 1000".to_owned(),
                 };
                 match &field.source {
-                    Source::Constant(value) => Some(format!("`{}` = {value}", field.name)),
-                    Source::Field(source) if *source != field.name || !what.is_empty() => {
+                    ValueSource::Constant(value) => Some(format!("`{}` = {value}", field.name)),
+                    ValueSource::Field(source) if *source != field.name || !what.is_empty() => {
                         Some(format!("`{}` = `{source}`{what}", field.name))
                     }
-                    Source::Field(_) => None,
+                    ValueSource::Field(_) => None,
                 }
             })
             .collect();

@@ -20,8 +20,8 @@ impl CpuLoss {
     }
 
     /// Reads what [`CpuLoss::to_json`] wrote. A counter that is missing there is 0.
-    pub(in crate::kernel) fn from_json(told: &Value) -> Option<CpuLoss> {
-        let count = |key: &str| told[key].as_u64().unwrap_or(0);
+    pub(in crate::kernel) fn from_json(json: &Value) -> Option<CpuLoss> {
+        let count = |key: &str| json[key].as_u64().unwrap_or(0);
         let stats = CpuStats {
             entries: count("entries"),
             overrun: count("overrun"),
@@ -30,7 +30,7 @@ impl CpuLoss {
             bytes: 0,
             read: count("read"),
         };
-        Some(CpuLoss { cpu: u32::try_from(told["cpu"].as_u64()?).ok()?, stats })
+        Some(CpuLoss { cpu: u32::try_from(json["cpu"].as_u64()?).ok()?, stats })
     }
 }
 

@@ -29,7 +29,7 @@ const CHUNK: usize = 1 << 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Page files by CPU, with their paths.
-pub(super) type CpuLanes = BTreeMap<u32, (File, PathBuf)>;
+pub(super) type PageFiles = BTreeMap<u32, (File, PathBuf)>;
 
 /// Data shared with the thread that moves the pages and the thread that gives events up.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ impl Shared {
 
 /// Reader and page file of one CPU.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct CpuReader {
     pub reader: RawReader,
     pub file: File,
     pub path: PathBuf,
@@ -100,11 +100,11 @@ pub(super) struct Lane {
 
 /// Body of the thread that moves the pages, until it is stopped. A flight recorder's pages are
 /// moved only by order.
-pub(super) fn move_all(mut lanes: Vec<Lane>, wake: &OwnedFd, shared: &Shared, overwrites: bool) {
+pub(super) fn move_all(mut readers: Vec<CpuReader>, wake: &OwnedFd, shared: &Shared, overwrites: bool) {
     let period = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(PERIOD.subsec_nanos()) };
     while !shared.stop.load(Ordering::Acquire) {
         let mut ready: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
-        ready.extend(lanes.iter().filter(|_| !overwrites).map(|lane| PollFd::from_borrowed_fd(lane.reader.as_fd(), PollFlags::IN)));
+        ready.extend(readers.iter().filter(|_| !overwrites).map(|cpu| PollFd::from_borrowed_fd(cpu.reader.as_fd(), PollFlags::IN)));
         let woken = poll(&mut ready, Some(&period)).unwrap_or(0);
         drop(ready);
         if woken > 0 {
@@ -113,25 +113,25 @@ pub(super) fn move_all(mut lanes: Vec<Lane>, wake: &OwnedFd, shared: &Shared, ov
         if let Some(order) = shared.ordered() {
             let mut order = order;
             let mut all = Moved::default();
-            let moved = lanes.iter_mut().try_for_each(|lane| lane.emptied(shared, order.what(), overwrites, &mut all));
+            let moved = readers.iter_mut().try_for_each(|reader| reader.emptied(shared, order.what(), overwrites, &mut all));
             order.answer(moved.map(|()| all));
             continue;
         }
         let mut moved = 0;
-        for lane in lanes.iter_mut().filter(|_| !overwrites) {
-            moved += lane.turn(shared);
+        for reader in readers.iter_mut().filter(|_| !overwrites) {
+            moved += reader.turn(shared);
         }
         if woken > 0 && moved == 0 && !shared.stop.load(Ordering::Acquire) {
             std::thread::sleep(PAUSE);
         }
     }
-    for lane in &mut lanes {
-        lane.moved(shared, |reader, file| reader.drain_to(file.as_fd()));
-        lane.close();
+    for reader in &mut readers {
+        reader.moved(shared, |reader, file| reader.drain_to(file.as_fd()));
+        reader.close();
     }
 }
 
-impl Lane {
+impl CpuReader {
     /// Moves the finished pages, at most as much as a full buffer holds.
     fn turn(&mut self, shared: &Shared) -> usize {
         let mut all = 0;

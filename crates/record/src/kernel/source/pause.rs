@@ -8,10 +8,10 @@
 //! ended. During the pause no event of the kernel is recorded; the length of the pause is reported.
 
 use super::cpu_loss::CpuLoss;
-use super::pages::CpuLanes;
-use super::Source;
+use super::pages::PageFiles;
+use super::KernelSource;
 use crate::output::folder::Folder;
-use longpole_ftrace::{CpuStats, RawReader};
+use longpole_ftrace::{CpuStats, Instance, RawReader};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,7 +32,7 @@ pub(super) enum What {
     /// To these files, by CPU.
     Into(BTreeMap<u32, File>),
     /// The finished pages to the recording, and everything that follows to these files.
-    Shift(CpuLanes),
+    Shift(PageFiles),
 }
 
 /// Result of an order.
@@ -66,18 +66,28 @@ pub(super) fn empty(reader: &mut RawReader, file: &File) -> io::Result<usize> {
     reader.drain_to(file.as_fd())
 }
 
-/// A pause of the tracer. [`Source::thaw`] ends it.
+/// A pause of the tracer. [`KernelSource::thaw`] or [`KernelSource::resume`] ends it.
+#[must_use = "the tracer records nothing until `thaw` or `resume` ends the pause"]
 #[derive(Debug)]
 pub struct Pause {
     since: Instant,
 }
 
-impl Source {
+fn restart(instance: &Instance) -> Result<(), String> {
+    instance.start().map_err(|error| format!("the kernel's tracer could not be started again: {error}"))
+}
+
+impl KernelSource {
     /// Pauses the tracer. `None` if there is no tracer or it cannot be paused.
     pub fn freeze(&mut self) -> Option<Pause> {
         let since = Instant::now();
         self.instance.as_ref()?.stop().ok()?;
         Some(Pause { since })
+    }
+
+    /// Lets the tracer continue, and leaves its buffers as they are.
+    pub fn resume(&self, _pause: Pause) -> Result<(), String> {
+        self.instance.as_ref().map_or(Ok(()), restart)
     }
 
     /// Number of events that were lost until now. `None` for a flight recorder, which overwrites on
@@ -98,13 +108,13 @@ impl Source {
         if let Some(instance) = &self.instance {
             for &cpu in &self.cpus {
                 let Ok(stats) = instance.stats(cpu) else { continue };
-                let told = self.reported_cpus.entry(cpu).or_default();
+                let reported = self.reported_cpus.entry(cpu).or_default();
                 // A snapshot reports only its own losses; the earlier ones belong to the snapshots
                 // before.
-                let before = if self.overwrites { std::mem::replace(told, stats) } else { *told };
+                let before = if self.overwrites { std::mem::replace(reported, stats) } else { *reported };
                 cpus.push(CpuLoss { cpu, stats: since(stats, before) }.to_json());
             }
-            instance.start().map_err(|error| format!("the kernel's tracer could not be started again: {error}"))?;
+            restart(instance)?;
         }
         let gap = frozen.since.elapsed();
         if self.overwrites {
@@ -143,10 +153,10 @@ impl Source {
     /// Kernel counters that are reported elsewhere: by earlier chunks, or, for a flight recorder,
     /// the events that a snapshot took.
     pub(super) fn before(&self, cpu: u32) -> CpuStats {
-        let told = self.reported_cpus.get(&cpu).copied().unwrap_or_default();
+        let reported = self.reported_cpus.get(&cpu).copied().unwrap_or_default();
         match self.overwrites {
-            true => CpuStats { read: told.read, ..CpuStats::default() },
-            false => told,
+            true => CpuStats { read: reported.read, ..CpuStats::default() },
+            false => reported,
         }
     }
 
@@ -160,7 +170,7 @@ impl Source {
     }
 
     /// Moves all later pages to other files.
-    pub(super) fn shift(&self, files: CpuLanes) -> io::Result<Moved> {
+    pub(super) fn shift(&self, files: PageFiles) -> io::Result<Moved> {
         self.ordered(What::Shift(files))
     }
 

@@ -2,8 +2,8 @@
 //! the pages. Recording does not begin yet.
 
 use super::buffers::{present, size_buffers};
-use super::pages::Lane;
-use super::{room, Source};
+use super::pages::CpuReader;
+use super::{room, KernelSource};
 use crate::kernel::faults;
 use crate::kernel::groups::EventRequest;
 use crate::kernel::importance;
@@ -41,10 +41,10 @@ struct Enabled {
     refused: BTreeMap<String, Vec<String>>,
 }
 
-impl Source {
+impl KernelSource {
     /// Makes the instance and saves the formats that explain its pages. Recording does not begin
     /// yet.
-    pub fn prepare(plan: Plan, recording: &Path) -> Result<Source, KernelError> {
+    pub fn prepare(plan: Plan, recording: &Path) -> Result<KernelSource, KernelError> {
         let Plan { tracefs, request, wanted, missing, clock } = plan;
         let raw = recording.join(crate::kernel::RAW);
         fs::create_dir_all(&raw).map_err(KernelError::io("make", &raw))?;
@@ -75,7 +75,7 @@ impl Source {
             diagnostics.push(format!("the kernel does not let these events be recorded: {} ({why})", names.join(", ")));
         }
         save_headers(&instance, &tracefs, &raw, &events)?;
-        let (mut lanes, mut buffers) = (Vec::new(), BTreeMap::new());
+        let (mut readers, mut buffers) = (Vec::new(), BTreeMap::new());
         for &cpu in &cpus {
             let name = format!("cpu{cpu}");
             let path = raw.join(&name);
@@ -83,7 +83,7 @@ impl Source {
             let taken = Arc::<AtomicU64>::default();
             buffers.insert(cpu, (size, Arc::clone(&taken)));
             let most = usize::try_from(size).unwrap_or(usize::MAX);
-            lanes.push(Lane { reader: instance.reader(cpu)?, file, path, most, taken });
+            readers.push(CpuReader { reader: instance.reader(cpu)?, file, path, most, taken });
         }
         let page_size = instance.layout()?.page_size();
         let groups: Vec<&'static str> = request.groups.iter().map(|group| group.name()).collect();
@@ -113,13 +113,13 @@ impl Source {
             eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|error| KernelError::io("make", "eventfd")(error.into()))?;
         let reserve = Reserve::make(raw.path());
         let may_go = enabled.may_go.iter().map(String::as_str);
-        let source = Source {
+        let source = KernelSource {
             instance: Some(instance),
             raw,
             cpus,
             overwrites: request.overwrite,
             reported_cpus: BTreeMap::new(),
-            lanes,
+            readers,
             thread: None,
             wake: Arc::new(wake),
             shared: Arc::default(),

@@ -2,9 +2,9 @@
 //! sequence of pages is cut between two pages.
 
 use super::cpu_loss::CpuLoss;
-use super::pages::CpuLanes;
+use super::pages::PageFiles;
 use super::pause::since;
-use super::Source;
+use super::KernelSource;
 use crate::kernel::{dump, reap, KernelError};
 use crate::output::folder::Folder;
 use longpole_ftrace::CpuStats;
@@ -14,7 +14,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-impl Source {
+impl KernelSource {
     /// Switches to a new recording (the next chunk). When this returns, the old recording's pages
     /// are complete; they are converted when someone reads that recording.
     pub fn rotate(&mut self, recording: &Path) -> Result<(), KernelError> {
@@ -29,7 +29,7 @@ impl Source {
             // suffices.
             let _ = fs::create_dir(&to).and_then(|()| fs::hard_link(from.join("kallsyms"), to.join("kallsyms")));
         }
-        let mut files: CpuLanes = BTreeMap::new();
+        let mut files: PageFiles = BTreeMap::new();
         for &cpu in &self.cpus {
             let name = format!("cpu{cpu}");
             files.insert(cpu, (raw.create(&name).map_err(KernelError::io("make", raw.join(&name)))?, raw.join(&name)));
@@ -48,8 +48,8 @@ impl Source {
                 // Nothing was read yet: all pages are still in the kernel.
                 true => CpuStats::default(),
                 false => {
-                    let told = self.reported_cpus.insert(cpu, stats).unwrap_or_default();
-                    CpuStats { entries: 0, bytes: 0, ..since(stats, told) }
+                    let before = self.reported_cpus.insert(cpu, stats).unwrap_or_default();
+                    CpuStats { entries: 0, bytes: 0, ..since(stats, before) }
                 }
             };
             CpuLoss { cpu, stats }.to_json()

@@ -66,7 +66,7 @@ fn the_pages_hold_what_the_kernel_counted_and_the_instance_is_removed() {
         let request = Request { groups: vec![Group::Sched, Group::Syscall], buffer: Some(buffer), ..Request::default() };
         let plan = Plan::make(&request, ClockSource::choose()).unwrap();
         let clock = plan.clock.1;
-        let mut source = Source::prepare(plan, recording.path()).unwrap();
+        let mut source = KernelSource::prepare(plan, recording.path()).unwrap();
         let instance = source.instance.as_ref().unwrap().path().to_owned();
         assert!(reap::is_going_on(recording.path()));
         source.begin(clock).unwrap();
@@ -98,15 +98,15 @@ fn events_that_cannot_be_stored_are_given_up_in_order_and_switches_are_recorded_
     let request = Request { groups: Group::DEFAULT.to_vec(), light: true, buffer: Some(1 << 20), ..Request::default() };
     let plan = Plan::make(&request, ClockSource::choose()).unwrap();
     let clock = plan.clock.1;
-    let mut source = Source::prepare(plan, recording.path()).unwrap();
+    let mut source = KernelSource::prepare(plan, recording.path()).unwrap();
     let instance = source.instance.as_ref().unwrap().path().to_owned();
     let expected: Vec<&str> = source.steps.iter().map(|step| step.what).collect();
     // Pipes that nobody reads act as a disk that takes nothing.
     let mut disks = Vec::new();
-    for lane in &mut source.lanes {
+    for reader in &mut source.readers {
         let (disk, to) = io::pipe().unwrap();
-        lane.file = File::from(OwnedFd::from(to));
-        disks.push((lane.reader.cpu(), disk));
+        reader.file = File::from(OwnedFd::from(to));
+        disks.push((reader.reader.cpu(), disk));
     }
     source.begin(clock).unwrap();
     let mut rounds = 0;
@@ -132,12 +132,12 @@ fn events_that_cannot_be_stored_are_given_up_in_order_and_switches_are_recorded_
         assert_eq!(enabled(event).trim(), "0", "{event}");
     }
     assert_eq!(enabled("sched:sched_switch").trim(), "1");
-    let told = source.told(&crate::clock::Calibration::begin(clock).finish());
+    let description = source.description(&crate::clock::Calibration::begin(clock).finish());
     let drained = source.stop();
     stored.into_iter().for_each(|thread| assert!(thread.join().unwrap() > 0));
     let whats: Vec<&str> = off.iter().map(|off| off.step.what).collect();
     assert_eq!(whats, expected[..whats.len()]);
-    assert_eq!(told["switched_off"].as_array().unwrap().len(), whats.len());
+    assert_eq!(description["switched_off"].as_array().unwrap().len(), whats.len());
     assert!(drained.lost() > 0, "{drained:?}");
     let description: Value = serde_json::from_slice(&fs::read(raw.join("source.json")).unwrap()).unwrap();
     assert_eq!(description["switched_off"].as_array().unwrap().len(), whats.len());
@@ -153,7 +153,7 @@ fn with_keep_all_no_kind_of_event_is_given_up() {
     let request = Request { groups: Group::DEFAULT.to_vec(), light: true, buffer: Some(64 << 10), keep_all: true, ..Request::default() };
     let plan = Plan::make(&request, ClockSource::choose()).unwrap();
     let clock = plan.clock.1;
-    let mut source = Source::prepare(plan, recording.path()).unwrap();
+    let mut source = KernelSource::prepare(plan, recording.path()).unwrap();
     source.begin(clock).unwrap();
     work(1);
     assert!(source.relief.is_none());
@@ -169,8 +169,8 @@ fn the_recorders_own_calls_are_excluded_and_the_users_filters_are_restored_after
     let events = vec!["raw_syscalls:sys_exit:id != 9999".parse().unwrap(), "raw_syscalls:sys_enter".parse().unwrap()];
     let plan = Plan::make(&Request { events, ..Request::default() }, ClockSource::choose()).unwrap();
     let clock = plan.clock.1;
-    let mut source = Source::prepare(plan, recording.path()).unwrap();
-    let filter = |source: &Source, name: &str| {
+    let mut source = KernelSource::prepare(plan, recording.path()).unwrap();
+    let filter = |source: &KernelSource, name: &str| {
         source.instance.as_ref().unwrap().get(&format!("events/raw_syscalls/{name}/filter")).unwrap().trim().to_owned()
     };
     let quiet = source.quiet(source.instance.as_ref().unwrap());
@@ -201,7 +201,7 @@ fn a_refused_filter_is_reported_with_the_kernels_message() {
     let recording = tempfile::tempdir().unwrap();
     let events = vec!["sched:sched_switch:no_such_field == 1".parse().unwrap()];
     let plan = Plan::make(&Request { events, ..Request::default() }, ClockSource::choose()).unwrap();
-    let error = Source::prepare(plan, recording.path()).unwrap_err();
+    let error = KernelSource::prepare(plan, recording.path()).unwrap_err();
     assert!(error.is_wrong_request());
     assert!(error.to_string().contains("Field not found"), "{error}");
 }
@@ -215,16 +215,16 @@ fn a_full_disk_keeps_the_pages_that_are_there_and_is_reported() {
     let request = Request { groups: vec![Group::Sched, Group::Syscall], ..Request::default() };
     let plan = Plan::make(&request, ClockSource::choose()).unwrap();
     let clock = plan.clock.1;
-    let mut source = Source::prepare(plan, recording.path()).unwrap();
-    let page = source.lanes[0].reader.page_size();
+    let mut source = KernelSource::prepare(plan, recording.path()).unwrap();
+    let page = source.readers[0].reader.page_size();
     // A file that cannot grow beyond three pages acts as a full disk.
     let small = File::from(rustix::fs::memfd_create("small", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap());
     small.set_len(3 * page as u64).unwrap();
     rustix::fs::fcntl_add_seals(&small, rustix::fs::SealFlags::GROW).unwrap();
     let held = small.try_clone().unwrap();
-    source.lanes[0].file = small;
+    source.readers[0].file = small;
     let mut there = rustix::thread::CpuSet::new();
-    there.set(source.lanes[0].reader.cpu() as usize);
+    there.set(source.readers[0].reader.cpu() as usize);
     source.begin(clock).unwrap();
     // Work on the CPU whose file is full, even if the rest of the host works elsewhere.
     rustix::thread::sched_setaffinity(None, &there).unwrap();

@@ -136,14 +136,14 @@ impl CaptureSource {
                     self.names.insert(block.section, block.id, interface_name(block.info, block.id));
                 }
                 Ok(Some(Block::Packet(packet))) => {
-                    let told = packet.drop_count.filter(|&count| count > 0);
-                    let told = told.map(|count| self.dropped.entry(packet.section, packet.interface).more(count));
+                    let drops = packet.drop_count.filter(|&count| count > 0);
+                    let drops = drops.map(|count| self.dropped.entry(packet.section, packet.interface).more(count));
                     let ns = packet.time_ns().unwrap_or(self.last_ns.into());
                     let t_ns = self.beyond.ns(ns, &self.path, || at_byte(packet.offset), &mut shared.diagnostics);
                     let head = packet_head(&packet, t_ns, &mut self.classes, shared);
                     let begin_ns = self.last_ns;
                     self.last_ns = head.t_ns();
-                    match told {
+                    match drops {
                         None => self.head = Some(head),
                         Some(events) => {
                             let (stream, end_ns) = (self.stream, self.last_ns);

@@ -47,7 +47,7 @@ fn list(rest: &[u8], whole: bool) -> Result<Kind, String> {
         Some(b']') => Ok(Kind::Chrome),
         Some(b'{') => match scan::keys(rest) {
             Keys::All(keys) if keys.is_empty() || keys.iter().any(|key| key == "ph") => Ok(Kind::Chrome),
-            Keys::All(keys) => Err(format!("it is a list of objects, but the first has no `ph`, only {}", told(&keys))),
+            Keys::All(keys) => Err(format!("it is a list of objects, but the first has no `ph`, only {}", listed(&keys))),
             // The first event is long, or the file ends in it.
             Keys::Some(keys) if !whole || keys.iter().any(|key| key == "ph") => Ok(Kind::Chrome),
             Keys::Some(_) => Err("it is JSON that ends inside its first object".to_owned()),
@@ -74,13 +74,13 @@ fn object(text: &[u8], whole: bool) -> Result<Kind, String> {
     }
     match all || whole {
         true if keys.is_empty() => Err("it is an object of JSON with neither `traceEvents` nor `t`".to_owned()),
-        true => Err(format!("it is an object of JSON with neither `traceEvents` nor `t`, only {}", told(&keys))),
+        true => Err(format!("it is an object of JSON with neither `traceEvents` nor `t`, only {}", listed(&keys))),
         // The first members are long. The reader searches the whole file for the events.
         false => Ok(Kind::Chrome),
     }
 }
 
-fn told(keys: &[String]) -> String {
+fn listed(keys: &[String]) -> String {
     const MOST: usize = 6;
     let mut shown: Vec<String> = keys.iter().take(MOST).map(|key| format!("`{}`", key.escape_debug())).collect();
     if keys.len() > MOST {

@@ -1,4 +1,4 @@
-//! The tokens of one queue in their order. The tokens of each flow are located in a lane of their
+//! The tokens of one queue in their order. The tokens of each flow are in a list of their
 //! own, so that a get of one flow need not search all tokens.
 
 use super::{append, forget, Count, Order, Origin, Take, Token};
@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// The tokens of one queue.
 #[derive(Clone, Debug)]
-pub struct Lanes<O> {
+pub struct QueuedTokens<O> {
     plain: VecDeque<Token<O>>,
-    flows: IdMap<NameId, Lane<O>>,
-    /// Empty lanes, kept to reuse their memory: many flows consist of one token that comes and
+    flows: IdMap<NameId, FlowTokens<O>>,
+    /// Empty lists, kept to reuse their memory: many flows consist of one token that comes and
     /// goes.
     spare: Vec<VecDeque<Token<O>>>,
     /// The next token of each flow, by arrival.
@@ -22,17 +22,17 @@ pub struct Lanes<O> {
 
 /// The tokens of one flow.
 #[derive(Clone, Debug)]
-struct Lane<O> {
+struct FlowTokens<O> {
     tokens: VecDeque<Token<O>>,
     units: u64,
 }
 
 const MOST_SPARE: usize = 4;
 
-impl<O> Default for Lanes<O> {
-    fn default() -> Lanes<O> {
+impl<O> Default for QueuedTokens<O> {
+    fn default() -> QueuedTokens<O> {
         let (plain, flows, spare, next) = Default::default();
-        Lanes { plain, flows, spare, next, units: 0, newest: 0 }
+        QueuedTokens { plain, flows, spare, next, units: 0, newest: 0 }
     }
 }
 
@@ -43,7 +43,7 @@ fn head<O>(tokens: &VecDeque<Token<O>>, order: Order) -> Option<&Token<O>> {
     }
 }
 
-impl<O: Copy> Lanes<O> {
+impl<O: Copy> QueuedTokens<O> {
     pub fn units(&self) -> u64 {
         self.units
     }
@@ -52,29 +52,30 @@ impl<O: Copy> Lanes<O> {
     pub fn units_of(&self, flow: Option<NameId>) -> u64 {
         match flow {
             None => self.units,
-            Some(flow) => self.flows.get(&flow).map_or(0, |lane| lane.units),
+            Some(flow) => self.flows.get(&flow).map_or(0, |of_flow| of_flow.units),
         }
     }
 
     /// Number of tokens, each of which is a run of units.
     pub fn runs(&self) -> usize {
-        self.plain.len() + self.flows.values().map(|lane| lane.tokens.len()).sum::<usize>()
+        self.plain.len() + self.flows.values().map(|of_flow| of_flow.tokens.len()).sum::<usize>()
     }
 
     /// Adds a token. `joined` means that its origin does not matter: it is merged with the newest
-    /// token if that one is in the same lane.
+    /// token if that one is in the same of_flow.
     pub fn add(&mut self, token: Token<O>, flow: Option<NameId>, order: Order, joined: bool) {
         self.units = self.units.saturating_add(token.n);
         let newest = std::mem::replace(&mut self.newest, token.seq);
         let tokens = match flow {
             None => &mut self.plain,
             Some(flow) => {
-                let lane = self.flows.entry(flow).or_insert_with(|| Lane { tokens: self.spare.pop().unwrap_or_default(), units: 0 });
-                lane.units = lane.units.saturating_add(token.n);
-                if let Some(old) = head(&lane.tokens, order) {
+                let of_flow =
+                    self.flows.entry(flow).or_insert_with(|| FlowTokens { tokens: self.spare.pop().unwrap_or_default(), units: 0 });
+                of_flow.units = of_flow.units.saturating_add(token.n);
+                if let Some(old) = head(&of_flow.tokens, order) {
                     self.next.remove(&old.seq);
                 }
-                &mut lane.tokens
+                &mut of_flow.tokens
             }
         };
         match tokens.back_mut().filter(|last| joined && last.seq == newest) {
@@ -101,7 +102,7 @@ impl<O: Copy> Lanes<O> {
         self.units = self.units.saturating_sub(take.units - before);
     }
 
-    /// Takes from the lane whose token is next in the order of the queue. Returns false if nothing
+    /// Takes from the of_flow whose token is next in the order of the queue. Returns false if nothing
     /// was taken.
     fn take_next(&mut self, take: &mut Take<O>, order: Order, count: &mut Count<'_, O>) -> bool {
         let plain = head(&self.plain, order).map(|token| (token.seq, token.n));
@@ -118,7 +119,7 @@ impl<O: Copy> Lanes<O> {
         };
         let n = match (plain, flow) {
             (Some((_, n)), _) if plain_first => n,
-            (_, Some((_, flow))) => self.flows.get(&flow).and_then(|lane| head(&lane.tokens, order)).map_or(0, |token| token.n),
+            (_, Some((_, flow))) => self.flows.get(&flow).and_then(|of_flow| head(&of_flow.tokens, order)).map_or(0, |token| token.n),
             _ => 0,
         };
         let n = n.min(take.open());
@@ -132,41 +133,41 @@ impl<O: Copy> Lanes<O> {
     }
 
     fn take_flow(&mut self, take: &mut Take<O>, flow: NameId, order: Order, count: &mut Count<'_, O>) {
-        let Some(lane) = self.flows.get_mut(&flow) else { return };
-        if let Some(old) = head(&lane.tokens, order) {
+        let Some(of_flow) = self.flows.get_mut(&flow) else { return };
+        if let Some(old) = head(&of_flow.tokens, order) {
             self.next.remove(&old.seq);
         }
         let before = take.units;
-        take.from(&mut lane.tokens, order, count);
-        lane.units = lane.units.saturating_sub(take.units - before);
-        match head(&lane.tokens, order) {
+        take.from(&mut of_flow.tokens, order, count);
+        of_flow.units = of_flow.units.saturating_sub(take.units - before);
+        match head(&of_flow.tokens, order) {
             Some(now) => {
                 self.next.insert(now.seq, flow);
             }
             None => {
                 let gone = self.flows.remove(&flow);
-                self.spare.extend(gone.map(|lane| lane.tokens).filter(|_| self.spare.len() < MOST_SPARE));
+                self.spare.extend(gone.map(|of_flow| of_flow.tokens).filter(|_| self.spare.len() < MOST_SPARE));
             }
         }
     }
 
-    /// Like [`Lanes::take`], but removes nothing.
+    /// Like [`QueuedTokens::take`], but removes nothing.
     pub fn look(&self, take: &mut Take<O>, flow: Option<NameId>, order: Order) {
-        let lane = match flow {
+        let of_flow = match flow {
             Some(flow) => match self.flows.get(&flow) {
-                Some(lane) => &lane.tokens,
+                Some(of_flow) => &of_flow.tokens,
                 None => return,
             },
             None => &self.plain,
         };
         if flow.is_some() || self.flows.is_empty() {
             match order {
-                Order::Fifo => look(take, lane.iter()),
-                Order::Lifo => look(take, lane.iter().rev()),
+                Order::Fifo => look(take, of_flow.iter()),
+                Order::Lifo => look(take, of_flow.iter().rev()),
             }
             return;
         }
-        let mut all: Vec<&Token<O>> = self.plain.iter().chain(self.flows.values().flat_map(|lane| &lane.tokens)).collect();
+        let mut all: Vec<&Token<O>> = self.plain.iter().chain(self.flows.values().flat_map(|of_flow| &of_flow.tokens)).collect();
         all.sort_unstable_by_key(|token| token.seq);
         match order {
             Order::Fifo => look(take, all.into_iter()),
@@ -176,25 +177,25 @@ impl<O: Copy> Lanes<O> {
 
     pub fn forget(&mut self, count: &mut Count<'_, O>) {
         forget(&mut self.plain, count);
-        for lane in self.flows.values_mut() {
-            // Forgetting changes the sequence numbers in a lane; the caller rebuilds the index
-            // afterwards ([`Lanes::index`]).
-            forget(&mut lane.tokens, count);
+        for of_flow in self.flows.values_mut() {
+            // Forgetting changes the sequence numbers of a flow; the caller rebuilds the index
+            // afterwards ([`QueuedTokens::index`]).
+            forget(&mut of_flow.tokens, count);
         }
     }
 
-    /// Rebuilds the index of next tokens after [`Lanes::forget`].
+    /// Rebuilds the index of next tokens after [`QueuedTokens::forget`].
     pub fn index(&mut self, order: Order) {
         self.next.clear();
-        for (&flow, lane) in &self.flows {
-            if let Some(token) = head(&lane.tokens, order) {
+        for (&flow, of_flow) in &self.flows {
+            if let Some(token) = head(&of_flow.tokens, order) {
                 self.next.insert(token.seq, flow);
             }
         }
     }
 
     pub fn each_origin(&mut self, visit: &mut impl FnMut(&mut O)) {
-        for token in self.plain.iter_mut().chain(self.flows.values_mut().flat_map(|lane| &mut lane.tokens)) {
+        for token in self.plain.iter_mut().chain(self.flows.values_mut().flat_map(|of_flow| &mut of_flow.tokens)) {
             if let Origin::From(origin) = &mut token.origin {
                 visit(origin);
             }

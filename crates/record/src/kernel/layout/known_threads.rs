@@ -9,7 +9,7 @@ const UNKNOWN: i32 = -1;
 
 /// What is known of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Person {
+pub struct KnownThread {
     pub pid: i32,
     pub ppid: i32,
     pub comm: [u8; 16],
@@ -17,17 +17,17 @@ pub struct Person {
     pub prio: i32,
 }
 
-impl Person {
-    fn unknown(tid: i32) -> Person {
+impl KnownThread {
+    fn unknown(tid: i32) -> KnownThread {
         // A thread that was not in the trace yet is assumed to be the first of its process.
-        Person { pid: tid, ppid: UNKNOWN, comm: [0; 16], prio: 120 }
+        KnownThread { pid: tid, ppid: UNKNOWN, comm: [0; 16], prio: 120 }
     }
 }
 
 /// All known threads.
 #[derive(Debug, Default)]
-pub struct People {
-    known: HashMap<i32, Person>,
+pub struct KnownThreads {
+    known: HashMap<i32, KnownThread>,
     /// The last thread that was made on each CPU, and the flags of its clone. `task_newtask`
     /// precedes `sched_process_fork`, which does not have the flags.
     newest: HashMap<u32, (i32, u64)>,
@@ -35,21 +35,21 @@ pub struct People {
     pub cpu: u32,
 }
 
-impl People {
+impl KnownThreads {
     /// Adds a thread, or replaces what is known of it.
-    pub fn knows(&mut self, tid: i32, person: Person) {
-        self.known.insert(tid, person);
+    pub fn knows(&mut self, tid: i32, thread: KnownThread) {
+        self.known.insert(tid, thread);
     }
 
     /// Returns what is known of a thread, to be changed. The idle threads of all CPUs share the
     /// number 0, so nothing is known of them.
-    pub fn of(&mut self, tid: i32) -> &mut Person {
-        self.known.entry(tid).or_insert_with(|| Person::unknown(tid))
+    pub fn of(&mut self, tid: i32) -> &mut KnownThread {
+        self.known.entry(tid).or_insert_with(|| KnownThread::unknown(tid))
     }
 
     /// Returns what is known of a thread.
-    pub fn get(&self, tid: i32) -> Person {
-        self.known.get(&tid).copied().unwrap_or_else(|| Person::unknown(tid))
+    pub fn get(&self, tid: i32) -> KnownThread {
+        self.known.get(&tid).copied().unwrap_or_else(|| KnownThread::unknown(tid))
     }
 
     /// Notes the flags of a clone, for the fork event that follows on this CPU.
@@ -64,18 +64,18 @@ impl People {
 
     /// Returns the process of a thread; the thread itself if nothing is known of it.
     pub fn process(&self, tid: i32) -> i32 {
-        self.known.get(&tid).map_or(tid, |person| person.pid)
+        self.known.get(&tid).map_or(tid, |thread| thread.pid)
     }
 
     /// Adds a new thread and returns its process. The parent is the thread that runs.
     pub fn child(&mut self, child: i32, parent: i32) -> i32 {
         let of = self.get(parent);
-        let person = match self.newest.get(&self.cpu) {
+        let thread = match self.newest.get(&self.cpu) {
             Some(&(tid, flags)) if tid == child && flags & CLONE_THREAD != 0 => of,
-            _ => Person { pid: child, ppid: of.pid, ..of },
+            _ => KnownThread { pid: child, ppid: of.pid, ..of },
         };
-        self.knows(child, person);
-        person.pid
+        self.knows(child, thread);
+        thread.pid
     }
 }
 
@@ -85,14 +85,14 @@ mod tests {
 
     #[test]
     fn a_thread_made_with_the_thread_flag_belongs_to_its_makers_process() {
-        let mut people = People::default();
-        people.of(11).pid = 10;
-        people.made(12, CLONE_THREAD);
-        assert_eq!(people.child(12, 11), 10);
-        assert_eq!(people.child(13, 12), 13);
-        assert_eq!(people.process(12), 10);
-        assert_eq!(people.get(13).ppid, 10);
-        people.gone(12);
-        assert_eq!(people.process(12), 12);
+        let mut threads = KnownThreads::default();
+        threads.of(11).pid = 10;
+        threads.made(12, CLONE_THREAD);
+        assert_eq!(threads.child(12, 11), 10);
+        assert_eq!(threads.child(13, 12), 13);
+        assert_eq!(threads.process(12), 10);
+        assert_eq!(threads.get(13).ppid, 10);
+        threads.gone(12);
+        assert_eq!(threads.process(12), 12);
     }
 }

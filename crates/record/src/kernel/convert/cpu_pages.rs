@@ -28,7 +28,7 @@ pub struct Bounds {
 }
 
 /// Reader of the pages of one CPU.
-pub struct Lane {
+pub struct CpuPages {
     pub cpu: u32,
     /// The file of pages. `None` if there is none, which was reported before, and after it was read
     /// completely.
@@ -73,7 +73,7 @@ struct Lost {
     gap: bool,
 }
 
-/// What a lane yields.
+/// What a cpu_pages yields.
 pub enum Next<'a> {
     Event {
         time: u64,
@@ -88,9 +88,9 @@ pub enum Next<'a> {
     },
 }
 
-impl Lane {
-    pub fn new(cpu: u32, file: Option<File>, layout: PageLayout, bounds: Bounds) -> Lane {
-        Lane {
+impl CpuPages {
+    pub fn new(cpu: u32, file: Option<File>, layout: PageLayout, bounds: Bounds) -> CpuPages {
+        CpuPages {
             cpu,
             file,
             layout,
@@ -225,7 +225,7 @@ impl Lane {
     }
 
     /// True if the time of a page can be true and most of the following pages are not earlier.
-    /// `after` are the times from [`Lane::times_after`].
+    /// `after` are the times from [`CpuPages::times_after`].
     fn is_plausible(&self, time: u64, after: &[u64]) -> bool {
         let before = after.iter().filter(|next| next.saturating_add(self.bounds.slack) < time).count();
         self.is_possible(time) && 2 * before <= after.len()

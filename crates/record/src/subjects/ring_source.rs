@@ -19,7 +19,7 @@ const SILENT: u32 = 64;
 
 /// A ring of a process, with the recorder's decisions and counters.
 #[derive(Debug)]
-pub struct Source {
+pub struct RingSource {
     /// The ring that is being read.
     pub ring: Ring,
     /// Larger ring that replaces `ring` once the thread has switched.
@@ -31,7 +31,7 @@ pub struct Source {
     /// Index of the ring's stream file; `None` before its first packet.
     pub lane: Option<usize>,
     /// Decision whether the events of the ring are recorded.
-    pub verdict: Verdict,
+    pub decision: Decision,
     /// Name of the thread, padded with NUL.
     pub thread: [u8; 32],
     /// Time of the next read of the thread's name. Afterwards the interval doubles, up to one
@@ -82,7 +82,7 @@ pub struct Source {
 
 /// Decision whether the events of a ring are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Decision {
     /// Not decided yet.
     Open,
     /// Recorded, because there are no policies.
@@ -93,21 +93,21 @@ pub enum Verdict {
     Unwanted,
 }
 
-impl Source {
-    pub fn new(ring: Ring) -> Source {
+impl RingSource {
+    pub fn new(ring: Ring) -> RingSource {
         let mut thread = [0; 32];
         for (byte, from) in thread.iter_mut().zip(&ring.layout().thread) {
             *byte = from.load(Ordering::Relaxed);
         }
         let tid = ring.tid();
         let lost_before = ring.reported;
-        Source {
+        RingSource {
             ring,
             successor: None,
             settled: false,
             denied: false,
             lane: None,
-            verdict: Verdict::Open,
+            decision: Decision::Open,
             thread,
             name_due: Instant::now(),
             name_step: FIRST_NAME,
@@ -143,7 +143,7 @@ impl Source {
     pub fn waiting(&mut self, now: Instant) -> Waiting {
         let since = now.duration_since(std::mem::replace(&mut self.looked, now));
         match &self.look {
-            Some(look) if !self.ring.overwrites && self.verdict != Verdict::Unwanted => {
+            Some(look) if !self.ring.overwrites && self.decision != Decision::Unwanted => {
                 let content = look.head - self.ring.tail;
                 Waiting { size: self.ring.size, content, since, is_full: look.lost > self.lost_before }
             }
