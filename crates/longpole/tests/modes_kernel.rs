@@ -33,7 +33,7 @@ fn kernel_events(recording: &Path) -> u64 {
 }
 
 /// Numbers of events and lost events in the kernel's streams, from `longpole info`.
-fn told(place: &Place, recording: &Path) -> (u64, u64) {
+fn counted(place: &Place, recording: &Path) -> (u64, u64) {
     let info = place.answer("info", recording);
     let streams = info["streams"].as_array().unwrap().iter().filter(|stream| stream["kind"] == "kernel");
     streams.fold((0, 0), |sum, stream| (sum.0 + stream["events"].as_u64().unwrap(), sum.1 + stream["lost"].as_u64().unwrap()))
@@ -58,7 +58,7 @@ fn with_overwrite_the_kernels_events_stay_in_the_kernel_until_a_snapshot_takes_t
     commanded.does("beats 50 1000");
     let second = snapshot(&place, &[]);
     for made in [&first, &second] {
-        let (events, lost) = told(&place, made);
+        let (events, lost) = counted(&place, made);
         assert_eq!((kernel_events(made), lost), (events, 0));
         // Each beat is followed by a sleep, for which the thread leaves the CPU.
         assert!(events > 50, "{events}");
@@ -76,10 +76,30 @@ fn with_overwrite_the_kernels_events_stay_in_the_kernel_until_a_snapshot_takes_t
     session.stop();
 }
 
+#[test]
+fn after_a_snapshot_that_cannot_be_written_the_kernels_events_are_recorded_again() {
+    if !live("a flight recorder of the kernel whose snapshot fails") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let session = start(&place, &["--mode", "overwrite"]);
+    let mut commanded = CommandedProgram::start(&place, &program);
+    let no_folder = place.path("file");
+    std::fs::write(&no_folder, "").unwrap();
+    let refused = place.longpole(&["snapshot", "-o"]).arg(&no_folder).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{}", String::from_utf8_lossy(&refused.stderr));
+    commanded.does("beats 50 1000");
+    let (events, _) = counted(&place, &snapshot(&place, &[]));
+    assert!(events > 50, "{events}");
+    commanded.end();
+    session.stop();
+}
+
 /// Checks that no page of the recording is damaged, no event was lost, and babeltrace2 counts the
 /// same number of events.
 fn is_whole(place: &Place, recording: &Path) {
-    let (events, lost) = told(place, recording);
+    let (events, lost) = counted(place, recording);
     assert_eq!((kernel_events(recording), lost), (events, 0), "{}", recording.display());
     assert!(!recording.join("kernel/raw").exists() && !recording.join("kernel/damaged").exists());
     assert_eq!(place.answer("info", recording)["uncounted_losses"], 0, "{}", recording.display());
@@ -150,7 +170,7 @@ fn chunks_of_the_kernels_events_follow_each_other_without_a_gap() {
     commanded.end();
     session.stop();
     is_whole(&place, &whole);
-    assert!(told(&place, &partial).0 > 0);
+    assert!(counted(&place, &partial).0 > 0);
     assert!(description(&partial)["diagnostics"].to_string().contains("its pages are gone, or were converted"));
     let mut beats = 0;
     for chunk in place.recordings() {
