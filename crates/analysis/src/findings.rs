@@ -11,8 +11,8 @@
 pub mod kernel_facts;
 pub(crate) mod path_facts;
 pub(crate) mod shares;
+pub(crate) mod stage_evidence;
 pub(crate) mod stage_facts;
-pub(crate) mod stage_judge;
 
 use crate::evidence::Evidence;
 use crate::stats::text::{number, percent};
@@ -336,7 +336,7 @@ impl Rules {
 
     /// Returns the findings that apply. Causes come first, ordered by the time of their stage that
     /// they explain.
-    pub fn judge(&self, facts: &[Facts]) -> Vec<Finding> {
+    pub fn findings(&self, facts: &[Facts]) -> Vec<Finding> {
         let mut out: Vec<Finding> = Vec::new();
         for (rule, when) in &self.findings {
             for facts in facts.iter().filter(|facts| facts.scope == rule.of) {
@@ -425,7 +425,7 @@ mod tests {
             process: None,
             evidence: Evidence::default(),
         };
-        let found = Rules::built_in().unwrap().judge(&[
+        let found = Rules::built_in().unwrap().findings(&[
             facts(Scope::State, "m", 0.9),
             facts(Scope::Call, "light", 0.1),
             facts(Scope::Call, "heavy", 0.3),

@@ -38,7 +38,6 @@ mod error;
 mod first_pass;
 pub mod follow;
 mod interactions;
-mod judge;
 pub mod kernel;
 mod parties;
 mod path_end;
@@ -48,6 +47,7 @@ mod proposals;
 mod replays;
 pub mod report;
 pub mod samples;
+mod second_pass;
 mod selection;
 mod spool;
 

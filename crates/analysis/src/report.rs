@@ -6,7 +6,7 @@ use crate::critical_path::samples::CriticalFunction;
 use crate::critical_path::{Answer, Profiled, Row};
 use crate::findings::kernel_facts::{KernelFacts, OnPath};
 use crate::findings::path_facts;
-use crate::findings::stage_judge::Judge;
+use crate::findings::stage_evidence::StageEvidence;
 use crate::findings::{Facts, Finding, Rules};
 use crate::latency::{Latencies, Latency, Together};
 use crate::network::packet_loss::LossLine;
@@ -111,7 +111,7 @@ impl Critical {
     ) -> Vec<Finding> {
         let mut facts = path_facts::facts(participation, waits);
         facts.extend(kernel.iter().flat_map(|(kernel_facts, linux, path)| kernel_facts.facts(linux, path)));
-        rules.judge(&facts)
+        rules.findings(&facts)
     }
 }
 
@@ -147,7 +147,7 @@ pub struct Inputs {
 }
 
 /// All analyses that run together in one pass over the events.
-pub struct Pass {
+pub struct ProbePass {
     /// Resolves events to steps. If another component resolves them, only its vocabulary is used.
     system: System,
     pub session: Session,
@@ -165,22 +165,22 @@ pub struct Pass {
     pub tells_running: bool,
 }
 
-impl Pass {
+impl ProbePass {
     /// Returns a pass with the built-in event rules.
-    pub fn new() -> Result<Pass, RuleError> {
-        Pass::with_rules(longpole_model::rules::Rules::built_in()?)
+    pub fn new() -> Result<ProbePass, RuleError> {
+        ProbePass::with_rules(longpole_model::rules::Rules::built_in()?)
     }
 
-    /// Returns a pass for events that another component resolves and passes to [`Pass::steps`].
-    pub fn of_steps() -> Result<Pass, RuleError> {
-        let mut pass = Pass::with_rules(longpole_model::rules::Rules::default())?;
+    /// Returns a pass for events that another component resolves and passes to [`ProbePass::steps`].
+    pub fn of_steps() -> Result<ProbePass, RuleError> {
+        let mut pass = ProbePass::with_rules(longpole_model::rules::Rules::default())?;
         pass.system.vocabulary = Vocabulary::default();
         Ok(pass)
     }
 
     /// Returns a pass with these event rules.
-    pub fn with_rules(events: longpole_model::rules::Rules) -> Result<Pass, RuleError> {
-        Ok(Pass {
+    pub fn with_rules(events: longpole_model::rules::Rules) -> Result<ProbePass, RuleError> {
+        Ok(ProbePass {
             system: System::with_rules(events),
             session: Session::default(),
             latencies: Latencies::default(),
@@ -299,7 +299,7 @@ impl Pass {
 
     /// Returns the report by queues and probes. [`Report::with`] adds the critical path.
     pub fn report(&self, probe_cost_ns: Option<f64>) -> Report {
-        let judge = Judge {
+        let evidence = StageEvidence {
             session: &self.session,
             vocabulary: &self.system.vocabulary,
             queues: &self.queues,
@@ -309,8 +309,8 @@ impl Pass {
             again: &lost_events::remedy(self.full_ring),
             rules: &self.rules,
         };
-        let (verdict, others) = judge.judge();
-        let mut findings = self.rules.judge(&self.lost);
+        let (verdict, others) = evidence.verdict_and_findings();
+        let mut findings = self.rules.findings(&self.lost);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.count));
         let is_cause = |finding: &&Finding| finding.is_cause() && finding.share >= self.rules.verdict.min_finding;
         let losses = findings.iter().find(is_cause).cloned();

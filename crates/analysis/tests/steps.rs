@@ -3,7 +3,7 @@
 
 mod support;
 
-use longpole_analysis::report::Pass;
+use longpole_analysis::report::ProbePass;
 use longpole_analysis::stages::steps::{KnownState, Steps};
 use longpole_model::causes::{About, Composer};
 use longpole_model::interaction::block::VocabularySize;
@@ -14,9 +14,9 @@ use support::{pipeline, Costs, Trace};
 const BEGIN_NS: i64 = 1_700_000_000_000_000_000;
 
 /// Returns the pass of a trace whose events a composer resolves, in blocks of at most `most` steps.
-fn passed_on(trace: &mut Trace, most: usize) -> Pass {
+fn passed_on(trace: &mut Trace, most: usize) -> ProbePass {
     let mut composer = Composer::built_in(About::default()).unwrap();
-    let mut pass = Pass::of_steps().unwrap();
+    let mut pass = ProbePass::of_steps().unwrap();
     let (mut steps, mut sent, mut context) = (Steps::with_room(), VocabularySize::default(), KnownState::default());
     let mut count = 0;
     trace.replay(|catalogue, item| {
@@ -41,7 +41,7 @@ fn passed_on(trace: &mut Trace, most: usize) -> Pass {
     pass
 }
 
-fn sent(pass: &Pass) -> [String; 3] {
+fn sent(pass: &ProbePass) -> [String; 3] {
     [format!("{:?}", pass.report(Some(5.0))), format!("{:?}", pass.cpu(Some(5.0))), format!("{:?}", pass.latency_together())]
 }
 

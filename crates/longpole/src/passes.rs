@@ -8,6 +8,6 @@
 //! `longpole_analysis`. Printing belongs to `render/`, and what only one verb needs belongs to its
 //! file in `verbs/`.
 
-pub(crate) mod all;
 pub(crate) mod kernel;
+pub(crate) mod probes;
 pub(crate) mod samples;

@@ -22,11 +22,11 @@ mod devices;
 mod early;
 mod ending;
 mod faults;
-mod kernel_rules;
 mod naming;
 mod probes;
 mod threads;
 mod timers;
+mod user_rules;
 mod waits;
 mod works;
 

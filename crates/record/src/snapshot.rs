@@ -87,8 +87,8 @@ impl Snapshot {
         self.notes.extend(errors.map(|error| format!("captured packets are not in it: {error}")));
     }
 
-    /// Contents of the snapshot's `longpole.json`: those of the recording, `description`, and the entry
-    /// `snapshot`.
+    /// Contents of the snapshot's `longpole.json`: those of the recording, `description`, and the
+    /// entry `snapshot`.
     pub fn describe(
         &self,
         mut description: Value,

@@ -4,7 +4,7 @@
 //! exceptionally long stays, in which the thread was probably not running, and states that wake
 //! others once per batch. Both depend on the scheduler and not on the machine.
 
-use super::stage_judge::{Judge, Prepared};
+use super::stage_evidence::{Prepared, StageEvidence};
 use crate::evidence::Evidence;
 use crate::scheduling::probed::state_name;
 use crate::stats::distinct::OTHER_NAMES;
@@ -35,7 +35,7 @@ pub(crate) struct Share {
     pub enclosing: bool,
 }
 
-impl Judge<'_> {
+impl StageEvidence<'_> {
     /// Returns the work of a machine by state names, the longest first. It is computed once per
     /// machine.
     pub(crate) fn shares(&self, prepared: &Prepared, machine: ActorId) -> Rc<Vec<Share>> {

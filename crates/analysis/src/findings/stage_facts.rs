@@ -2,7 +2,7 @@
 //! and state of the stages for which others wait, and per queue. Rules use the names of facts as
 //! they are given here.
 
-use super::stage_judge::{Judge, Prepared};
+use super::stage_evidence::{Prepared, StageEvidence};
 use crate::findings::shares::{without_long_stays, Share};
 use crate::findings::{Facts, Scope};
 use crate::scheduling::probed::state_name;
@@ -14,7 +14,7 @@ use longpole_model::names::NameId;
 use longpole_model::system::activity::{State, Total};
 use std::collections::HashMap;
 
-impl Judge<'_> {
+impl StageEvidence<'_> {
     pub(crate) fn facts(&self, prepared: &Prepared, verdict: bool) -> Vec<Facts> {
         let vocabulary = self.vocabulary;
         let verdict = if verdict { 1.0 } else { 0.0 };

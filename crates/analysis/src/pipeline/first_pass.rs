@@ -1,7 +1,7 @@
 //! The first of two passes: reads the trace once for the critical path, its verdict and its
 //! predictions, and spools the interactions.
 //!
-//! The second pass ([`FirstPass::judge`], in `judge.rs`) chooses the anchor, that is, the thread
+//! The second pass ([`FirstPass::second_pass`]) chooses the anchor, that is, the thread
 //! whose path counts, and replays the spool with each change that may be worth it.
 
 use super::follow::{self, Follower};

@@ -70,7 +70,7 @@ impl Parties {
             states,
             anchor: None,
             between,
-            conducts: &self.activities,
+            socket_activities: &self.activities,
             contention: &[],
             cpus: Cpus::default(),
             lost: 0,

@@ -4,7 +4,7 @@
 //! blocks.
 
 use super::Error;
-use crate::report::Pass;
+use crate::report::ProbePass;
 use crate::stages::steps::{KnownState, Steps};
 use longpole_model::causes::Composer;
 use longpole_model::interaction::block::VocabularySize;
@@ -58,8 +58,8 @@ impl ProbeSteps {
 /// # Errors
 ///
 /// The error of `read`, or [`Error::Panicked`] if an analysis panicked.
-pub fn alongside<T>(read: impl FnOnce(&mut ProbeSteps) -> Result<T, Error>) -> Result<(T, Pass), Error> {
-    let mut pass = Pass::of_steps()?;
+pub fn alongside<T>(read: impl FnOnce(&mut ProbeSteps) -> Result<T, Error>) -> Result<(T, ProbePass), Error> {
+    let mut pass = ProbePass::of_steps()?;
     thread::scope(|scope| {
         let (to, from) = sync_channel::<Steps>(UNDER_WAY);
         let (back, used) = channel();

@@ -60,7 +60,7 @@ struct Guessed {
 }
 
 impl Replays<'_> {
-    pub fn judge(&self, mut candidates: Vec<Candidate>) -> Result<Replayed, Error> {
+    pub fn run(&self, mut candidates: Vec<Candidate>) -> Result<Replayed, Error> {
         let is_recorder = self.interactions.knows_recorder();
         candidates.retain(|candidate| !is_recorder(candidate.owner()));
         let fix = candidates.first().map(Candidate::fix);
@@ -88,7 +88,7 @@ impl Replays<'_> {
             again: &lost_events::remedy(self.interactions.trace().and_then(Trace::full_ring)),
             tells_running: self.tells_running,
         };
-        let states = machine_states::judge(self.answer, self.segments, &candidates, brings, self.lost, &context, &self.rules.path);
+        let states = machine_states::verdict(self.answer, self.segments, &candidates, brings, self.lost, &context, &self.rules.path);
         Ok(Replayed { states, predictions, unchanged, together })
     }
 

@@ -1,7 +1,7 @@
 //! A report on one trace, which is read once. Every item goes to the composer, whose interactions
 //! yield the critical path, and to the analyses of probes, packets and the kernel.
 //!
-//! The steps are [`ReportPass::read`], [`ReportPass::judge`] and [`EventAnswers::report`]. Between
+//! The steps are [`ReportPass::read`], [`ReportPass::second_pass`] and [`EventAnswers::report`]. Between
 //! the last two, the caller may read the samples of stacks ([`super::samples`]): they need the
 //! path.
 
@@ -13,7 +13,7 @@ use crate::findings::kernel_facts::KernelFacts;
 use crate::network::packet_loss::Places;
 use crate::network::packet_paths::PacketPaths;
 use crate::network::packets::Packets;
-use crate::report::{Critical, Pass, Report};
+use crate::report::{Critical, ProbePass, Report};
 use crate::verdict::exchanges::Exchanges;
 use longpole_model::causes::Composer;
 use longpole_model::linux::Linux;
@@ -30,7 +30,7 @@ pub struct ReportPass<'a> {
 /// The analyses of events that do not need the path.
 pub struct EventAnswers {
     /// The analyses of probes.
-    pub pass: Pass,
+    pub pass: ProbePass,
     /// Number of events that were read.
     pub events: u64,
     packet_paths: PacketPaths,
@@ -101,7 +101,7 @@ impl<'a> ReportPass<'a> {
 
     /// Computes the path, the verdict and the predictions. An error is no reason to give up the
     /// report: a trace without interactions still has answers about its events.
-    pub fn judge(self, interactions: &Interactions, request: Request<'a>) -> (Result<Critical, Error>, EventAnswers) {
+    pub fn second_pass(self, interactions: &Interactions, request: Request<'a>) -> (Result<Critical, Error>, EventAnswers) {
         let ReportPass { first, progress, watches, events } = self;
         let inputs = events.pass.inputs();
         let facts = TraceFacts {
@@ -111,7 +111,7 @@ impl<'a> ReportPass<'a> {
             exchanges: watches.exchanges,
             occupancy: &watches.occupancy,
         };
-        let critical = first.judge(interactions, facts, Request { progress, ..request });
+        let critical = first.second_pass(interactions, facts, Request { progress, ..request });
         (critical, events)
     }
 }
@@ -121,7 +121,7 @@ pub fn report_of_log(interactions: &mut Interactions, request: Request<'_>) -> R
     let first = FirstPass::read(interactions, super::compose)?;
     let occupancy = cpu_holders::occupancy_log();
     let facts = TraceFacts { lost: 0, tells_running: true, kernel: None, exchanges: Exchanges::default(), occupancy: &occupancy };
-    Ok(Report::of_machines(first.judge(interactions, facts, request)?))
+    Ok(Report::of_machines(first.second_pass(interactions, facts, request)?))
 }
 
 impl Watches {
@@ -197,7 +197,7 @@ impl EventAnswers {
         mut self,
         interactions: Interactions,
         symbols: impl FnOnce(&[u64]) -> Kallsyms,
-    ) -> Result<Option<(Report, Pass, Trace)>, Error> {
+    ) -> Result<Option<(Report, ProbePass, Trace)>, Error> {
         let Some((trace, linux)) = interactions.into_parts() else { return Ok(None) };
         if self.has_kernel {
             let linux = self.model.map_or(linux, |model| model.linux);

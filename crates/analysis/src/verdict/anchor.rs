@@ -178,7 +178,7 @@ impl Choice<'_> {
         // not, even if it uses more CPU time.
         let answers = |root: &SubjectId| {
             let members = group.iter().filter(|(_, member)| *member == root);
-            members.map(|(&subject, _)| self.subjects.get(subject).conduct.served.count).sum::<u64>() >= self.limits.least_replies
+            members.map(|(&subject, _)| self.subjects.get(subject).activity.served.count).sum::<u64>() >= self.limits.least_replies
         };
         let meant = ran.iter().filter(|(root, _)| is_meant(root));
         let busiest = meant.max_by_key(|&(root, &ns)| (answers(root), ns, std::cmp::Reverse(*root)))?;

@@ -186,7 +186,7 @@ pub struct Exchanges {
     heard: Vec<Call>,
     acts: Vec<Option<Act>>,
     open: HashMap<(i32, i64), Connection>,
-    conducts: HashMap<i32, SocketActivity>,
+    socket_activities: HashMap<i32, SocketActivity>,
     /// Ports on which a process listens, with the number of times that each was seen.
     ports: HashMap<i32, BTreeMap<u16, u64>>,
     /// Local ports of the TCP connections that a process had when the recording began.
@@ -343,7 +343,7 @@ impl Exchanges {
                     connection.is_connecting = result == IN_PROGRESS;
                 }
             }
-            Act::Connect if result == TIMED_OUT => self.conducts.entry(process).or_default().unconnected += 1,
+            Act::Connect if result == TIMED_OUT => self.socket_activities.entry(process).or_default().unconnected += 1,
             Act::Close => self.ends((process, about)),
             Act::Send | Act::Receive if result > 0 && linux.file_kind(process, about) == Some(FileKind::Socket) => {
                 let known = self.open.len() < MOST_CONNECTIONS || self.open.contains_key(&(process, about));
@@ -397,7 +397,7 @@ impl Exchanges {
             if connection.role.is_none() && (inherits || self.only_accepts(of.0)) {
                 connection.role = Some(Role::Server);
             }
-            add(self.conducts.entry(of.0).or_default(), &connection);
+            add(self.socket_activities.entry(of.0).or_default(), &connection);
         }
     }
 
@@ -418,7 +418,7 @@ impl Exchanges {
         let port = |ports: BTreeMap<u16, u64>| ports.into_iter().max_by_key(|&(port, count)| (count, std::cmp::Reverse(port)));
         let ports = self.ports.into_iter().filter_map(|(process, ports)| Some((process, port(ports)?.0))).collect();
         SocketActivities {
-            processes: self.conducts,
+            processes: self.socket_activities,
             ports,
             windows: self.windows,
             link: self.links.busiest(),
@@ -429,29 +429,29 @@ impl Exchanges {
     }
 }
 
-fn add(conduct: &mut SocketActivity, connection: &Connection) {
+fn add(activity: &mut SocketActivity, connection: &Connection) {
     let Connection { role, from_send, from_receive, since, .. } = connection;
-    conduct.unconnected += u64::from(connection.is_connecting);
+    activity.unconnected += u64::from(connection.is_connecting);
     let is_waiting = matches!(since, Some((Last::Sent, _))) && from_send.count == 0 && from_receive.count == 0;
     // Data that a server sends is not a request.
     if *role != Some(Role::Server) {
-        conduct.unanswered += connection.again + u64::from(is_waiting);
+        activity.unanswered += connection.again + u64::from(is_waiting);
     }
     if from_send.count + from_receive.count == 0 {
         return;
     }
-    conduct.connections += 1;
+    activity.connections += 1;
     let is_client = match role {
         Some(role) => *role == Role::Client,
         None => from_send.total_ns > from_receive.total_ns,
     };
     if let (Some(Role::Server), Some(first_ns)) = (role, connection.first_ns) {
         let (exchanges, total_ns) = (from_receive.count, from_receive.total_ns);
-        conduct.accepted.add(&Accepted { connections: 1, exchanges, total_ns, first_ns });
+        activity.accepted.add(&Accepted { connections: 1, exchanges, total_ns, first_ns });
     }
     match is_client {
-        true => conduct.asked.add(from_send),
-        false => conduct.served.add(from_receive),
+        true => activity.asked.add(from_send),
+        false => activity.served.add(from_receive),
     }
 }
 
@@ -497,13 +497,13 @@ impl SocketActivities {
     /// Returns the sum over several processes.
     pub fn together(&self, processes: impl IntoIterator<Item = i32>) -> SocketActivity {
         let mut out = SocketActivity::default();
-        for conduct in processes.into_iter().filter_map(|process| self.of(process)) {
-            out.asked.add(&conduct.asked);
-            out.served.add(&conduct.served);
-            out.accepted.add(&conduct.accepted);
-            out.connections += conduct.connections;
-            out.unanswered += conduct.unanswered;
-            out.unconnected += conduct.unconnected;
+        for activity in processes.into_iter().filter_map(|process| self.of(process)) {
+            out.asked.add(&activity.asked);
+            out.served.add(&activity.served);
+            out.accepted.add(&activity.accepted);
+            out.connections += activity.connections;
+            out.unanswered += activity.unanswered;
+            out.unconnected += activity.unconnected;
         }
         out
     }

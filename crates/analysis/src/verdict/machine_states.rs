@@ -310,7 +310,7 @@ pub struct Surroundings<'a> {
 
 /// Returns the verdict by states. `fix` is the prediction for [`Candidate::fix`] of the first
 /// candidate, if it was made.
-pub fn judge(
+pub fn verdict(
     answer: &Answer,
     path: &Path,
     candidates: &[Candidate],

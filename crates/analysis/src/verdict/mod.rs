@@ -91,7 +91,7 @@ pub struct Case<'a> {
     pub anchor: Option<&'a Anchor>,
     /// Number of wake-ups of each subject by each other one ([`between`]).
     pub between: &'a HashMap<(SubjectId, SubjectId), u64>,
-    pub conducts: &'a SocketActivities,
+    pub socket_activities: &'a SocketActivities,
     /// Locks for which threads wait, as far as kernel events show them.
     pub contention: &'a [Contention],
     pub cpus: Cpus,
@@ -105,7 +105,7 @@ pub struct Case<'a> {
 
 impl Case<'_> {
     /// Returns the verdict, by processes if the path has any, otherwise by states of machines.
-    pub fn judge(&self) -> Verdict {
+    pub fn verdict(&self) -> Verdict {
         let of_processes = self.parts.wholes.first().is_some_and(|first| self.subjects.get(first.subject).level != Level::Machine);
         let mut verdict = match of_processes.then(|| self.without_idle_sleeps()).flatten() {
             Some((parts, because)) => {
@@ -293,7 +293,7 @@ impl Case<'_> {
             share_low: Some((share - error).max(0.0)),
             share_high: Some((share + error).min(1.0)),
             runner_up: runner.map(|part| self.runner_up(part)),
-            role: (level.role == Role::Client && level.conduct.asked.count > 0).then_some("load generator"),
+            role: (level.role == Role::Client && level.activity.asked.count > 0).then_some("load generator"),
             evidence: first.map_or_else(Evidence::default, |part| part.evidence),
             subject_id: Some(subject),
             row: first.map(|part| (part.class.clone(), part.class_state.clone())),
@@ -438,7 +438,8 @@ impl Case<'_> {
         let (gain, low, high) = (prediction.gain?, prediction.gain_low?, prediction.gain_high?);
         let replies = self.anchor.filter(|anchor| anchor.event.is_none());
         let asked = replies.and_then(|anchor| self.subjects.known(self.vocabulary.machine_name(anchor.machine)));
-        let asked = asked.map(|subject| &self.subjects.get(subject).conduct.asked).filter(|asked| asked.count >= self.limits.least_replies);
+        let asked =
+            asked.map(|subject| &self.subjects.get(subject).activity.asked).filter(|asked| asked.count >= self.limits.least_replies);
         let latency = asked.map(|asked| {
             let (p50_ns, p99_ns) = (asked.times.quantile(0.5).unwrap_or(0), asked.times.quantile(0.99).unwrap_or(0));
             let after = |ns: u64| (ns as f64 / (1.0 + gain)) as u64;

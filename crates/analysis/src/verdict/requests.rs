@@ -15,7 +15,7 @@ impl Case<'_> {
         let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
         let askers = self.between.iter().filter(|((_, to), _)| *to == subject);
         let asker = askers.max_by_key(|&((from, _), &count)| (count, std::cmp::Reverse(*from))).map(|((from, _), _)| *from)?;
-        let SocketActivity { asked, served, .. } = &self.subjects.get(asker).conduct;
+        let SocketActivity { asked, served, .. } = &self.subjects.get(asker).activity;
         let one_at_a_time = asked.open() <= 1.0 + self.limits.considerable;
         let waits = asked.total_ns as f64 >= self.limits.most * length;
         if asker == subject || asked.count < self.limits.many_replies || !one_at_a_time || !waits {
@@ -38,7 +38,7 @@ impl Case<'_> {
         let first = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject));
         // A client may have as much work for a handshake as its server.
         let whole = first.take(2).find(|whole| self.is_handshaking(whole.subject))?;
-        let accepted = &self.subjects.get(whole.subject).conduct.accepted;
+        let accepted = &self.subjects.get(whole.subject).activity.accepted;
         if whole.share < self.limits.least_share {
             return None;
         }
@@ -57,7 +57,7 @@ impl Case<'_> {
         let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
         let ran: u64 = self.owned(whole.subject).map(|own| own.ran_ns).sum();
         let askers = self.between.iter().filter(|((from, to), _)| *to == whole.subject && *from != whole.subject);
-        let askers = askers.filter(|((from, _), _)| self.subjects.get(*from).conduct.asked.count >= self.limits.least_replies);
+        let askers = askers.filter(|((from, _), _)| self.subjects.get(*from).activity.asked.count >= self.limits.least_replies);
         let by = askers.max_by_key(|&((from, _), &count)| (count, std::cmp::Reverse(*from))).map(|((from, _), _)| self.name(*from, None));
         verdict.because.push(Because::Accepts {
             connections: accepted.connections,
@@ -73,7 +73,7 @@ impl Case<'_> {
     /// Returns whether connections arrive throughout the run and end soon, have further exchanges
     /// after the first, and the first exchange still takes most of the server's time.
     fn is_handshaking(&self, subject: SubjectId) -> bool {
-        let accepted = &self.subjects.get(subject).conduct.accepted;
+        let accepted = &self.subjects.get(subject).activity.accepted;
         let follows = accepted.exchanges as f64 >= (1.0 + self.limits.most) * accepted.connections as f64;
         // On a connection that stays open, the first request may be a large one; fewer connections
         // would not save it.
@@ -88,8 +88,8 @@ impl Case<'_> {
         let wholes = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject));
         let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
         let mut asking = wholes.filter_map(|whole| {
-            let conduct = &self.subjects.get(whole.subject).conduct;
-            let asked = &conduct.asked;
+            let activity = &self.subjects.get(whole.subject).activity;
+            let asked = &activity.asked;
             let share = asked.total_ns as f64 / length;
             let one_at_a_time = asked.open() <= 1.0 + self.limits.considerable;
             let is_chatty = asked.count >= self.limits.many_replies && one_at_a_time && share >= self.limits.most;
@@ -97,8 +97,8 @@ impl Case<'_> {
             (is_chatty && !self.is_elsewhere(whole.subject, callee)).then_some((whole.subject, share, callee))
         });
         let (subject, share, callee) = asking.next()?;
-        let conduct = &self.subjects.get(subject).conduct;
-        let (asked, served) = (&conduct.asked, &conduct.served);
+        let activity = &self.subjects.get(subject).activity;
+        let (asked, served) = (&activity.asked, &activity.served);
         let mut verdict = self.empty(Outcome::Bottleneck);
         verdict.subject = Some(self.name(subject, None));
         (verdict.share, verdict.share_low, verdict.share_high) = (Some(share), Some(share), Some(share));
@@ -136,7 +136,7 @@ impl Case<'_> {
         let mut callers: Vec<SubjectId> = self.parts.entered_from.keys().filter(|(to, _)| *to == subject).map(|(_, from)| *from).collect();
         callers.sort_unstable();
         for at in callers {
-            let SocketActivity { served, asked, .. } = &self.subjects.get(at).conduct;
+            let SocketActivity { served, asked, .. } = &self.subjects.get(at).activity;
             let (open, calls) = (self.open(at), asked.count >= self.limits.least_replies);
             let is_limit = open - asked.open() >= self.limits.waiters && asked.open() <= self.limits.most * open;
             if calls && served.count >= self.limits.least_replies && 2 * asked.count >= served.count && is_limit {
@@ -153,7 +153,7 @@ impl Case<'_> {
     /// Returns the mean number of open requests to a subject: those that it has read, or those that
     /// its clients have sent, whichever is larger.
     pub(super) fn open(&self, subject: SubjectId) -> f64 {
-        let served = &self.subjects.get(subject).conduct.served;
+        let served = &self.subjects.get(subject).activity.served;
         // A server that never waits for a request is not woken by its clients, but wakes them.
         let others = self.between.iter().filter(|(_, &count)| count >= self.limits.least_replies);
         let askers = others.filter_map(|(&(from, to), _)| match (from == subject, to == subject) {
@@ -161,14 +161,14 @@ impl Case<'_> {
             (true, false) => Some(to),
             _ => None,
         });
-        let askers = askers.map(|asker| &self.subjects.get(asker).conduct.asked);
+        let askers = askers.map(|asker| &self.subjects.get(asker).activity.asked);
         let askers = askers.filter(|asked| 2 * asked.count >= served.count && asked.count <= 2 * served.count);
         askers.map(|asked| asked.open()).fold(served.open(), f64::max)
     }
 
     /// Returns the mean number of requests that a subject processes at a time.
     pub(super) fn at_a_time(&self, subject: SubjectId) -> Option<f64> {
-        let served = &self.subjects.get(subject).conduct.served;
+        let served = &self.subjects.get(subject).activity.served;
         let whole = self.parts.whole(subject).filter(|whole| whole.visits > 0)?;
         if served.count < self.limits.least_replies {
             return None;

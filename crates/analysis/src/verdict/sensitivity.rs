@@ -43,7 +43,7 @@ pub fn sensitivity(case: &Case<'_>, verdict: &Verdict, variations: Vec<Variation
         if !is_same_path {
             return Some(Sensitive { constant, factor, text: None });
         }
-        let other = Case { limits: &limits, ..case.clone() }.judge();
+        let other = Case { limits: &limits, ..case.clone() }.verdict();
         (!are_same(&other, verdict)).then_some(Sensitive { constant, factor, text: Some(other.text()) })
     };
     variations.into_iter().filter_map(sensitive).collect()

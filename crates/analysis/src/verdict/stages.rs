@@ -12,19 +12,19 @@ use super::data::{Basis, Named, Outcome, StateKind, StateNamed, SubjectLevel, Ve
 use super::figures::{Found, StateShare, WaitedFor};
 use super::lost_events::too_many_lost;
 use crate::findings::shares::Share;
-use crate::findings::stage_judge::{Judge, NoLead, Prepared};
+use crate::findings::stage_evidence::{NoLead, Prepared, StageEvidence};
 use crate::findings::{Finding, Thresholds};
 use crate::stats::windows::probe_ns;
 use longpole_model::actors::ActorId;
 use longpole_model::interaction::QueueId;
 use longpole_model::system::activity::State;
 
-impl Judge<'_> {
-    pub fn judge(&self) -> (Verdict, Vec<Finding>) {
+impl StageEvidence<'_> {
+    pub fn verdict_and_findings(&self) -> (Verdict, Vec<Finding>) {
         let prepared = self.prepare();
         let (verdict, slowest) = self.verdict(&prepared);
         let found = verdict.outcome == Outcome::Bottleneck;
-        let findings = self.rules.judge(&self.facts(&prepared, found));
+        let findings = self.rules.findings(&self.facts(&prepared, found));
         // A stage may be slow because of its activity between its states. A finding then gives the
         // cause.
         let first = findings.first().filter(|finding| finding.share >= self.rules.verdict.min_finding);

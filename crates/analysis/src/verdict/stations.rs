@@ -148,7 +148,7 @@ impl Case<'_> {
     /// Returns a station for each program on the path, and for each program that answers requests.
     pub fn stations(&self) -> Stations {
         let meant = self.subjects.iter().filter(|(id, subject)| {
-            let is_known = self.parts.whole(*id).is_some() || subject.conduct.served.count > 0;
+            let is_known = self.parts.whole(*id).is_some() || subject.activity.served.count > 0;
             is_known && !subject.is_recorder && matches!(subject.level, Level::Process | Level::Pool)
         });
         Stations(meant.map(|(id, _)| self.station(id)).collect())
@@ -161,7 +161,7 @@ impl Case<'_> {
             names: self.names_of_station(id),
             machines: machines.map(str::to_owned).collect(),
             requests: self.requests(id).ok_or_else(|| match self.open(id) {
-                open if subject.conduct.served.count == 0 || open == 0.0 => {
+                open if subject.activity.served.count == 0 || open == 0.0 => {
                     format!("no requests to {} were seen, so nothing tells how many wait for it", subject.name)
                 }
                 open => format!("{open:.1} requests to {} are open at a time, and hardly any of them waits for another one", subject.name),
@@ -186,8 +186,8 @@ impl Case<'_> {
 
     /// Returns the load of requests that wait in the subject.
     fn requests(&self, id: SubjectId) -> Option<Load> {
-        let conduct = &self.subjects.get(id).conduct;
-        let (open, served, asked) = (self.open(id), &conduct.served, &conduct.asked);
+        let activity = &self.subjects.get(id).activity;
+        let (open, served, asked) = (self.open(id), &activity.served, &activity.asked);
         let calls = asked.count >= self.limits.least_replies && 2 * asked.count >= served.count;
         // The subject may process a request itself, or wait for the server that it calls.
         let at_once = if calls { Some(asked.open()) } else { self.at_a_time(id) }.filter(|at_once| *at_once > 0.0)?;

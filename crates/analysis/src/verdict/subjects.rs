@@ -90,7 +90,7 @@ pub struct Subject {
     pub role: Role,
     pub is_recorder: bool,
     pub is_of_command: bool,
-    pub conduct: SocketActivity,
+    pub activity: SocketActivity,
     /// Name in what-if scenarios: the program, or the only thread of a stage.
     scaled: String,
 }
@@ -122,7 +122,7 @@ pub struct Subjects {
 impl Subjects {
     /// Builds the subjects. `threads` are the threads by the names of their machines, `stages` the
     /// processes that do other work than the others of their program.
-    pub fn new(threads: HashMap<String, Thread>, conducts: &SocketActivities, stages: &HashMap<i32, Stage>) -> Subjects {
+    pub fn new(threads: HashMap<String, Thread>, socket_activities: &SocketActivities, stages: &HashMap<i32, Stage>) -> Subjects {
         let mut out = Subjects::default();
         let mut machines: Vec<&String> = threads.keys().collect();
         machines.sort_unstable();
@@ -134,8 +134,8 @@ impl Subjects {
             if thread.is_kernel {
                 continue;
             }
-            let port = conducts.port(thread.pid);
-            let role = match role(conducts.of(thread.pid)) {
+            let port = socket_activities.port(thread.pid);
+            let role = match role(socket_activities.of(thread.pid)) {
                 // On connections that existed before the recording, only times distinguish client
                 // and server, so a listening port is the better evidence.
                 Role::Client if port.is_some() => Role::Server,
@@ -159,7 +159,7 @@ impl Subjects {
                     role,
                     is_recorder: thread.is_recorder,
                     is_of_command: thread.is_of_command,
-                    conduct: SocketActivity::default(),
+                    activity: SocketActivity::default(),
                     scaled: if stage.is_some() || thread.title.is_some() { machine.clone() } else { thread.program.clone() },
                 });
                 SubjectId(out.list.len() as u32 - 1)
@@ -177,7 +177,7 @@ impl Subjects {
         }
         for subject in &mut out.list {
             subject.level = if subject.processes.len() > 1 { Level::Pool } else { Level::Process };
-            subject.conduct = conducts.together(subject.processes.iter().copied());
+            subject.activity = socket_activities.together(subject.processes.iter().copied());
         }
         let mut places: HashMap<_, HashSet<Place>> = HashMap::new();
         for subject in &out.list {
@@ -220,7 +220,7 @@ impl Subjects {
                     role: Role::None,
                     is_recorder: false,
                     is_of_command: false,
-                    conduct: SocketActivity::default(),
+                    activity: SocketActivity::default(),
                     scaled: class.to_owned(),
                 });
                 SubjectId(self.list.len() as u32 - 1)
@@ -328,10 +328,10 @@ pub fn stages(traffic: &Traffic, threads: &HashMap<String, Thread>, vocabulary: 
     of.iter().filter(|((program, _), stage)| differs(program, *stage)).map(|&((_, process), stage)| (process, stage)).collect()
 }
 
-fn role(conduct: Option<&SocketActivity>) -> Role {
-    match conduct {
-        Some(conduct) if conduct.served.count > 0 => Role::Server,
-        Some(conduct) if conduct.asked.count > 0 => Role::Client,
+fn role(activity: Option<&SocketActivity>) -> Role {
+    match activity {
+        Some(activity) if activity.served.count > 0 => Role::Server,
+        Some(activity) if activity.asked.count > 0 => Role::Client,
         _ => Role::None,
     }
 }

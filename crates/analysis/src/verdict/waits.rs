@@ -32,7 +32,7 @@ pub(super) struct Convoy {
 impl Case<'_> {
     /// Judges a link that always has packets to carry while the path waits for packets in flight.
     pub(super) fn by_link(&self) -> Option<Verdict> {
-        let link = self.conducts.link.as_ref()?;
+        let link = self.socket_activities.link.as_ref()?;
         let (begin, end) = self.traffic.range();
         let busy = link.busy_ns as f64 / (end - begin).max(1) as f64;
         let is_on_way = |part: &Part| match part.does {
@@ -103,7 +103,7 @@ impl Case<'_> {
 
     /// Judges a connection whose sender always has the receiver's small window filled.
     pub(super) fn by_window(&self) -> Option<Verdict> {
-        let ((port, peer), window) = self.conducts.narrowest()?;
+        let ((port, peer), window) = self.socket_activities.narrowest()?;
         let length = self.answer.length_ns.max(1) as f64;
         let lasts = (window.last_ns - window.first_ns) as f64 >= self.limits.most * length;
         let is_full = window.filled as f64 >= self.limits.most * window.count as f64;
@@ -112,7 +112,7 @@ impl Case<'_> {
         }
         // The path must pass through this connection.
         let at = |port: u16| {
-            let process = self.conducts.process_at(port)?;
+            let process = self.socket_activities.process_at(port)?;
             self.parts.wholes.iter().find(|whole| self.subjects.get(whole.subject).processes.contains(&process))
         };
         let ends: Vec<&Whole> = [peer, port].into_iter().filter_map(at).collect();
@@ -194,16 +194,16 @@ impl Case<'_> {
         let asked_by = self.parts.asked_by(subject).filter(|&by| is_asker(by));
         let by = asked_by.map(|by| self.name(by, None));
         let call = parts.first().map(|part| part.state.clone()).unwrap_or_default();
-        let asked_by = asked_by.map(|by| &self.subjects.get(by).conduct.asked);
+        let asked_by = asked_by.map(|by| &self.subjects.get(by).activity.asked);
         let outstanding = asked_by.filter(|asked| asked.count >= self.limits.least_replies).map(|asked| asked.open());
         let sleeps = |whom| Because::Sleeps { call: call.clone(), mean_ns: ns / count.max(1), count, waited_for_by: whom, outstanding };
-        let conduct = &self.subjects.get(subject).conduct;
-        let unanswered = conduct.unanswered + conduct.unconnected;
+        let activity = &self.subjects.get(subject).activity;
+        let unanswered = activity.unanswered + activity.unconnected;
         let sleeps_only = parts.first().is_some_and(|part| part.is_bare_sleep);
         if !sleeps_only && unanswered as f64 >= self.limits.most * count.max(1) as f64 {
             let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
             verdict.mechanism = Some(Mechanism::Timeout);
-            let (requests, connects) = (conduct.unanswered, conduct.unconnected);
+            let (requests, connects) = (activity.unanswered, activity.unconnected);
             verdict.because.push(Because::Unanswered { requests, connects, mean_ns: ns / count.max(1), count });
             verdict.role = None;
             return Some(verdict);
@@ -400,7 +400,7 @@ impl Case<'_> {
             ways.any(|way| self.parts.entered_from.contains_key(&way))
         };
         let mut of: BTreeMap<(SubjectId, &str), Vec<(&FileLock, SubjectId)>> = BTreeMap::new();
-        for lock in &self.conducts.file_locks {
+        for lock in &self.socket_activities.file_locks {
             if let (Some(&waiter), Some(&holder)) = (of_process(lock.waiter).last(), of_process(lock.holder).last()) {
                 of.entry((waiter, lock.call.as_str())).or_default().push((lock, holder));
             }

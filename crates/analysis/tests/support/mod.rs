@@ -3,7 +3,7 @@
 //! simulation and produces the items that a reader would yield. All names are random words.
 #![allow(dead_code)] // each test file uses its part
 
-use longpole_analysis::report::{Pass, Report};
+use longpole_analysis::report::{ProbePass, Report};
 use longpole_trace::event::{Catalogue, Class, ClassId, Event, Item, Loss, Stream, StreamId, StreamKind, Subject, SubjectId, Value};
 use std::collections::{HashMap, VecDeque};
 
@@ -107,8 +107,8 @@ impl Trace {
         }
     }
 
-    pub fn pass(&mut self) -> Pass {
-        let mut pass = Pass::new().unwrap();
+    pub fn pass(&mut self) -> ProbePass {
+        let mut pass = ProbePass::new().unwrap();
         self.replay(|catalogue, item| pass.item(catalogue, item));
         pass
     }

@@ -3,8 +3,8 @@
 
 use crate::input::scope::Scope;
 use crate::input::Input;
-use crate::passes::all;
 use crate::passes::kernel::{self, Reading};
+use crate::passes::probes;
 use crate::passes::samples as stack_samples;
 use crate::render::length::Length;
 use crate::render::output;
@@ -15,7 +15,7 @@ use crate::verbs::sched::threads_of_others;
 use anyhow::Context;
 use longpole_analysis::pipeline::kernel_sources;
 use longpole_analysis::pipeline::samples::StackSamples;
-use longpole_analysis::report::Pass;
+use longpole_analysis::report::ProbePass;
 use longpole_analysis::scheduling::cpus::{CpuTimes, WakerLine};
 use longpole_analysis::scheduling::probed::{Cpu, KernelTime, ThreadTime};
 use std::io::{self, Write};
@@ -65,7 +65,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.folded || (args.functions && !args.input.json) {
         return functions(&args);
     }
-    let mut pass = Pass::with_rules(args.input.rules()?).context("a built-in rule file is wrong")?;
+    let mut pass = ProbePass::with_rules(args.input.rules()?).context("a built-in rule file is wrong")?;
     let mut times = CpuTimes::default();
     let mut samples = StackSamples::new(args.input.sampled()?, args.pid, false);
     let reading = kernel::read_with(&args.input, &mut times, |_, _, catalogue, item, in_part| {
@@ -85,8 +85,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             _ if others || kernel_sources(&args.input.paths()?, trace) == 0 => {}
             _ => kernel::needs_switches(&args.input, linux)?,
         }
-        let whole = all::Whole { pass, events: *events, trace: reading.trace, from_begin: true };
-        return all::write(&args.input, &whole, &answer, |out, answer| match (&answer.functions, answer.samples) {
+        let whole = probes::ProbeReading { pass, events: *events, trace: reading.trace, from_begin: true };
+        return probes::write(&args.input, &whole, &answer, |out, answer| match (&answer.functions, answer.samples) {
             // The trace contains nothing but samples.
             (Some(functions), Some(counts)) if answer.threads.is_empty() => stacks::print(out, functions, counts, args.functions_shown()),
             _ => print_probes(out, answer, args.length.rows(FIRST_ALONE)),

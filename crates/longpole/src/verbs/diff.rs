@@ -7,7 +7,7 @@ use crate::input::interactions;
 use crate::input::machine_log;
 use crate::input::memory_dump::Raw;
 use crate::input::rules;
-use crate::passes::all;
+use crate::passes::probes;
 use crate::render::answer;
 use crate::render::length::Length;
 use crate::render::progress;
@@ -22,7 +22,7 @@ use longpole_analysis::critical_path::{self, Answer, CriticalPath};
 use longpole_analysis::findings::Rules as Thresholds;
 use longpole_analysis::pipeline::follow::follow_fed;
 use longpole_analysis::pipeline::{alongside, begin_ns, Follower, SPILL};
-use longpole_analysis::report::Pass;
+use longpole_analysis::report::ProbePass;
 use longpole_model::causes::Composer;
 use longpole_model::kinds::StateKind;
 use longpole_model::rules::Rules;
@@ -135,7 +135,7 @@ fn side(path: &Path, part: Options, rules: &Rules, all: bool) -> anyhow::Result<
             if unread {
                 pass = pass_with(rules)?;
                 // A trace that cannot be opened at all is an error and not a note.
-                all::feed(&mut input::open(&[path.to_owned()], part.clone())?, &mut pass, None)?;
+                probes::feed(&mut input::open(&[path.to_owned()], part.clone())?, &mut pass, None)?;
             }
             eprintln!("longpole: note: without critical path: {}", plain(error.to_string()));
         }
@@ -170,7 +170,7 @@ const OF_THREADS: [StateKind; 1] = [StateKind::Preempted];
 
 /// Reads the trace once: computes the critical path and the names of all states, and passes the
 /// same part to all other analyses.
-fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Result<(Answer, BTreeSet<String>), NoPath> {
+fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut ProbePass) -> Result<(Answer, BTreeSet<String>), NoPath> {
     let unread = |error| NoPath { error, unread: true };
     let mut interactions = interactions::of(path, part.clone(), rules.clone()).map_err(unread)?;
     let begin_ns = interactions.trace().map_or(i64::MIN, |trace| begin_ns(part.begin, trace));
@@ -203,7 +203,7 @@ fn windows(side: &mut Side, path: &Path, ((begin, end), part): ((i64, i64), Opti
         return Ok(());
     }
     let bound = |window: usize| begin + window as i64 * width;
-    let mut passes = (0..WINDOWS).map(|_| pass_with(rules)).collect::<anyhow::Result<Vec<Pass>>>()?;
+    let mut passes = (0..WINDOWS).map(|_| pass_with(rules)).collect::<anyhow::Result<Vec<ProbePass>>>()?;
     let part = Options { begin: Some(Moment::At(begin)), end: Some(Moment::At(bound(WINDOWS))), ..part };
     let mut trace = input::open(&[path.to_owned()], part)?;
     trace.leave_out(&[StreamKind::Kernel, StreamKind::Samples]);
@@ -223,8 +223,8 @@ fn windows(side: &mut Side, path: &Path, ((begin, end), part): ((i64, i64), Opti
 }
 
 /// Returns all analyses in their initial state.
-fn pass_with(rules: &Rules) -> anyhow::Result<Pass> {
-    Pass::with_rules(rules.clone()).context("a built-in rule file is wrong")
+fn pass_with(rules: &Rules) -> anyhow::Result<ProbePass> {
+    ProbePass::with_rules(rules.clone()).context("a built-in rule file is wrong")
 }
 
 /// Number of rows for which the first screen has room: of the path if there is no other table, of

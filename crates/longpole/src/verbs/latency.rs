@@ -4,7 +4,7 @@
 use crate::input::interactions;
 use crate::input::machine_log;
 use crate::input::Input;
-use crate::passes::all;
+use crate::passes::probes;
 use crate::render::length::Length;
 use crate::render::style::title;
 use crate::render::table::{duration, more_rows, number, Table};
@@ -66,12 +66,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(from), Some(to)) => Some(Pairs::new(from, to, args.by)),
         _ => None,
     };
-    let whole = all::read_net(&args.input, pairs.as_mut())?;
+    let whole = probes::read_net(&args.input, pairs.as_mut())?;
     let answer = match &pairs {
         Some(pairs) => pairs.answer(),
         None => whole.pass.latency(),
     };
-    all::write(&args.input, &whole, &answer, |out, answer| {
+    probes::write(&args.input, &whole, &answer, |out, answer| {
         print(out, answer, args.length)?;
         match &pairs {
             None => Ok(()),

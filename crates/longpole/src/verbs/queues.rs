@@ -4,13 +4,13 @@
 use crate::input::interactions;
 use crate::input::machine_log;
 use crate::input::Input;
-use crate::passes::all;
+use crate::passes::probes;
 use crate::render::length::Length;
 use crate::render::style::{painted, Role};
 use crate::render::table::{bytes, duration, number, percent, plain, rate, Table};
 use longpole_analysis::pipeline::Interactions;
 use longpole_analysis::queues::{QueueAnswer, QueuesOfMachines};
-use longpole_analysis::report::Pass;
+use longpole_analysis::report::ProbePass;
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -35,15 +35,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(log) = interactions::of_named_log(&args.input)? {
         return of_log(&args.input, args.length, log);
     }
-    let whole = all::read(&args.input, None)?;
+    let whole = probes::read(&args.input, None)?;
     let mut answer = whole.pass.queues();
     answer.extend(of_rules(&args.input, &whole.pass, &answer)?);
-    all::write(&args.input, &whole, &answer, |out, answer| print(out, answer, args.length))
+    probes::write(&args.input, &whole, &answer, |out, answer| print(out, answer, args.length))
 }
 
 /// Returns the queues that only the user's rules for kernel events define. Which thread puts and
 /// takes is known from the model of the kernel.
-fn of_rules(input: &Input, pass: &Pass, known: &[QueueAnswer]) -> anyhow::Result<Vec<QueueAnswer>> {
+fn of_rules(input: &Input, pass: &ProbePass, known: &[QueueAnswer]) -> anyhow::Result<Vec<QueueAnswer>> {
     let paths = input.paths()?;
     let [path] = paths.as_slice() else { return Ok(Vec::new()) };
     let rules = input.rules()?;

@@ -9,8 +9,8 @@ use crate::input::explained::explained;
 use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
-use crate::passes::all::{self, Whole as Read};
 use crate::passes::kernel;
+use crate::passes::probes::{self, ProbeReading};
 use crate::passes::samples;
 use crate::render::answer;
 use crate::render::cpu_holders;
@@ -79,14 +79,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// A report, and what it was made from; `None` for a machine log.
-struct Whole {
+struct OneReport {
     report: Report,
-    from: Option<Read>,
+    from: Option<ProbeReading>,
 }
 
-fn show(input: &Input, length: Length, Whole { report, from }: Whole) -> anyhow::Result<ExitCode> {
+fn show(input: &Input, length: Length, OneReport { report, from }: OneReport) -> anyhow::Result<ExitCode> {
     match from {
-        Some(read) => all::write(input, &read, &report, |out, report| print(out, report, length)),
+        Some(read) => probes::write(input, &read, &report, |out, report| print(out, report, length)),
         None => of_machines(input.json, length, &report),
     }
 }
@@ -107,16 +107,16 @@ fn runs(input: &Input, paths: &[PathBuf], whom: &SubjectArgs, length: Length) ->
 }
 
 /// Reports on one trace, which is read once.
-fn of_one(input: &Input, path: &Path, (whom, sensitivity): (&SubjectArgs, bool)) -> anyhow::Result<Whole> {
+fn of_one(input: &Input, path: &Path, (whom, sensitivity): (&SubjectArgs, bool)) -> anyhow::Result<OneReport> {
     let is_ranged = input.begin.is_some() || input.end.is_some();
     let input = &input.of(path).of_command()?;
     let mut interactions = interactions::of(path, input.options(), input.rules()?)?;
     let selection = &whom.selection();
     let Some(read) = ReportPass::read(&mut interactions, whom.progress_times(), is_ranged)? else {
         let request = Request { selection, progress: whom.progress_times(), keep_end: true, sensitivity };
-        return Ok(Whole { report: report_of_log(&mut interactions, request)?, from: None });
+        return Ok(OneReport { report: report_of_log(&mut interactions, request)?, from: None });
     };
-    let (mut critical, answers) = read.judge(&interactions, Request { selection, progress: None, keep_end: is_ranged, sensitivity });
+    let (mut critical, answers) = read.second_pass(&interactions, Request { selection, progress: None, keep_end: is_ranged, sensitivity });
     let functions = match &mut critical {
         Ok(critical) if interactions.trace().is_some_and(has_samples) => {
             match samples::functions(input, &interactions, &mut critical.answer, samples::read_quietly) {
@@ -143,7 +143,7 @@ fn of_one(input: &Input, path: &Path, (whom, sensitivity): (&SubjectArgs, bool))
         // A trace without interactions still has a report.
         Err(error) => eprintln!("longpole: note: without critical path: {}", in_one_line(&explained(error))),
     }
-    Ok(Whole { report, from: Some(Read { pass, trace, events, from_begin: true }) })
+    Ok(OneReport { report, from: Some(ProbeReading { pass, trace, events, from_begin: true }) })
 }
 
 fn of_machines(json: bool, length: Length, report: &Report) -> anyhow::Result<ExitCode> {

@@ -62,7 +62,7 @@ impl<O: Copy> QueuedTokens<O> {
     }
 
     /// Adds a token. `joined` means that its origin does not matter: it is merged with the newest
-    /// token if that one is in the same of_flow.
+    /// token if that one is in the same flow.
     pub fn add(&mut self, token: Token<O>, flow: Option<NameId>, order: Order, joined: bool) {
         self.units = self.units.saturating_add(token.n);
         let newest = std::mem::replace(&mut self.newest, token.seq);
@@ -102,7 +102,7 @@ impl<O: Copy> QueuedTokens<O> {
         self.units = self.units.saturating_sub(take.units - before);
     }
 
-    /// Takes from the of_flow whose token is next in the order of the queue. Returns false if nothing
+    /// Takes from the flow whose token is next in the order of the queue. Returns false if nothing
     /// was taken.
     fn take_next(&mut self, take: &mut Take<O>, order: Order, count: &mut Count<'_, O>) -> bool {
         let plain = head(&self.plain, order).map(|token| (token.seq, token.n));

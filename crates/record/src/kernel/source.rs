@@ -75,8 +75,8 @@ pub struct KernelSource {
     names: Option<Names>,
     /// Steps by which events are given up if there are more than can be stored, in order.
     steps: Vec<Step>,
-    /// The thread that gives events up. `None` before the begin, after [`KernelSource::calm`], and if
-    /// there are no steps.
+    /// The thread that gives events up. `None` before the begin, after [`KernelSource::calm`], and
+    /// if there are no steps.
     relief: Option<Relief>,
     /// For each CPU, the size of its buffer in bytes and the number of bytes that were moved from
     /// it.

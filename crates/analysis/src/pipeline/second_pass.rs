@@ -27,7 +27,7 @@ use std::thread;
 impl FirstPass {
     /// Computes the path, the verdict, and the predictions. `interactions` are those that the first
     /// pass has read.
-    pub fn judge(self, interactions: &Interactions, mut facts: TraceFacts<'_>, mut request: Request<'_>) -> Result<Critical, Error> {
+    pub fn second_pass(self, interactions: &Interactions, mut facts: TraceFacts<'_>, mut request: Request<'_>) -> Result<Critical, Error> {
         let rules = Rules::built_in()?;
         let mut spool = self.writer.finish(interactions.vocabulary());
         let mut answer = interactions.path(self.critical_path)?;
@@ -38,7 +38,7 @@ impl FirstPass {
             answer = path_to_anchor(interactions, &mut spool, found)?;
         }
         let segments = answer.segments.take().ok_or(Error::NoSegments)?;
-        let path = JudgedPath::new(interactions, (&answer, &segments), &mut parties, &facts)?;
+        let path = PathFacts::new(interactions, (&answer, &segments), &mut parties, &facts)?;
         let waits = Waited::new(interactions, self.waits)?;
         let kernel = facts.kernel.zip(path.on_path.as_ref()).map(|((facts, linux), on_path)| (facts, linux, on_path));
         let findings = Critical::findings(&path.participation, &waits.answer, kernel, &rules);
@@ -55,9 +55,9 @@ impl FirstPass {
             rules: &rules,
             limits: &parties.limits,
         };
-        let mut replayed = replays.judge(path.candidates)?;
+        let mut replayed = replays.run(path.candidates)?;
         path.parts.widen(&mut replayed.predictions);
-        let judging = Judging {
+        let inputs = VerdictInputs {
             interactions,
             parties: &parties,
             answer: &answer,
@@ -66,7 +66,7 @@ impl FirstPass {
             anchor: anchor.as_ref(),
             facts: &facts,
         };
-        let (verdict, sensitivity) = judging.verdict(&mut replayed, variations);
+        let (verdict, sensitivity) = inputs.verdict(&mut replayed, variations);
         answer.segments = Some(segments);
         cpu_holders::add(interactions, facts.occupancy, &mut answer)?;
         let progress = anchor.as_ref().map(|anchor| anchor.progress(interactions.vocabulary()));
@@ -114,7 +114,7 @@ fn idle(findings: &[Finding]) -> Vec<(String, f64)> {
 }
 
 /// What the segments of the path show. Each field needs one reading of them.
-struct JudgedPath {
+struct PathFacts {
     parts: Parts,
     candidates: Vec<Candidate>,
     participation: Participation,
@@ -122,14 +122,14 @@ struct JudgedPath {
     on_path: Option<OnPath>,
 }
 
-impl JudgedPath {
+impl PathFacts {
     /// The parts are made in a thread of their own, at the same time as the others.
     fn new(
         interactions: &Interactions,
         (answer, segments): (&Answer, &Path),
         parties: &mut Parties,
         facts: &TraceFacts<'_>,
-    ) -> Result<JudgedPath, Error> {
+    ) -> Result<PathFacts, Error> {
         let seats = interactions.seats();
         let Parties { subjects, limits, .. } = parties;
         let considerable = limits.considerable;
@@ -139,7 +139,7 @@ impl JudgedPath {
             let participation = Participation::new(answer, segments);
             let on_path = facts.kernel.map(|_| OnPath::new(segments, (answer.start_ns, answer.length_ns), &seats));
             let parts = parts.join().map_err(|_| Error::Panicked)?;
-            Ok(JudgedPath { parts, candidates, participation, on_path })
+            Ok(PathFacts { parts, candidates, participation, on_path })
         })
     }
 }
@@ -158,8 +158,8 @@ impl Waited {
     }
 }
 
-/// The path that is judged, with everything that the verdict is based on except for the replays.
-struct Judging<'a> {
+/// The path, with everything that the verdict is based on except for the replays.
+struct VerdictInputs<'a> {
     interactions: &'a Interactions,
     parties: &'a Parties,
     answer: &'a Answer,
@@ -169,7 +169,7 @@ struct Judging<'a> {
     facts: &'a TraceFacts<'a>,
 }
 
-impl Judging<'_> {
+impl VerdictInputs<'_> {
     /// Returns the verdict, and its dependence on each of the varied constants. Adds the prediction
     /// that the verdict names to those of the replays.
     fn verdict(&self, replayed: &mut Replayed, variations: Option<Vec<Variation>>) -> (Verdict, Option<Vec<Sensitive>>) {
@@ -192,7 +192,7 @@ impl Judging<'_> {
         let of_stations = case.stations().widest(&replayed.unchanged);
         let all = [&replayed.predictions[..], &of_stations[..]].concat();
         case.predictions = &all;
-        let verdict = case.judge();
+        let verdict = case.verdict();
         let sensitivity = variations.map(|variations| sensitivity(&case, &verdict, variations));
         let of_pair = replayed.together.iter().map(|together| together.both.clone());
         let is_named = |prediction: &Prediction| verdict.gain.as_ref().is_some_and(|gain| gain.change == prediction.change);

@@ -1,5 +1,5 @@
 //! Reads a trace once through all analyses of probes, for `latency`, `queues` and `diff`. `cpu` and
-//! `report` read it otherwise and use [`Whole`] and its footer.
+//! `report` read it otherwise and use [`ProbeReading`] and its footer.
 
 pub use crate::render::answer::write;
 
@@ -13,7 +13,7 @@ use crate::render::table::{number, plain};
 use anyhow::Context;
 use longpole_analysis::latency::event_pairs::Pairs;
 use longpole_analysis::pipeline::kernel_sources;
-use longpole_analysis::report::Pass;
+use longpole_analysis::report::ProbePass;
 use longpole_analysis::scheduling::thread_time::Accounts;
 use longpole_analysis::stages::left_out::LeftOut;
 use longpole_analysis::stats::distinct::{MOST_NAMES, OTHER_NAMES};
@@ -23,8 +23,8 @@ use std::io::{self, Write};
 
 /// Reads the trace. Returns the analyses, and the trace with its descriptions. Prints the trace's
 /// diagnostics.
-pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<Whole> {
-    let mut pass = Pass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
+pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<ProbeReading> {
+    let mut pass = ProbePass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
     let mut trace = input.open()?;
     let events = feed(&mut trace, &mut pass, pairs.as_deref_mut())?;
     empty_range::check(&trace, &input.paths()?, &input.options())?;
@@ -32,12 +32,12 @@ pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<Whol
     if let Some(pairs) = pairs {
         pairs.check(trace.catalogue())?;
     }
-    Ok(Whole { pass, trace, events, from_begin: false })
+    Ok(ProbeReading { pass, trace, events, from_begin: false })
 }
 
 /// The analyses after the trace's last event, and the trace with its descriptions.
-pub struct Whole {
-    pub pass: Pass,
+pub struct ProbeReading {
+    pub pass: ProbePass,
     pub trace: Trace,
     /// Number of events that were read, of all kinds.
     pub events: u64,
@@ -46,7 +46,7 @@ pub struct Whole {
 }
 
 /// Passes all items of a trace to all analyses. Returns the number of events.
-pub fn feed(trace: &mut Trace, pass: &mut Pass, mut pairs: Option<&mut Pairs>) -> anyhow::Result<u64> {
+pub fn feed(trace: &mut Trace, pass: &mut ProbePass, mut pairs: Option<&mut Pairs>) -> anyhow::Result<u64> {
     let mut events = 0;
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
         if let (Some(pairs), Item::Event(event)) = (pairs.as_deref_mut(), &item) {
@@ -60,7 +60,7 @@ pub fn feed(trace: &mut Trace, pass: &mut Pass, mut pairs: Option<&mut Pairs>) -
 
 /// Like [`read`], but if the trace has kernel events, the times of spans are also given net, that
 /// is, without the time that the scheduler and interrupts took.
-pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<Whole> {
+pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<ProbeReading> {
     match kernel_sources(&input.paths()?, &input.open()?) {
         0 => return read(input, pairs),
         1 => {}
@@ -69,7 +69,7 @@ pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<
             return read(input, pairs);
         }
     }
-    let mut pass = Pass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
+    let mut pass = ProbePass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
     let mut accounts = Accounts::default();
     let reading = kernel::read_with(input, &mut accounts, |linux, accounts, catalogue, item, in_part| {
         if !in_part {
@@ -87,10 +87,10 @@ pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<
     if let Some(pairs) = pairs {
         pairs.check(reading.trace.catalogue())?;
     }
-    Ok(Whole { pass, trace: reading.trace, events: reading.events, from_begin: true })
+    Ok(ProbeReading { pass, trace: reading.trace, events: reading.events, from_begin: true })
 }
 
-impl Source for &Whole {
+impl Source for &ProbeReading {
     fn trace(&self) -> &Trace {
         &self.trace
     }
@@ -131,19 +131,19 @@ fn left_out(out: &mut (impl Write + ?Sized), functions: &[LeftOut]) -> io::Resul
 }
 
 /// Prints the number of events, the cost of probes, and what is not in the answer.
-pub fn footer(out: &mut (impl Write + ?Sized), asked: &dyn Asked, whole: &Whole) -> io::Result<()> {
-    let inputs = whole.pass.inputs();
+pub fn footer(out: &mut (impl Write + ?Sized), asked: &dyn Asked, reading: &ProbeReading) -> io::Result<()> {
+    let inputs = reading.pass.inputs();
     let lost = inputs.lost.saturating_add(inputs.kernel_lost);
     let gaps = inputs.uncounted_losses.saturating_add(inputs.uncounted_kernel_losses);
-    let count = EventCount { events: whole.events, lost, gaps }.line(asked, whole.from_begin);
+    let count = EventCount { events: reading.events, lost, gaps }.line(asked, reading.from_begin);
     if inputs.events == 0 && inputs.kernel_events > 0 {
-        let answers = match verbs(&whole.trace) {
+        let answers = match verbs(&reading.trace) {
             verbs if verbs.is_empty() => "longpole print shows them".to_owned(),
             verbs => format!("longpole {} answer from them", verbs.join(", ")),
         };
         return writeln!(out, "\n{count}; none of probes: {answers}");
     }
-    let cost = match whole.trace.probe_cost_ns() {
+    let cost = match reading.trace.probe_cost_ns() {
         Some(ns) if ns > 0.0 => format!("a probe costs {ns:.1} ns"),
         _ => "probe cost not measured".to_owned(),
     };

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// The data from which the stages are judged.
-pub struct Judge<'a> {
+pub struct StageEvidence<'a> {
     pub session: &'a Session,
     pub vocabulary: &'a Vocabulary,
     pub queues: &'a Queues,
@@ -43,7 +43,7 @@ pub(crate) struct Prepared {
     pub whole: Evidence,
     /// Indices of each machine's cells.
     pub cells: Vec<Vec<usize>>,
-    /// Cache that [`Judge::shares`] fills.
+    /// Cache that [`StageEvidence::shares`] fills.
     pub shares: RefCell<HashMap<ActorId, Rc<Vec<Share>>>>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) enum NoLead {
     FewCalls,
 }
 
-impl Judge<'_> {
+impl StageEvidence<'_> {
     /// Computes what the verdict and the facts have in common.
     pub(crate) fn prepare(&self) -> Prepared {
         let (begin, end) = self.session.range().unwrap_or((0, 0));
