@@ -171,7 +171,8 @@ impl ProbePass {
         ProbePass::with_rules(longpole_model::rules::Rules::built_in()?)
     }
 
-    /// Returns a pass for events that another component resolves and passes to [`ProbePass::steps`].
+    /// Returns a pass for events that another component resolves and passes to
+    /// [`ProbePass::steps`].
     pub fn of_steps() -> Result<ProbePass, RuleError> {
         let mut pass = ProbePass::with_rules(longpole_model::rules::Rules::default())?;
         pass.system.vocabulary = Vocabulary::default();

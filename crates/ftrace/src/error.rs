@@ -24,7 +24,7 @@ pub enum FormatErrorKind {
     #[error("`{0}` is not a number")]
     Number(String),
     /// A line that is not the description of a field.
-    #[error("`{0}` is no field (`field:TYPE NAME; offset:N; size:N; signed:N;`)")]
+    #[error("`{0}` is not a field (`field:TYPE NAME; offset:N; size:N; signed:N;`)")]
     Field(String),
     /// The kernel uses another layout of events than all known kernels.
     #[error("a header of {what} {value} is not known")]
@@ -55,7 +55,7 @@ pub enum FieldError {
         size: u32,
     },
     /// The field has no elements.
-    #[error("the field is no string or array")]
+    #[error("the field is neither a string nor an array")]
     NotAnArray,
 }
 
@@ -148,7 +148,7 @@ pub enum DatErrorKind {
     #[error("cannot read: {0}")]
     Io(#[source] io::Error),
     /// The file is of another format.
-    #[error("this is no trace.dat file")]
+    #[error("this is not a trace.dat file")]
     NotADat,
     /// The version of the format is unknown.
     #[error("version {0:?} of trace.dat is not known (6 and 7 are)")]

@@ -63,7 +63,7 @@ enum What {
 fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
         What::Fuzz { targets, seconds, seed, longest, findings } => {
-            let time = Duration::try_from_secs_f64(seconds).context("--seconds is no time")?;
+            let time = Duration::try_from_secs_f64(seconds).context("--seconds is not a time")?;
             let wanted = match targets.as_slice() {
                 [] => ALL.iter().collect(),
                 names => names.iter().map(|name| find(name)).collect::<anyhow::Result<Vec<_>>>()?,

@@ -346,7 +346,7 @@ fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<T
 fn remedy(error: &Error) -> Option<&'static str> {
     match error {
         Error::Io { source, .. } => match source.kind() {
-            ErrorKind::NotFound => Some("`longpole list --recordings` shows what was recorded"),
+            ErrorKind::NotFound => Some("`longpole list --recordings` lists the recordings"),
             ErrorKind::PermissionDenied => Some("run as a user who may read it, or as root"),
             _ => None,
         },

@@ -96,7 +96,7 @@ pub fn by_packets(paths: &[PathBuf]) -> anyhow::Result<Vec<Synced>> {
         let Some((error_ns, known, other)) = best else {
             let left = synced.iter().position(Option::is_none).unwrap_or(0);
             bail!(
-                "the clock of {} cannot be brought to that of another host by packets, compared with {}; --offset PATH=TIME tells what is known of it otherwise",
+                "the clock of {} cannot be aligned by packets, compared with {}; if its offset is known, give it with --offset PATH=TIME",
                 hosts[left].path.display(),
                 why[left].join("; with ")
             );
@@ -205,7 +205,7 @@ fn message(failure: &Failure, messages: usize, ambiguous: usize) -> String {
     };
     match failure {
         Failure::Nothing if ambiguous > 0 => {
-            format!("{ambiguous} packets were seen on both, each more than once, so nobody knows which is which")
+            format!("{ambiguous} packets were seen in both captures, each more than once, so they cannot be matched")
         }
         Failure::OneWay { way: Way::There, bound_ns } => {
             format!("{failure} ({messages} from it, none to it): the offset is at least {}, without an upper bound", ns(*bound_ns))
@@ -229,7 +229,7 @@ fn oriented(known: Vec<Message>, unknown: HashMap<u64, Vec<(i64, i64)>>) -> Resu
     let [first, second] = groups.as_slice() else {
         let packets = groups.first().map_or(0, |(_, packets)| packets.len());
         return Err(format!(
-            "the captures do not say which way packets went, and all {packets} that were seen on both are from one address: they bound the offset from one side only"
+            "the captures do not record the direction of packets, and all {packets} packets in both come from one address: they bound the offset on one side only"
         ));
     };
     let with = |ways: [Way; 2]| {
@@ -246,7 +246,8 @@ fn oriented(known: Vec<Message>, unknown: HashMap<u64, Vec<(i64, i64)>>) -> Resu
         [true, false] => Ok(one),
         [false, true] => Ok(other),
         [true, true] => {
-            Err("the captures have no direction of packets, and the times allow both; capture with the direction (pcapng)".to_owned())
+            Err("the captures do not record the direction of packets, and their times allow either; capture with the direction (pcapng)"
+                .to_owned())
         }
         [false, false] => {
             Err("whichever way packets went, some would have arrived before they were sent: a clock was set meanwhile".to_owned())

@@ -225,7 +225,7 @@ fn an_output_inside_the_input_is_refused() {
         for arguments in [&["convert", "--to", "ctf", "-o", out][..], &["convert", "--to", "json", "-o", out]] {
             let output = longpole(arguments, &[&trace]);
             let said = String::from_utf8(output.stderr).unwrap();
-            assert!(output.status.code() == Some(1) && said.contains("would be a part of it"), "{arguments:?}: {said}");
+            assert!(output.status.code() == Some(1) && said.contains("would become a part of it"), "{arguments:?}: {said}");
         }
         assert_eq!(longpole(&["merge", "-o", out], &[&other, &trace]).status.code(), Some(1));
     }

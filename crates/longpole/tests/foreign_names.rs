@@ -92,6 +92,6 @@ fn no_counter_name_of_a_recording_reaches_the_terminal_with_control_characters()
         serde_json::json!({ "begin_ns": 1, "end_ns": 2, "left_out": 1, "not_read": names, "gone": names, "rows": rows });
     fs::write(&description, changed.to_string()).unwrap();
     let text = said(&["packets"], &recording);
-    assert!(text.contains("than any event tells") && text.contains("owned"), "{text:?}");
+    assert!(text.contains("than events show") && text.contains("owned"), "{text:?}");
     steers_nothing(&["packets"], &text);
 }

@@ -350,7 +350,7 @@ fn gaps_that_do_not_change_the_answer_are_mentioned_only_with_verbose() {
     command_among_others(directory.path());
     for verb in ["sched", "cpu", "syscalls"] {
         let text = |arguments: &[&str]| String::from_utf8(run(verb, arguments, directory.path()).stdout).unwrap();
-        let gap = "times the trace does not hold the end of a CPU's idleness";
+        let gap = "times the end of a CPU's idle time is not in the trace";
         assert!(!text(&[]).contains(gap), "{verb}");
         assert!(text(&["--verbose"]).contains(gap), "{verb}: {}", text(&["--verbose"]));
     }

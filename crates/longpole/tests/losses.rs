@@ -118,7 +118,7 @@ fn a_bottleneck_and_a_prediction_mention_many_lost_events() {
         let said = verdict["text"].as_str().unwrap();
         assert_eq!(said.contains("record again with --buffer 4MiB"), lost > 0, "{said}");
         let head = text(&["report"], directory.path());
-        assert_eq!(head.contains("what is lost is not in it"), lost > 0 && head.contains("Predicted gain of "), "{head}");
+        assert_eq!(head.contains("lost events are not included"), lost > 0 && head.contains("Predicted gain of "), "{head}");
         let predicted = text(&["what-if", "source::make x0.5"], directory.path());
         assert_eq!(predicted.contains("100,000 events are lost"), lost > 0, "{predicted}");
     }

@@ -206,7 +206,7 @@ fn packets_in_one_direction_give_a_bound_and_no_answer() {
     a.write(false);
     b.write(false);
     let said = String::from_utf8(merge(&[], &[&a, &b]).stderr).unwrap();
-    assert!(said.contains("from one side only"), "{said}");
+    assert!(said.contains("on one side only"), "{said}");
 }
 
 #[test]

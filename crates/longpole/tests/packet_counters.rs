@@ -212,7 +212,7 @@ fn losses_in_the_kernels_counters_match_the_events_or_are_reported_as_without_ev
     let said = text(&place, &recording);
     assert!(said.contains(&format!("{}/{} tx_dropped {dropped}", net.name, net.device)), "{said}");
     let ours = |line: &&str| line.starts_with(&net.name) || line.starts_with("UDP");
-    assert!(!said.lines().filter(ours).any(|line| line.contains("than any event tells")), "{said}");
+    assert!(!said.lines().filter(ours).any(|line| line.contains("than events show")), "{said}");
     // The counters cover the whole recording and are left out for a part of it.
     let part = place.longpole(&["packets", "--json", "--begin", "+0.01s"]).arg(&recording).output().unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&part.stdout).unwrap()["counters"], Value::Null);
@@ -225,7 +225,7 @@ fn losses_in_the_kernels_counters_match_the_events_or_are_reported_as_without_ev
     let line = counter(&answer, json!(net.device), "tx_dropped");
     assert_eq!((&line["delta"], &line["named"]), (&json!(again), &json!(0)));
     let said = text(&place, &recording);
-    let told = format!("{}/{} dropped {again} more packets than any event tells (tx_dropped {again}, events 0)", net.name, net.device);
+    let told = format!("{}/{} dropped {again} more packets than events show (tx_dropped {again}, events 0)", net.name, net.device);
     assert!(said.contains(&told), "{said}");
 
     // The description of a recording may contain anything. Counters that cannot be parsed are left

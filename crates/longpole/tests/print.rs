@@ -283,7 +283,7 @@ fn offsets_map_several_inputs_to_one_clock() {
     assert_eq!(shown(&["--offset", &offset_of_part], a.path()), [100, 200, 500, 1300]);
     let output = longpole(&["print", "--offset", &offset], &[a.path()]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("neither a trace that is named nor a part of one"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("neither one of the traces that are read nor a part of one"));
 }
 
 #[test]

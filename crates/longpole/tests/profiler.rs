@@ -68,9 +68,7 @@ fn states_without_a_name_of_their_own_are_ranked_by_class() {
         "{text}"
     );
     assert!(
-        text.contains(
-            "critical, but further down in a profile: server::user (70.0 % of the path, rank 3 with 23.3 % of the running time)\n"
-        ),
+        text.contains("critical, but lower in a profile: server::user (70.0 % of the path, rank 3 with 23.3 % of the running time)\n"),
         "{text}"
     );
     assert!(text.contains("busy, but hardly critical: decoy::user (33.3 % of the running time, 0.0 % of the path)\n"), "{text}");

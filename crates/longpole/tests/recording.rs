@@ -442,7 +442,7 @@ fn an_error_in_a_configuration_is_shown_with_its_line_and_a_marker() {
         assert_eq!(refused.status.code(), Some(status));
         let said = String::from_utf8(refused.stderr).unwrap();
         let lines: Vec<&str> = said.lines().collect();
-        assert!(lines[0].contains("bad.toml:3:20: \"spam\" is no event category"), "{said}");
+        assert!(lines[0].contains("bad.toml:3:20: \"spam\" is not an event category"), "{said}");
         assert_eq!(lines[2..], [" 3 | events = [\"queue\", \"spam\"]", "   |                    ^^^^^^"]);
     }
     assert!(place.recordings().is_empty());
@@ -662,7 +662,7 @@ fn threads_do_not_wait_forever_for_the_table_of_their_process() {
     // The program ends.
     let run = ok(place.longpole(&["record", "--", &program]).output().unwrap());
     let told = String::from_utf8_lossy(&run.stderr);
-    assert!(told.contains("1000 events found no ring: other threads of the process kept its table"), "{told}");
+    assert!(told.contains("1000 events no ring was available: other threads of the process held the table of rings"), "{told}");
     // The same holds if the recorder looks at the process only later.
     let mut recorder = place.recorder(&["--all"]);
     signal(&recorder, "-STOP");

@@ -97,7 +97,7 @@ fn a_handler_that_forks_in_a_probe_leaves_the_parents_ring_to_the_parent() {
         let main = tried.held.of("main");
         let twice = main.recorded - main.threads.values().max().unwrap();
         assert!(twice <= tried.said["child"] / 20, "{main:?}");
-        // Such an event may have found no ring, if the child was made just after the lookup of its
+        // Such an event may have had no ring, if the child was made just after the lookup of its
         // parent's ring.
         tried.said.insert("twice".to_owned(), twice + tried.refused);
         tried.assert_all_counted(&format!("fork in a handler, {way}"), &["main", "child", "twice"], 0);
@@ -128,7 +128,7 @@ fn short_lived_threads_share_rings_and_memory_stays_bounded() {
         tried.assert_all_counted(&format!("threads, {at_once} at once"), &["thread"], 0);
         assert_eq!(tried.held.lost, 0);
         if soak() {
-            println!("figures: threads, {at_once} at once: {} events found no ring", tried.refused);
+            println!("figures: threads, {at_once} at once: {} events had no ring", tried.refused);
         }
         let lanes = std::fs::read_dir(tried.recording.join("user")).unwrap().count() - 1;
         let (half, last) = (tried.said["resident_half"], tried.said["resident_last"]);

@@ -339,14 +339,14 @@ fn a_file_that_is_no_log_is_refused_with_the_position() {
     refused(&ENTRIES, &[], "the file is empty");
     refused(&POINTS, &[0; 4096], "all of its 4096 bytes are zero");
     refused(&ENTRIES, &entry(1, 1, irq(1))[..20], "entry 0, at byte 0: the file ends within it, at byte 20");
-    refused(&ENTRIES, &[0xff; 4096], "entry 0, at byte 0: its bits are none of a kernel entry");
-    refused(&POINTS, b"a text is a number of tracepoint", "entry 0, at byte 0: 0x6920747865742061 is no number of a tracepoint");
+    refused(&ENTRIES, &[0xff; 4096], "entry 0, at byte 0: its bits are not those of a kernel entry");
+    refused(&POINTS, b"a text is a number of tracepoint", "entry 0, at byte 0: 0x6920747865742061 is not the number of a tracepoint");
     // Logs that are read with the wrong layout.
     let points: Vec<u8> = (0..9).flat_map(|n| point(n, 1000)).collect();
-    refused(&[&POINTS[..], &["--word-size", "32"]].concat(), &points, "every duration is 0; look at --word-size");
-    refused(&[&POINTS[..], &["--byte-order", "big"]].concat(), &[point(1, 7), points].concat(), "look at --word-size and --byte-order");
+    refused(&[&POINTS[..], &["--word-size", "32"]].concat(), &points, "every duration is 0; check --word-size");
+    refused(&[&POINTS[..], &["--byte-order", "big"]].concat(), &[point(1, 7), points].concat(), "check --word-size and --byte-order");
     let call = entry(1, 1, call(1, 2, 1, 0));
-    refused(&[&ENTRIES[..], &["--byte-order", "big"]].concat(), &call, "its bits are none of a kernel entry");
+    refused(&[&ENTRIES[..], &["--byte-order", "big"]].concat(), &call, "its bits are not those of a kernel entry");
     let output = run("print", &ENTRIES, Path::new("/dev/zero"));
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let output = run("print", &["--word-size", "32"], Path::new("/dev/zero"));

@@ -109,7 +109,7 @@ fn a_recorder_whose_disk_does_not_answer_ends_on_a_signal_and_the_next_one_conti
     // first answer of the disk, success or error.
     let mut recorder = recorder;
     let mut lines = BufReader::new(recorder.stderr.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("does not answer, and the end was asked for")), "it ended without a word");
+    assert!(lines.any(|line| line.unwrap().contains("does not answer, and the end was requested")), "it ended without a word");
     disk.fault.stall(false);
     assert_eq!(recorder.wait().unwrap().code(), Some(130));
     let next = place.recorder(&["--all"]);
@@ -285,11 +285,11 @@ fn a_small_shared_memory_costs_events_but_no_fault() {
         let refused = description["loss"]["refused"].as_u64().unwrap();
         figures.tried = tried;
         figures.lost += refused;
-        figures.hold(&format!("{what} ({refused} events found no memory)"));
+        figures.hold(&format!("{what} ({refused} events had no ring)"));
         refused
     };
     assert!(check(&recordings[0], tried("large"), "eight rings of 4 MiB in 16 MiB") > 0, "{told}");
-    assert_eq!(told.matches("found no memory for a ring (No space left on device").count(), 1, "{told}");
+    assert_eq!(told.matches("no memory for a ring (No space left on device").count(), 1, "{told}");
     check(&recordings[1], tried("filling") + tried("late") + tried("after"), "a memory that fills up and is emptied");
     assert_eq!(tried("after"), 2000);
     // No program could be recorded, and the reason is printed.

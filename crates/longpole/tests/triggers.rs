@@ -154,7 +154,7 @@ fn a_snapshot_without_a_recording_and_a_wrong_condition_are_refused() {
     assert!(String::from_utf8_lossy(&nobody.stderr).contains("nothing is being recorded"));
     let wrong = place.longpole(&["snapshot", "--when", "span('x') > soon"]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("this is no time"));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("this is not a time"));
     let _session = Session::start(&place, &[]);
     assert!(snapshot(&place, &[]).join("longpole.json").exists());
 }

@@ -91,7 +91,7 @@ pub enum LineErrorKind {
         before: u64,
     },
     /// The line has none of `machine`, `queue` and `end`.
-    #[error("neither `machine`, `queue` nor `end`: whose line is this?")]
+    #[error("the line has neither `machine`, `queue` nor `end`")]
     NoSubject,
     /// Two keys exclude each other.
     #[error("`{0}` does not go with {1}")]

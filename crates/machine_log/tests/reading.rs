@@ -47,7 +47,7 @@ fn a_refused_line_is_reported_with_its_place_and_what_was_expected() {
         ("{\"t\":5.5,\"machine\":\"A\"}", "`t`: invalid type: floating point `5.5`, expected an integer from 0 to 2^63 - 1, at column 8"),
         ("{\"t\":\"5\",\"machine\":\"A\"}", "`t`: invalid type: string \"5\", expected an integer from 0 to 2^63 - 1, at column 8"),
         ("{\"machine\":\"A\"}", "`t` is missing: the time in ns"),
-        ("{\"t\":5}", "neither `machine`, `queue` nor `end`: whose line is this?"),
+        ("{\"t\":5}", "the line has neither `machine`, `queue` nor `end`"),
         ("{\"t\":5,\"machine\":\"A\",\"stat\":\"x\"}", "unknown key `stat` (own keys begin with x_), at column 27"),
         ("{\"t\":5,\"t\":5,\"machine\":\"A\"}", "key `t` twice, at column 10"),
         ("{\"t\":5,\"machine\":7}", "`machine`: invalid type: integer `7`, expected a string, at column 18"),

@@ -72,8 +72,8 @@ impl Lexer<'_> {
             ('!', _) => (1, Token::Not),
             ('(', _) => (1, Token::Open),
             (')', _) => (1, Token::Close),
-            ('=', _) => return Err(self.error(self.at, "one `=` compares nothing; write `==`")),
-            ('|', _) => return Err(self.error(self.at, "one `|` means nothing; write `||` or `or`")),
+            ('=', _) => return Err(self.error(self.at, "write `==` to compare")),
+            ('|', _) => return Err(self.error(self.at, "write `||` or `or`")),
             ('"' | '\'', _) => return self.quoted().map(Token::Text),
             ('`', _) => {
                 let name = self.quoted()?;
@@ -140,7 +140,7 @@ impl Lexer<'_> {
             None => decimal(digits, sign),
         };
         token.ok_or_else(|| {
-            self.error(begin, format!("`{word}` is no number; write 5, -5, 0x1f, 1.5, or a time as 5us (ns, us, ms, s, m, h)"))
+            self.error(begin, format!("`{word}` is not a number; write 5, -5, 0x1f, 1.5, or a time as 5us (ns, us, ms, s, m, h)"))
         })
     }
 

@@ -140,7 +140,9 @@ impl Predicate {
         let predicate = Predicate::parse_about_events(text)?;
         match first_moment(&predicate.root) {
             None => Ok(predicate),
-            Some(column) => Err(predicate.error_at(column, "a moment (`+5s`) means nothing here; write a duration without `+`")),
+            Some(column) => {
+                Err(predicate.error_at(column, "a time of the trace (`+5s`) cannot be used here; write a duration without `+`"))
+            }
         }
     }
 

@@ -66,7 +66,7 @@ fn a_duration_is_a_number_of_ns() {
 #[test]
 fn a_moment_is_refused_where_there_are_no_events() {
     let error = Predicate::parse("len == 1 || took > +5s").unwrap_err();
-    assert_eq!(error.to_string(), "column 20: a moment (`+5s`) means nothing here; write a duration without `+`");
+    assert_eq!(error.to_string(), "column 20: a time of the trace (`+5s`) cannot be used here; write a duration without `+`");
     assert!(Predicate::parse_about_events("t > +5s").is_ok());
 }
 
@@ -79,7 +79,7 @@ fn the_error_of_a_wrong_condition_marks_its_place() {
         ("cpu == 1 | x", "write `||`", 9),
         ("cpu == \"1", "no second one", 7),
         ("cpu ~ 5", "a \"pattern\"", 6),
-        ("cpu == 5x", "is no number", 7),
+        ("cpu == 5x", "is not a number", 7),
         ("(cpu == 5", "`)`, `and` or `or`", 9),
         ("5", "a comparison", 1),
         ("cpu == 1 cpu", "`and`, `or` or the end", 9),

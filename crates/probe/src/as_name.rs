@@ -12,7 +12,7 @@ pub enum Ref<'a> {
 
 /// Types that can be the name of a probe: handles and texts.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no name of a probe",
+    message = "`{Self}` is not the name of a probe",
     note = "a name is a literal, a `&str` or `String`, or a handle: `longpole::Name`, `longpole::Queue`"
 )]
 pub trait AsName {

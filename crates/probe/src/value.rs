@@ -74,7 +74,7 @@ impl Field for Enumeration {
 /// A field of an event: an integer, floating point number, `bool`, text, byte slice, array of
 /// numbers, enumeration or pointer.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no field of an event",
+    message = "`{Self}` is not a field of an event",
     note = "integers, floating point, `bool`, texts, `[u8]`, arrays of numbers, `Enumeration`, pointers, and references to them are"
 )]
 pub trait Field {

@@ -5,7 +5,7 @@ use crate::plain::MarkKind;
 
 /// A number that an event stores in one word.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no number that a probe records",
+    message = "`{Self}` is not a number that a probe records",
     note = "integers, floating point, `bool`, pointers and `MarkKind` are"
 )]
 pub trait Word {

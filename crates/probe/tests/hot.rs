@@ -141,10 +141,10 @@ fn a_disabled_probe_evaluates_none_of_its_arguments_and_leaves_nothing() {
 fn misused_probes_are_rejected_by_the_compiler_with_one_sentence() {
     let place = Place::new();
     let cases = [
-        ("let number = 5; longpole::mark!(number);", "is no name of a probe"),
+        ("let number = 5; longpole::mark!(number);", "is not the name of a probe"),
         ("longpole::counter!(\"text\", \"text\");", "Value` is not satisfied"),
-        ("longpole::event!(\"field\", field = ());", "`()` is no field of an event"),
-        ("longpole::begin!(\"argument\", &5);", "is no number that a probe records"),
+        ("longpole::event!(\"field\", field = ());", "`()` is not a field of an event"),
+        ("longpole::begin!(\"argument\", &5);", "is not a number that a probe records"),
         (
             "fn send(_: impl Send) {} send(async { longpole::span!(\"waits\"); std::future::ready(()).await });",
             "cannot be sent between threads safely",

@@ -37,7 +37,7 @@ pub enum Error {
 /// not published its identity.
 fn first(pid: i32, path: &str) -> String {
     match pid {
-        0 => "by a recorder that does not say who it is; it may be beginning or ending".to_owned(),
+        0 => "by a recorder that has not written its process id; it may be starting or ending".to_owned(),
         pid => format!("process {pid} writes {path} (`longpole stop` ends it)"),
     }
 }

@@ -155,7 +155,7 @@ impl Recorder {
         let since = self.pace.turned(now);
         if self.recording.clock.ticks(since) >= 1 << 47 {
             self.recording.note(format!(
-                "the recorder stood still for {} s; times of events that were written meanwhile may be wrong",
+                "the recorder stood still for {} s; times of events that were written in that period may be wrong",
                 since.as_secs()
             ));
         }

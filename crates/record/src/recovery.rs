@@ -119,7 +119,7 @@ impl KilledRecording {
         all.insert("end_ns".into(), end.map_or(all.get("start_ns").cloned().unwrap_or(Value::Null), |end| json!(end)));
         all.insert("lanes".into(), Value::Array(lanes));
         all.insert("loss".into(), json!({ "events": lost }));
-        let note = json!("the recorder ended before its recording; what it had not taken is in the next one");
+        let note = json!("the recorder ended before its recording; events that it had not taken are in the next recording");
         match all.get_mut("diagnostics").and_then(Value::as_array_mut) {
             Some(diagnostics) => diagnostics.push(note),
             None => {

@@ -102,7 +102,7 @@ pub struct RingSlice {
 pub enum Fault {
     #[error("its file was cut off")]
     Gone,
-    #[error("its head is not where it can be")]
+    #[error("its head is at an impossible position")]
     Head,
     #[error("a sub-buffer has an impossible length")]
     Content,
@@ -140,7 +140,7 @@ impl Ring {
     fn from_file(opened: Opened, name: &str, number: u32, own: bool, access: Access) -> io::Result<Ring> {
         let data = opened.size.wrapping_sub(RING_DATA as u64);
         if opened.size <= RING_DATA as u64 || !(RING_MINIMUM..=LARGEST).contains(&data) || !data.is_power_of_two() {
-            return Err(io::Error::other("the size of the file is none that a ring has"));
+            return Err(io::Error::other("the file does not have the size of a ring"));
         }
         let mapping = Mapping::new(opened.file.as_fd(), opened.size as usize, access)?;
         let Some(memory) = Headed::<Layout>::new(mapping) else { return Err(io::Error::other("no room for a ring's header")) };

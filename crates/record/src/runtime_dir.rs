@@ -159,7 +159,7 @@ impl Runtime {
             return Err(Error::Unsafe { path: path.to_owned(), why: "it belongs to another user" });
         }
         if found.st_mode & 0o077 != 0 {
-            return Err(Error::Unsafe { path: path.to_owned(), why: "others may enter it (its mode must be 0700)" });
+            return Err(Error::Unsafe { path: path.to_owned(), why: "other users may enter it (its mode must be 0700)" });
         }
         Ok(Runtime { path: path.to_owned(), directory, owner, device: OnceLock::new() })
     }

@@ -163,13 +163,13 @@ impl Stacks {
         let most = fs::read_to_string(MOST_HZ).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u32::MAX);
         if hz > most {
             shared.trouble(format!(
-                "stacks are sampled {most} times a second instead of {hz}: the kernel allows no more (kernel.perf_event_max_sample_rate)"
+                "stacks are sampled {most} times a second instead of {hz}: the kernel's limit (kernel.perf_event_max_sample_rate)"
             ));
         }
         let hz = hz.clamp(1, most.max(1));
         if fs::read_link("/proc/self/ns/pid").is_ok_and(|space| space.as_os_str() != FIRST_PIDS) {
             shared.trouble(
-                "in a container, samples of processes outside of it are those of an unknown process: run longpole outside".to_owned(),
+                "in a container, samples of processes outside of it have no process: run longpole outside of the container".to_owned(),
             );
         }
         let mut rings = Vec::new();

@@ -252,5 +252,9 @@ fn a_larger_ring_that_its_thread_could_not_take_is_removed() {
     let counts = numbered(&ended.path);
     let count = counts[&(pid, 0)];
     assert_eq!((count.recorded * 16, count.lost), (ended.recorded, ended.lost), "{:?}", ended.diagnostics);
-    assert!(count.lost > 0 && ended.diagnostics.iter().all(|text| text.contains("could not go over")), "{:?}", ended.diagnostics);
+    assert!(
+        count.lost > 0 && ended.diagnostics.iter().all(|text| text.contains("could not change to a larger ring")),
+        "{:?}",
+        ended.diagnostics
+    );
 }

@@ -76,7 +76,7 @@ fn pair(word: &str) -> Option<(String, String)> {
 /// Parses one scenario: changes joined by `and`.
 pub fn parse(text: &str) -> Result<Vec<Change>, String> {
     let words = words(text)?;
-    words.split(|word| word == "and").map(|words| one(words).ok_or_else(|| format!("`{text}`: no change that is known"))).collect()
+    words.split(|word| word == "and").map(|words| one(words).ok_or_else(|| format!("`{text}` is not a known change"))).collect()
 }
 
 fn one(words: &[String]) -> Option<Change> {

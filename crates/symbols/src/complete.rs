@@ -148,18 +148,18 @@ fn look_up(places: &Places, file: &File, stopped: &dyn Fn() -> bool) -> io::Resu
                 notes.push(format!("some functions of stacks in {name} are unknown: the process that reads the programs' files {why}"));
             }
             (Why::Stopped, _) => {
-                notes.push("functions of stacks are not all known: a signal ended the looking".to_owned());
+                notes.push("some functions of stacks are unknown: a signal ended the search".to_owned());
                 break;
             }
             (Why::Item(why) | Why::Failed(why), _) => {
-                notes.push(format!("functions of stacks are not all known: what looks into the programs' files {why}"));
+                notes.push(format!("some functions of stacks are unknown: the process that reads the programs' files {why}"));
                 break;
             }
         }
         { file }.write_all(&lines)?;
         failures += 1;
         if failures >= MOST_FAILURES {
-            notes.push(format!("functions of stacks are not all known: {failures} files could not be looked into"));
+            notes.push(format!("some functions of stacks are unknown: {failures} files could not be read"));
             break;
         }
         from = at.map_or(items.len(), |at| at.saturating_add(1));
@@ -209,7 +209,7 @@ fn module(places: &Places, id: ModuleId, users: &[User], out: &mut impl Write, p
         path => open::module(path, module.inode, users, places.end_ns),
     };
     let Some(opened) = opened else {
-        let trouble = Some("the file is not there, or not as it was".to_owned());
+        let trouble = Some("the file is missing or was changed".to_owned());
         return write(out, &of(Line { path, inode: Some(module.inode), trouble, ..Line::default() }));
     };
     write(out, &of(Line { path: path.clone(), inode: Some(module.inode), ..Line::default() }))?;

@@ -198,8 +198,8 @@ fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::R
     while from < found.modules.len() {
         let Err((at, why)) = apart(|at| look_into(found, &offsets, &file, from, at), end, stopped) else { break };
         let said = match &why {
-            Why::Item(why) | Why::Failed(why) => format!("what looks into the programs' files {why}"),
-            Why::Stopped => "a signal ended the looking".to_owned(),
+            Why::Item(why) | Why::Failed(why) => format!("the process that reads the programs' files {why}"),
+            Why::Stopped => "a signal ended the search".to_owned(),
         };
         notes.push(format!("some recorded functions have no name: {said}"));
         file.write_all(b"\n")?;
@@ -235,7 +235,7 @@ fn look_into(found: &Found, offsets: &BTreeMap<usize, Vec<u64>>, file: &File, fr
         at(*number);
         let of = |line: Line| Line { module: Some(*number as u32), ..line };
         let Some(opened) = found.modules.get(*number).and_then(module) else {
-            let trouble = Some("the file is not there, or not as it was".to_owned());
+            let trouble = Some("the file is missing or was changed".to_owned());
             write(&mut out, &of(Line { trouble, ..Line::default() }))?;
             continue;
         };

@@ -308,7 +308,7 @@ impl fmt::Display for Diagnostic {
                 path.display()
             ),
             Diagnostic::CommonClock { path, by_ns } => {
-                write!(f, "{}: its clock is that of another input; {by_ns:+} ns bring its times to what that says of it", path.display())
+                write!(f, "{}: it has the same clock as another input; its times are moved by {by_ns:+} ns to agree with it", path.display())
             }
             Diagnostic::ClocksApart { path, other, days, later } => write!(
                 f,
@@ -334,18 +334,18 @@ impl fmt::Display for Diagnostic {
                 write!(f, "{stream}: {} {were} not in the order of time; sorted", some(*events, "event", "events"))
             }
             Diagnostic::Late { stream, events } => {
-                write!(f, "{stream}: {} came too late to be put into the order of time", some(*events, "event", "events"))
+                write!(f, "{stream}: {} came too late to be sorted", some(*events, "event", "events"))
             }
             Diagnostic::PacketsLost { stream, packets } => {
                 write!(f, "{stream}: {} {} missing", some(*packets, "packet", "packets"), are(*packets))
             }
-            Diagnostic::Altered { path, found: None, .. } => write!(f, "{} is missing: its recorder left it there", path.display()),
+            Diagnostic::Altered { path, found: None, .. } => write!(f, "{} is missing, but its recorder wrote it", path.display()),
             Diagnostic::Altered { path, left, found: Some(found) } => {
                 write!(f, "{} has {found} bytes: its recorder left {left}", path.display())
             }
             Diagnostic::Shortened { path, from, to } => write!(
                 f,
-                "{} was made shorter while it was read: it had {from} bytes and has {to}; what is written to it from here on is not read",
+                "{} was made shorter while it was read: it had {from} bytes and has {to}; bytes that are written to it later are not read",
                 path.display()
             ),
             Diagnostic::Removed { path, seen } => {
@@ -381,8 +381,7 @@ impl fmt::Display for Diagnostic {
             }
             Diagnostic::Untimed { path } => write!(
                 f,
-                "{}: the log says how long tracepoints took, not when; they are shown one after the other, in the order in which they ended, also where one \
-                 lay within another",
+                "{}: the log has the duration of tracepoints and not their time; they are shown one after the other, in the order in which they ended, also where one was inside another",
                 path.display()
             ),
             Diagnostic::Uncounted { path } => {
@@ -397,11 +396,11 @@ impl fmt::Display for Diagnostic {
             Diagnostic::Cycles { path } => write!(f, "{}: times are cycles of its counter and are shown as ns; pass --frequency HZ to convert them", path.display()),
             Diagnostic::Overlapping { path, entries } => {
                 let entries = some(*entries, "entry begins", "entries begin");
-                write!(f, "{}: {entries} before the one before has ended (several cores); that one is shown up to there", path.display())
+                write!(f, "{}: {entries} before the end of the entry before (several cores); that entry is shown until then", path.display())
             }
             Diagnostic::Unnamed { path, entries } => write!(
                 f,
-                "{}: {} that this kernel does not have; is it of the other configuration (--mcs)?",
+                "{}: {} that this kernel does not have; it may be of the other configuration (--mcs)",
                 path.display(),
                 some(*entries, "system call has a number", "system calls have numbers")
             ),
@@ -416,14 +415,14 @@ impl fmt::Display for Diagnostic {
                 are(*lines)
             ),
             Diagnostic::NoEvents { path, lines } => {
-                let (some, are) = (some(*lines, "line is no event", "lines are no events"), are(*lines));
+                let (some, are) = (some(*lines, "line is not an event", "lines are not events"), are(*lines));
                 write!(f, "{}: {some} of the kernel's tracer, and {are} left out", path.display())
             }
             Diagnostic::Numbers { path, numbers: 1 } => {
-                write!(f, "{}: a number fits neither 64 bits nor a floating point number; it is shown as its text", path.display())
+                write!(f, "{}: a number fits neither 64 bits nor a floating-point number; it is shown as text", path.display())
             }
             Diagnostic::Numbers { path, numbers } => {
-                write!(f, "{}: {numbers} numbers fit neither 64 bits nor a floating point number; they are shown as their text", path.display())
+                write!(f, "{}: {numbers} numbers fit neither 64 bits nor a floating-point number; they are shown as text", path.display())
             }
             Diagnostic::NoEntry { path, error } => write!(f, "{}: {error}; what follows is not read", path.display()),
         }

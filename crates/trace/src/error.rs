@@ -30,7 +30,7 @@ pub enum Error {
     #[error("{}: {what}", path.display())]
     Recording { path: PathBuf, what: String },
     /// A packet cannot be encoded in the requested version of CTF.
-    #[error("{} cannot be written anew: {source}", path.display())]
+    #[error("{} cannot be written again: {source}", path.display())]
     Unwritable { path: PathBuf, source: Box<longpole_ctf::write::WriteError> },
     /// The trace is damaged, and [`Damage::IsError`](crate::Damage::IsError) was requested. The
     /// diagnostic is the first damage.

@@ -35,7 +35,7 @@ impl Moment {
     pub fn parse(text: &str) -> Result<Moment, String> {
         let wrong = || {
             format!(
-                "`{text}` is no time; write +1.5s (from the trace's begin; s, ms, us, ns, m, h), 23:04:05.5 (UTC), \
+                "`{text}` is not a time; write +1.5s (from the trace's begin; s, ms, us, ns, m, h), 23:04:05.5 (UTC), \
                  2025-11-20T23:04:05.5Z (or +01:00), 2025-11-20, or Unix time as ns or with a point as seconds"
             )
         };

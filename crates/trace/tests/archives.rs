@@ -157,7 +157,7 @@ fn entries_cannot_lead_out_of_the_folder() {
     assert_eq!(lines.len(), 1);
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     assert!(diagnostics.iter().any(|diagnostic| matches!(diagnostic, Diagnostic::NotUnpacked { entries: 3, .. })), "{diagnostics:?}");
-    assert!(diagnostics.iter().any(|diagnostic| diagnostic.to_string().contains("leads out of the archive")), "{diagnostics:?}");
+    assert!(diagnostics.iter().any(|diagnostic| diagnostic.to_string().contains("leads outside of the archive")), "{diagnostics:?}");
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn archive_that_expands_out_of_proportion_is_refused() {
         bomb.push(b'x');
     }
     let error = told(&packed(place.path(), "bomb.zst", &bomb)).err().unwrap();
-    assert!(matches!(error, Error::Archive { .. }) && error.to_string().contains("which no trace does"), "{error}");
+    assert!(matches!(error, Error::Archive { .. }) && error.to_string().contains("more than any trace"), "{error}");
     // An entry with a name of 64 MiB.
     let long = gzip(&[tar_entry("././@LongLink", b'L', "", &vec![b'n'; 64 << 20]), tar_entry("x", b'0', "", b"x")].concat());
     let error = told(&packed(place.path(), "long.tar.gz", &long)).err().unwrap();

@@ -220,7 +220,7 @@ fn other_lines_are_counted_and_a_file_without_tracer_lines_is_refused() {
     assert!(read(&path).unwrap_err().contains("is not a trace"));
     let (lines, diagnostics) = of("a line\nanother\n  a-1 [000] .... 1.000000: x: a=1\n");
     assert_eq!(lines.len(), 1);
-    assert!(diagnostics.len() == 1 && diagnostics[0].contains("2 lines are no events"), "{diagnostics:?}");
+    assert!(diagnostics.len() == 1 && diagnostics[0].contains("2 lines are not events"), "{diagnostics:?}");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn invalid_event_is_reported_with_its_place_and_hides_no_other_event() {
     assert_eq!(lines.len(), 2);
     let places: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
     assert_eq!(places.len(), 3, "{places:?}");
-    assert!(places[0].contains("at byte 30: `ts` is no time: \"soon\""), "{places:?}");
+    assert!(places[0].contains("at byte 30: `ts` is not a time: \"soon\""), "{places:?}");
     assert!(diagnostics.iter().all(Diagnostic::is_damage));
 }
 

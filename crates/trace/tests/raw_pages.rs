@@ -77,7 +77,7 @@ fn folder_with_invalid_pages_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     make(folder.path(), Machine::ALL[0]);
     fs::write(folder.path().join("per_cpu/cpu0/trace_pipe_raw"), [0x5a; 4096]).unwrap();
-    assert!(read(folder.path()).unwrap_err().contains("in neither byte order"));
+    assert!(read(folder.path()).unwrap_err().contains("in either byte order"));
     make(folder.path(), Machine::ALL[0]);
     fs::write(folder.path().join("events/other/one/format"), "name: one\n").unwrap();
     let error = read(folder.path()).unwrap_err();

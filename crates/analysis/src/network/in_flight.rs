@@ -104,7 +104,7 @@ impl End {
             End::Left => "left by a device",
             End::Split => "cut into segments",
             End::Kernel => "taken by the kernel itself",
-            End::Waiting => "still under way at the end",
+            End::Waiting => "still in transit at the end",
             End::Unknown => "unknown",
         }
     }

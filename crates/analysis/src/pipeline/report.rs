@@ -1,9 +1,9 @@
 //! A report on one trace, which is read once. Every item goes to the composer, whose interactions
 //! yield the critical path, and to the analyses of probes, packets and the kernel.
 //!
-//! The steps are [`ReportPass::read`], [`ReportPass::second_pass`] and [`EventAnswers::report`]. Between
-//! the last two, the caller may read the samples of stacks ([`super::samples`]): they need the
-//! path.
+//! The steps are [`ReportPass::read`], [`ReportPass::second_pass`] and [`EventAnswers::report`].
+//! Between the last two, the caller may read the samples of stacks ([`super::samples`]): they need
+//! the path.
 
 use super::kernel::KernelModel;
 use super::samples::has_samples;

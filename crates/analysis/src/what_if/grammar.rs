@@ -209,7 +209,7 @@ fn change(words: &[Word]) -> Result<Change, String> {
     let number = plain(last);
     if is(first, "cpus") && words.len() == 2 {
         let more = number.strip_prefix('+').and_then(|more| more.parse().ok()).filter(|more| (1..=MOST_CPUS).contains(more));
-        let more = more.ok_or_else(|| format!("\"{number}\" is no number of CPUs to add, such as +1 (at most +{MOST_CPUS})"))?;
+        let more = more.ok_or_else(|| format!("\"{number}\" is not a number of CPUs to add, such as +1 (at most +{MOST_CPUS})"))?;
         return Ok(Change::Cpus { more });
     }
     if is(first, "queue") && words.len() >= 4 && before.last().is_some_and(|word| is(word, "capacity")) {
@@ -227,12 +227,12 @@ fn change(words: &[Word]) -> Result<Change, String> {
         return Ok(Change::Capacity { queue, units });
     }
     if is(first, "batch") && words.len() >= 3 {
-        let items = number.parse().ok().filter(|&items| items > 0).ok_or_else(|| format!("\"{number}\" is no number of items"))?;
+        let items = number.parse().ok().filter(|&items| items > 0).ok_or_else(|| format!("\"{number}\" is not a number of items"))?;
         return Ok(Change::Batch { target: target(&joined(&words[1..words.len() - 1]))?, items });
     }
     if is(first, "concurrency") && words.len() >= 3 {
         let at_once = number.parse().ok().filter(|at_once| (1..=MOST_AT_ONCE).contains(at_once));
-        let at_once = at_once.ok_or_else(|| format!("\"{number}\" is no number of pieces of work at once (1 to {MOST_AT_ONCE})"))?;
+        let at_once = at_once.ok_or_else(|| format!("\"{number}\" is not a number of pieces of work at once (1 to {MOST_AT_ONCE})"))?;
         return Ok(Change::Concurrency { of: plain(&joined(&words[1..words.len() - 1])), at_once });
     }
     if is(first, "lock") && words.len() >= 3 && is(last, "split") {
@@ -346,10 +346,10 @@ mod tests {
             ("a:: x0.5", "\"a::\" is no state"),
             ("\"a::b x0.5", "a quote is not closed"),
             ("queue q capacity 0", "\"0\" is no capacity"),
-            ("cpus 1", "\"1\" is no number of CPUs"),
-            ("cpus +99999", "\"+99999\" is no number of CPUs"),
-            ("batch m 0", "\"0\" is no number of items"),
-            ("concurrency m 0", "\"0\" is no number of pieces of work"),
+            ("cpus 1", "\"1\" is not a number of CPUs"),
+            ("cpus +99999", "\"+99999\" is not a number of CPUs"),
+            ("batch m 0", "\"0\" is not a number of items"),
+            ("concurrency m 0", "\"0\" is not a number of pieces of work"),
             ("lock m halved", "\"halved\" is no factor"),
         ] {
             let error = Scenario::parse(text).unwrap_err();

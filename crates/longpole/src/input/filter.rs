@@ -57,7 +57,9 @@ fn check_moments(predicate: &Predicate, node: &Node) -> Result<(), PredicateErro
                 if is_time(predicate.names(), other) {
                     moment(operand).transpose().map_err(|what| predicate.error_at(column, what))?;
                 } else if matches!(operand, Operand::Moment(_)) {
-                    return Err(predicate.error_at(column, "only `t` can be compared with a moment; a duration has no `+`"));
+                    return Err(
+                        predicate.error_at(column, "only `t` can be compared with a time of the trace (`+5s`); a duration has no `+`")
+                    );
                 }
             }
             Ok(())
@@ -145,7 +147,7 @@ impl Sieve {
     pub fn notes(&self) -> Vec<String> {
         let names = self.filter.iter().flat_map(Filter::names).zip(&self.found).filter(|(_, found)| !**found);
         let patterns = self.names.iter().flat_map(Patterns::iter).zip(&self.matched).filter(|(_, matched)| !**matched);
-        let unknown = names.map(|(name, _)| format!("no event of this trace has `{name}`, of which the filter speaks"));
+        let unknown = names.map(|(name, _)| format!("the filter uses `{name}`, which no event of this trace has"));
         let unmatched = patterns.map(|(pattern, _)| format!("no event of this trace is called `{}`", String::from_utf8_lossy(pattern)));
         unknown.chain(unmatched).map(plain).collect()
     }
@@ -565,9 +567,9 @@ mod tests {
         let drawn = |filter: &str| Filter::parse(filter).unwrap_err();
         for (filter, what, column) in [
             ("cpu == +5s", "only `t`", 7),
-            ("t > \"soon\"", "is no time", 4),
-            ("t > +5parsec", "is no time", 4),
-            ("cpu == 5x", "is no number", 7),
+            ("t > \"soon\"", "is not a time", 4),
+            ("t > +5parsec", "is not a time", 4),
+            ("cpu == 5x", "is not a number", 7),
             ("share('x') > 1", "without parentheses", 0),
         ] {
             let drawn = drawn(filter);

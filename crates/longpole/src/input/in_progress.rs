@@ -43,7 +43,7 @@ pub fn of(running: &Running) -> String {
         (Responsibility::Process(pid), _) => format!("process {pid}"),
         (_, Some(command)) => format!("the command {command}"),
         (Responsibility::Command(_), None) => "a command".to_owned(),
-        (Responsibility::All, None) => "all programs that it is to record".to_owned(),
+        (Responsibility::All, None) => "all programs".to_owned(),
     }
 }
 

@@ -19,8 +19,9 @@ impl Offset {
     /// `PATH=+1.5s,-3.2ppm@1763679845123456789`. The drift is applied to the time since that moment
     /// of the path's own clock, in ns.
     pub fn parse(text: &str) -> Result<Offset, String> {
-        let wrong =
-            || format!("`{text}` is no offset; write PATH=+1.5s or PATH=-20us (s, ms, us, ns, m, h), with a drift PATH=+1.5s,-3.2ppm@NS");
+        let wrong = || {
+            format!("`{text}` is not an offset; write PATH=+1.5s or PATH=-20us (s, ms, us, ns, m, h), with a drift PATH=+1.5s,-3.2ppm@NS")
+        };
         let (path, rest) = text.rsplit_once('=').filter(|(path, _)| !path.is_empty()).ok_or_else(wrong)?;
         let (offset, drift) = match rest.split_once(',') {
             Some((offset, drift)) => (offset, Some(drift)),
@@ -84,7 +85,7 @@ pub fn check(offsets: &[Offset], traces: &[PathBuf]) -> Result<(), WrongUsage> {
                 return Err(WrongUsage(format!("--offset {shown}: a machine log has its own time and is read alone")));
             }
             Some(_) if path.exists() => {}
-            _ => return Err(WrongUsage(format!("--offset {shown}: it is neither a trace that is named nor a part of one"))),
+            _ => return Err(WrongUsage(format!("--offset {shown}: it is neither one of the traces that are read nor a part of one"))),
         }
     }
     Ok(())

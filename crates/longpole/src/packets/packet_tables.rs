@@ -61,10 +61,10 @@ pub fn counters(out: &mut impl Write, answer: &CountersAnswer) -> io::Result<()>
             true => format!("has {} more packets with errors", number(line.unnamed())),
             false => format!("dropped {} more packets", number(line.unnamed())),
         };
-        writeln!(out, "{} {what} than any event tells ({counter} {delta}, events {})", counted_by(line), number(named))?;
+        writeln!(out, "{} {what} than events show ({counter} {delta}, events {})", counted_by(line), number(named))?;
     }
     if answer.without_interface > 0 && counting.iter().any(|line| line.unnamed() > 0) {
-        writeln!(out, "  {} of the losses above are not known by their interface", number(answer.without_interface))?;
+        writeln!(out, "  {} of the losses above have no known interface", number(answer.without_interface))?;
     }
     if answer.unplaced > 0 {
         writeln!(
@@ -156,7 +156,9 @@ fn why(answer: &CountersAnswer) -> String {
         reasons.push(format!("{} counters are left out", number(answer.left_out)));
     }
     match reasons.is_empty() {
-        true => "they may be of a namespace or an interface that came and went, or the kernel counts them elsewhere".to_owned(),
+        true => {
+            "they may belong to a namespace or an interface that existed only for a while, or the kernel counts them elsewhere".to_owned()
+        }
         false => reasons.join("; "),
     }
 }
@@ -185,9 +187,8 @@ pub fn each_loss(out: &mut impl Write, lines: impl Iterator<Item = SingleLine>, 
 }
 
 pub fn journeys(out: &mut impl Write, answer: &PacketsAnswer, length: Length) -> io::Result<()> {
-    let share = answer
-        .complete_share
-        .map_or_else(|| "none of which an end is to be seen".to_owned(), |share| format!("{} complete", percent(share)));
+    let share =
+        answer.complete_share.map_or_else(|| "none whose end is in the trace".to_owned(), |share| format!("{} complete", percent(share)));
     writeln!(out, "JOURNEYS: {} packets, {share}", number(answer.count))?;
     let ends = &answer.ends;
     let parts = [
@@ -197,7 +198,7 @@ pub fn journeys(out: &mut impl Write, answer: &PacketsAnswer, length: Length) ->
         (ends.left, "left by a device"),
         (ends.split, "cut into segments"),
         (ends.kernel, "taken by the kernel itself"),
-        (ends.waiting, "still under way at the end"),
+        (ends.waiting, "still in transit at the end"),
         (ends.unknown, "of unknown end"),
     ];
     let parts: Vec<String> =
@@ -225,14 +226,14 @@ pub fn journeys(out: &mut impl Write, answer: &PacketsAnswer, length: Length) ->
     }
     table.print_first(out, length.rows(FIRST_FLOWS))?;
     if answer.given_up > 0 {
-        writeln!(out, "{} packets were forgotten, because too many were under way", number(answer.given_up))?;
+        writeln!(out, "{} packets were not followed, because too many were in transit", number(answer.given_up))?;
     }
     let missing = match (answer.lost_events, answer.uncounted_losses) {
         (0, 0) => return Ok(()),
         (lost, 0) => format!("{} kernel events", number(lost)),
-        (lost, gaps) => format!("{} kernel events and those of {} gaps that nobody counted", number(lost), number(gaps)),
+        (lost, gaps) => format!("{} kernel events and those of {} gaps of unknown size", number(lost), number(gaps)),
     };
-    let caveat = format!("UNKNOWN: {missing} are missing: packets may be lost of which no event of the group `net` tells");
+    let caveat = format!("UNKNOWN: {missing} are missing: packets may have been lost without an event of the group `net`");
     writeln!(out, "{}", painted(Role::Caveat, caveat))
 }
 
@@ -302,7 +303,7 @@ pub fn journey(out: &mut impl Write, journey: &PacketPathLine) -> io::Result<()>
     table.print(out)?;
     if let Some(probes) = &journey.probes {
         if !probes.open.is_empty() {
-            writeln!(out, "the receive call lies in {}", plain(probes.open.join(" > ")))?;
+            writeln!(out, "the receive call is in {}", plain(probes.open.join(" > ")))?;
         }
         for probe in &probes.after {
             writeln!(out, "then {} {} {}", time_ns(probe.t_ns), since(probe.t_ns), plain(probe.name.clone()))?;

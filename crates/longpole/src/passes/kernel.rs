@@ -85,7 +85,7 @@ pub fn needs(input: &Input, found: Count, what: &str, groups: &str) -> anyhow::R
         (1.., ..) => Ok(()),
         (0, 0, Some(_)) => bail!("the trace holds no {what} before --end"),
         (0, 0, None) => bail!("the trace holds no {what}; record them as root with `longpole record --kernel {groups}`"),
-        (0, before, _) => bail!("no {what} in the part that was asked for; the trace holds {} before it", number(before)),
+        (0, before, _) => bail!("no {what} in the requested part; the trace holds {} before it", number(before)),
     }
 }
 
@@ -117,8 +117,8 @@ impl Source for &Reading {
         let Linux { lost, uncounted_losses, contradictions, .. } = self.linux;
         let parts = [
             (lost, "kernel events are lost"),
-            (uncounted_losses, "gaps in the kernel's events nobody counted"),
-            (if global::is_verbose() { contradictions } else { 0 }, "events do not follow from what came before them"),
+            (uncounted_losses, "gaps of unknown size in the kernel's events"),
+            (if global::is_verbose() { contradictions } else { 0 }, "events contradict the events before them"),
         ];
         let parts: Vec<String> =
             parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{} {what}", number(*count))).collect();
@@ -138,13 +138,13 @@ pub fn footer(out: &mut dyn Write, asked: &dyn Asked, reading: &Reading) -> io::
     let notes = [
         (
             linux.unseen_idle_ends,
-            "times the trace does not hold the end of a CPU's idleness; there it ends when a thread is woken on that CPU, or with the next event of another thread",
+            "times the end of a CPU's idle time is not in the trace; it is taken to end when a thread is woken on that CPU, or with the next event of another thread",
         ),
         (
             if linux.switch_filter.is_none() { linux.unseen_switches } else { 0 },
-            "switches between threads are not in the trace; whose the CPU was since the event before is unknown",
+            "switches between threads are not in the trace; which thread had the CPU since the event before is unknown",
         ),
-        (linux.contradictions, "events do not follow from what came before them: something is missing that nobody counted"),
+        (linux.contradictions, "events contradict the events before them: some are missing that were not counted as lost"),
     ];
     for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0 && global::is_verbose()) {
         writeln!(out, "{}", painted(Role::Caveat, format!("{} {what}", number(count))))?;

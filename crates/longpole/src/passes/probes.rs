@@ -65,7 +65,7 @@ pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<
         0 => return read(input, pairs),
         1 => {}
         _ => {
-            eprintln!("longpole: note: times are not net of what the scheduler took: the kernel's events of several recordings cannot be analysed together");
+            eprintln!("longpole: note: times include the time in which threads did not run: the kernel's events of several recordings cannot be analysed together");
             return read(input, pairs);
         }
     }
@@ -127,7 +127,11 @@ fn left_out(out: &mut (impl Write + ?Sized), functions: &[LeftOut]) -> io::Resul
     let names: Vec<String> = functions.iter().take(MOST_LEFT_OUT).map(named).collect();
     let more = functions.len().saturating_sub(names.len());
     let more = if more == 0 { String::new() } else { format!(" and {} more", number(more as u64)) };
-    writeln!(out, "not recorded, for their calls are short and many (what they take is their callers' time): {}{more}", names.join(", "))
+    writeln!(
+        out,
+        "not recorded, because their calls are short and many (their time counts as that of their callers): {}{more}",
+        names.join(", ")
+    )
 }
 
 /// Prints the number of events, the cost of probes, and what is not in the answer.
@@ -151,7 +155,7 @@ pub fn footer(out: &mut (impl Write + ?Sized), asked: &dyn Asked, reading: &Prob
     left_out(out, &inputs.left_out)?;
     if inputs.other_names > 0 {
         let (events, most) = (number(inputs.other_names), number(MOST_NAMES as u64));
-        writeln!(out, "{events} of them carry names beyond the {most} that are distinguished of a kind: they are under {OTHER_NAMES}")?;
+        writeln!(out, "{events} of them have names beyond the first {most} of their kind, and are counted under {OTHER_NAMES}")?;
     }
     Ok(())
 }

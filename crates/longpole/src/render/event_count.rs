@@ -28,7 +28,7 @@ impl EventCount {
         let lost = if self.lost > 0 { painted(Role::Limit, lost) } else { lost };
         let gaps = match self.gaps {
             0 => String::new(),
-            gaps => painted(Role::Limit, format!(" and {} gaps that nobody counted", number(gaps))),
+            gaps => painted(Role::Limit, format!(" and {} gaps of unknown size", number(gaps))),
         };
         format!("{} events {range}, {lost}{gaps}", number(self.events))
     }

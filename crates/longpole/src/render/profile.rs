@@ -88,7 +88,7 @@ pub fn discordant(report: &Report) -> Vec<String> {
     let (hidden, busy) = profile::discordant(report);
     let hidden: Vec<String> = hidden.into_iter().map(hidden_part).collect();
     let busy: Vec<String> = busy.into_iter().map(busy_part).collect();
-    let lists = [("critical, but further down in a profile", hidden), ("busy, but hardly critical", busy)];
+    let lists = [("critical, but lower in a profile", hidden), ("busy, but hardly critical", busy)];
     let lists = lists.into_iter().filter(|(_, parts)| !parts.is_empty());
     lists.map(|(what, parts)| plain(format!("{what}: {}", parts.join(", ")))).collect()
 }

@@ -52,12 +52,12 @@ pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most
 pub fn footer(out: &mut impl Write, counts: Counts) -> io::Result<()> {
     writeln!(
         out,
-        "\n{} samples of busy CPUs, {} lost; interrupts that came while a CPU was idle are not among them",
+        "\n{} samples of busy CPUs, {} lost; interrupts of an idle CPU are not among them",
         number(counts.busy),
         number(counts.lost)
     )?;
     if counts.beyond > 0 {
-        writeln!(out, "{} samples exceed what this answer can hold; some are left out", number(counts.beyond))?;
+        writeln!(out, "{} samples are more than this answer can hold; some are left out", number(counts.beyond))?;
     }
     Ok(())
 }

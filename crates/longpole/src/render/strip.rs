@@ -27,7 +27,7 @@ pub fn print(out: &mut impl Write, path: &Participation, report: &Report) -> io:
     match report.stability.zip(report.foremost()) {
         Some((share, (machine, state))) => {
             let state = plain(format!("{machine}::{state}"));
-            writeln!(out, "of all quarters of the path, wherever one begins, {state} has the most in {}", percent(share))
+            writeln!(out, "of all stretches of a quarter of the path, {state} has the largest share in {}", percent(share))
         }
         None => Ok(()),
     }

@@ -65,16 +65,16 @@ pub fn print(out: &mut impl Write, answer: &Answer, lines: Length) -> io::Result
     let caveats = [
         (answer.cut > 0).then(|| {
             let chains = number(answer.cut);
-            format!(
-                "{chains} chains were longer than they are followed, or lead back beyond what is remembered; what lies there is unknown"
-            )
+            format!("{chains} chains are longer than the limit, or lead back beyond the stored history; their ends are unknown")
         }),
         (answer.untold_ns > 0).then(|| {
             let waits = duration(answer.untold_ns);
-            format!("{waits} of the waiting is reported without its ends: there are too many pairs of them (--begin and --end take a part)")
+            format!(
+                "{waits} of the waiting is reported without its ends, because there are too many pairs (--begin and --end select a part)"
+            )
         }),
         (answer.untold_edges_ns > 0)
-            .then(|| format!("edges at the ends of {} of the waiting are left out: there are too many", duration(answer.untold_edges_ns))),
+            .then(|| format!("edges with {} of the waiting are left out, because there are too many", duration(answer.untold_edges_ns))),
     ];
     for caveat in caveats.into_iter().flatten() {
         writeln!(out, "\n{}", painted(Role::Caveat, caveat))?;

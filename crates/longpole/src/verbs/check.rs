@@ -165,7 +165,7 @@ fn clock() -> Finding {
     match counter_is_a_clock() {
         true => finding(WHAT, State::Good, "the time-stamp counter runs at one rate at all times", None),
         false => {
-            let detail = "the time-stamp counter is no clock here (constant_tsc and nonstop_tsc are missing); CLOCK_MONOTONIC_RAW is used, which costs more per probe";
+            let detail = "the time-stamp counter cannot be used as a clock here (constant_tsc and nonstop_tsc are missing); CLOCK_MONOTONIC_RAW is used, which costs more per probe";
             finding(
                 WHAT,
                 State::Limited,
@@ -191,7 +191,7 @@ fn kernel_events() -> Finding {
     match kernel::reap::left().len() {
         0 => finding(WHAT, State::Good, detail, None),
         count => {
-            let remedy = "longpole record --for 1s (whatever records next saves what it holds, and removes it)";
+            let remedy = "longpole record --for 1s (the next recording saves their content and removes them)";
             finding(
                 WHAT,
                 State::Limited,
@@ -278,11 +278,11 @@ fn recorder() -> Finding {
                 let (pid, path) = (running.pid, running.path.display());
                 match running.whose {
                     Responsibility::Process(of) => {
-                        format!("process {pid} is recording process {of} to {path}; a second one of that is refused")
+                        format!("process {pid} is recording process {of} to {path}; a second recording of it is refused")
                     }
                     Responsibility::Command(_) => format!("process {pid} is recording {} to {path}", in_progress::of(running)),
                     Responsibility::All => {
-                        format!("process {pid} is recording to {path}; a second one is refused, but for one of a process or a command")
+                        format!("process {pid} is recording to {path}; another recording is refused, unless it is of one process or one command")
                     }
                 }
             };
@@ -305,13 +305,13 @@ fn programs() -> Finding {
             let refused: u64 = subjects.iter().map(|subject| u64::from(subject.refused)).sum();
             let mut detail = format!("{} with probes run now", subjects.len());
             if !ignored.is_empty() {
-                detail.push_str(&format!("; {} files in {} are none of the layout and are left alone", ignored.len(), path.display()));
+                detail.push_str(&format!("; {} files in {} are not part of its layout and are ignored", ignored.len(), path.display()));
             }
             match refused {
                 0 => finding(WHAT, State::Good, detail, None),
                 refused => {
                     let remedy = "mount -o remount,size=1G /dev/shm (in a container: --shm-size=1g)".to_owned();
-                    finding(WHAT, State::Limited, format!("{detail}; {refused} of their events found no ring"), Some(remedy))
+                    finding(WHAT, State::Limited, format!("{detail}; {refused} of their events were lost for lack of a ring"), Some(remedy))
                 }
             }
         }

@@ -104,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 return Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS });
             }
             Rewritten::Disordered(stream) => eprintln!(
-                "longpole: {}: not in the order of time, which other readers want; all events are sorted, and written by their values",
+                "longpole: {}: its events are not in order of time, which other readers require; they are sorted and written again",
                 plain(renamed(stream.display().to_string()))
             ),
             Rewritten::Other => {}
@@ -136,7 +136,7 @@ pub fn apart(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
     let above = std::path::absolute(output)?.ancestors().find_map(|above| above.canonicalize().ok());
     for input in inputs.iter().filter(|input| input.is_dir()) {
         if above.as_ref().zip(input.canonicalize().ok()).is_some_and(|(above, input)| above.starts_with(input)) {
-            bail!("{} lies in {}, and would be a part of it; say another place", output.display(), input.display());
+            bail!("{} is inside {} and would become a part of it; name another folder", output.display(), input.display());
         }
     }
     Ok(())
@@ -178,11 +178,11 @@ pub fn write(trace: &mut Trace, directory: &Path, form: Form, sieve: &mut Sieve)
 pub fn summary(output: &Path, written: &Written) -> String {
     let mut text = format!("{}: {} events, {} lost", plain(output.display().to_string()), number(written.events), number(written.lost));
     if written.uncounted > 0 {
-        text.push_str(&format!(" and {} gaps that nobody counted", number(written.uncounted)));
+        text.push_str(&format!(" and {} gaps of unknown size", number(written.uncounted)));
     }
     if written.late > 0 {
         text.push_str(&format!(
-            "; {} events are behind later ones, since the trace is too far from the order of time",
+            "; {} events are written after later ones, because the trace is too far from the order of time to be sorted",
             number(written.late)
         ));
     }

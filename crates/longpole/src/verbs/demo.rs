@@ -216,7 +216,7 @@ impl Stage<'_> {
         });
         match by_finding {
             Some(knob) => Ok(knob),
-            None => bail!("neither the verdict nor a finding means one of the knobs; see the report above, and try --fix"),
+            None => bail!("neither the verdict nor a finding names one of the knobs; see the report above, and try --fix"),
         }
     }
 }

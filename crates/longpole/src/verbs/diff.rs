@@ -40,7 +40,7 @@ use std::process::ExitCode;
 /// Show what changed between two recordings of the same system, and how certain that is
 #[derive(clap::Args)]
 #[command(after_help = "\
-Conditions name what they ask for, all of the second recording or of the change:
+Conditions are about the second recording, or about the change to it:
   criticality(\"MACHINE::STATE\")    the state's share of the critical path      more_critical(…)  by how much it grew
   mean(\"NAME\"), p99(\"NAME\")        of a call or span, in ns                    slower(…)         by how much the mean grew, relative
   rate(\"QUEUE\")                    items per second                            less_rate(…)      by how much it fell, relative
@@ -243,7 +243,7 @@ fn print(out: &mut impl Write, answer: &Diff, length: Length) -> io::Result<()> 
         }
     }
     if answer.verdict.kind == VerdictKind::Changed {
-        let caveat = "  \"certain\" is said of these two runs; how two runs of one system differ, a second recording of the first tells";
+        let caveat = "  \"certain\" refers to these two runs only; record the first system twice to see how its own runs differ";
         writeln!(out, "{}", painted(Role::Caveat, caveat))?;
     }
     let others = usize::from(!answer.latency.is_empty()) + usize::from(!answer.queues.is_empty());

@@ -376,7 +376,7 @@ impl Counts {
             0 => {}
             count => writeln!(
                 out,
-                "of {} events the fields are not recorded: their names were made at run time, or more than 65,000 had been before them",
+                "of {} events the fields are not recorded: their names were made at run time, or came after 65,000 others",
                 number(count)
             )?,
         }

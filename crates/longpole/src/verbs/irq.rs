@@ -63,7 +63,7 @@ fn print_late(out: &mut impl Write, answer: &[IrqLine], length: Length) -> io::R
     if table.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{}", title("TIMERS: FROM THE MOMENT THAT THEY WERE SET FOR TO THE CALL OF THEIR FUNCTION"))?;
+    writeln!(out, "\n{}", title("TIMERS: FROM THE EXPIRY TIME TO THE CALL OF THE FUNCTION"))?;
     table.print_first(out, length.rows(FIRST_TIMERS))
 }
 

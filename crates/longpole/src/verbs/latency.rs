@@ -58,7 +58,7 @@ fn parse_point(text: &str) -> Result<Point, String> {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(log) = interactions::of_named_log(&args.input)? {
         if args.from.is_some() {
-            return Err(WrongUsage("a machine log holds no events: --from and --to ask for those of a trace".to_owned()).into());
+            return Err(WrongUsage("a machine log holds no events, so --from and --to have no meaning for it".to_owned()).into());
         }
         return of_log(&args.input, args.length, log);
     }

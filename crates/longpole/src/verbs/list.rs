@@ -81,7 +81,7 @@ fn list_subjects(json: bool) -> anyhow::Result<()> {
             ]);
         }
         if subject.refused > 0 {
-            let text = format!("{} events found no ring", number(u64::from(subject.refused)));
+            let text = format!("{} events had no ring", number(u64::from(subject.refused)));
             table.row([subject.label.clone(), subject.pid.to_string(), text]);
         }
     }

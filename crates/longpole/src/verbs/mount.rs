@@ -110,7 +110,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let followed = following.and_then(Following::end);
     if !tree.lock().unwrap_or_else(PoisonError::into_inner).used {
         recorder.abandon();
-        eprintln!("longpole: nobody was enabled, so nothing was recorded");
+        eprintln!("longpole: no program was enabled, so nothing was recorded");
     } else {
         record::tell(&recorder.finish(), &[]);
     }

@@ -303,7 +303,7 @@ fn print_counters(out: &mut impl Write, input: &Input, answer: &Answer, counters
     }
     for (count, what) in [
         (counters.from_before, "items were taken that had been put before the trace began, or where events are missing"),
-        (counters.size_mismatches, "times a queue held another number of items than its program said"),
+        (counters.size_mismatches, "times a queue held another number of items than its program reported"),
     ] {
         if count > 0 && global::is_verbose() {
             writeln!(out, "{}", painted(Role::Caveat, format!("{} {what}", number(count))))?;

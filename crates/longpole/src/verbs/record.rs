@@ -178,7 +178,7 @@ impl Kernel {
     fn note(&self) -> Option<String> {
         let silent = self.kernel.is_none() && self.events.is_empty();
         (silent && self.request().is_none())
-            .then(|| "the kernel is not recorded: needs root (longpole check tells more); --kernel none silences this".to_owned())
+            .then(|| "the kernel is not recorded: needs root (see longpole check); --kernel none silences this".to_owned())
     }
 
     /// Returns an error if options contradict each other.
@@ -260,7 +260,7 @@ fn steady(text: &str) -> Result<Steady, String> {
     match text {
         "slice" => Ok(Steady::Slice),
         "fifo" => Ok(Steady::Fifo),
-        _ => Err(format!("{text:?} is no way to run steadily; there are slice and fifo")),
+        _ => Err(format!("{text:?} is not a value of --steady; write slice or fifo")),
     }
 }
 
@@ -648,7 +648,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if lacks_unit(text) {
         return Err(format!("{text:?} has no unit; write ns, us, ms, s, min, h or d after the number, for example 10s or 500ms"));
     }
-    parse_duration(text).ok_or_else(|| format!("{text:?} is no time; write, for example, 10s or 500ms"))
+    parse_duration(text).ok_or_else(|| format!("{text:?} is not a time; write, for example, 10s or 500ms"))
 }
 
 pub fn bytes(text: &str) -> Result<u64, String> {

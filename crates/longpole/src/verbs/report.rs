@@ -184,7 +184,7 @@ fn predicted(report: &Report, refused: Option<&String>) -> String {
     let range = best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
     let next = best.next.as_ref().map_or_else(String::new, |next| format!("; next bottleneck: {}::{}", next.machine, next.state));
     let is_torn = too_many_lost(report.verdict.lost, report.inputs.events);
-    let torn = if is_torn { "; what is lost is not in it" } else { "" };
+    let torn = if is_torn { "; lost events are not included" } else { "" };
     let open = if may_be_wait(report, best) { ", if that is work and no wait" } else { "" };
     let of = report.verdict.gain.as_ref().filter(|gain| gain.change == best.change).and_then(|gain| gain.progress.as_ref());
     let of = of.map_or_else(String::new, |progress| format!(" {progress}"));
@@ -289,11 +289,8 @@ fn details(out: &mut impl Write, report: &Report, rows: &[Row]) -> io::Result<()
     }
     for (count, what) in [
         (inputs.negative_links, "links end before they begin: clocks differ, and the verdict may be wrong"),
-        (inputs.forgotten_causes, "causes lie further back than is remembered"),
-        (
-            inputs.cut_waits,
-            "chains of waits are longer than they are followed: findings do not know where those end (longpole graph --waits)",
-        ),
+        (inputs.forgotten_causes, "causes are older than the stored history"),
+        (inputs.cut_waits, "chains of waits are longer than the limit: findings do not include their ends (longpole graph --waits)"),
     ] {
         if count > 0 {
             writeln!(out, "{}", painted(Role::Caveat, format!("{} {what}", number(count))))?;
@@ -309,11 +306,11 @@ fn details(out: &mut impl Write, report: &Report, rows: &[Row]) -> io::Result<()
 fn sensitivity(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let Some(found) = &report.sensitivity else { return Ok(()) };
     if found.is_empty() {
-        return writeln!(out, "\nThe verdict is the same with each of its constants a fifth smaller or larger (who is one subject, and how the path is divided among them, stays as it is).");
+        return writeln!(out, "\nThe verdict is the same with each of its constants 20 % smaller or larger (the subjects, and the division of the path among them, are not varied).");
     }
     writeln!(out, "\nANOTHER VERDICT with another constant of the verdict")?;
     for Sensitive { constant, factor, text } in found {
-        let text = text.as_deref().unwrap_or("that of another path: another thread counts as the one that gets the replies");
+        let text = text.as_deref().unwrap_or("that of another path, which leads to the replies of another thread");
         writeln!(out, "  {constant} x{factor}: {}", plain(text.to_owned()))?;
     }
     Ok(())

@@ -142,7 +142,7 @@ fn never_matched(event: &str, why: &Never) -> String {
     match why {
         Never::Absent => format!("no event \"{event}\" is in the trace"),
         Never::Lacks(field) => format!("no event \"{event}\" of the trace has the field \"{field}\""),
-        Never::Covered => format!("rules before it take every event \"{event}\" of the trace"),
+        Never::Covered => format!("earlier rules match every event \"{event}\" of the trace"),
         Never::NotHeld => format!("its condition is false for each event \"{event}\" of the trace that earlier rules do not match"),
     }
 }
@@ -167,7 +167,7 @@ fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     }
     for (count, what) in [
         (trace.contradictions, "contradictions:"),
-        (trace.size_mismatches, "times a queue held another number of items than its program said"),
+        (trace.size_mismatches, "times a queue held another number of items than its program reported"),
         (trace.from_before, "items were taken that had been put before the trace began, or where events are missing"),
         (trace.kernel_contradictions, "events of the kernel do not follow from what came before them"),
     ] {

@@ -93,7 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         if args.time.is_some_and(|time| begin.elapsed() > time) {
             asked.withdraw();
-            bail!("it did not happen; no snapshot was made");
+            bail!("the condition did not become true; no snapshot was made");
         }
         if args.when.is_none() && begin.elapsed() > PATIENCE {
             asked.withdraw();

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (mut running, runtime) = in_progress::one(args.pid, "nothing is being recorded")?;
-    let Some(pid) = Pid::from_raw(running.pid) else { bail!("the recorder does not say who it is") };
+    let Some(pid) = Pid::from_raw(running.pid) else { bail!("the recorder has not written its process id") };
     // The pid comes from a file that programs can write to; a process that is no recorder must not
     // be signalled.
     if !is_recorder(running.pid) {

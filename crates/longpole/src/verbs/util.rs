@@ -155,7 +155,7 @@ fn measure(args: &Args) -> anyhow::Result<Answer> {
             Err(error) => crate::in_one_line(&error.into()),
         },
     };
-    eprintln!("longpole: note: the threads are looked at while they run, and their last moments are missing: {why}");
+    eprintln!("longpole: note: the threads are read from /proc while they run, without their last moments: {why}");
     sampled(args)
 }
 
@@ -245,7 +245,7 @@ fn of_recording(path: &std::path::Path, pid: i32) -> anyhow::Result<Answer> {
         }
     }
     let (Some(begin_ns), Some(end_ns)) = (members.begin_ns, members.end_ns) else {
-        bail!("the kernel's events do not tell the command's begin and end; they are lost");
+        bail!("the kernel's events of the command's begin and end are lost");
     };
     let range = (Some(Moment::At(begin_ns)), Some(Moment::At(end_ns)));
     let input = Input {
@@ -433,7 +433,7 @@ fn print(out: &mut impl Write, answer: &Answer, length: Length) -> io::Result<()
     }
     table.print_first(out, length.rows(FIRST_CPUS))?;
     if let Some(lost) = answer.lost.filter(|lost| *lost > 0) {
-        writeln!(out, "\n{}", painted(Role::Caveat, format!("{} kernel events lost: times are uncertain by them", number(lost))))?;
+        writeln!(out, "\n{}", painted(Role::Caveat, format!("{} kernel events are lost, so times are uncertain", number(lost))))?;
     }
     if let Some(recording) = &answer.recording {
         eprintln!("longpole: recording: {}", recording.display());

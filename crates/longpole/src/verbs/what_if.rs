@@ -195,7 +195,7 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], (full_ring
     let refused = answer.predictions.first().and_then(|it| it.refused.as_ref());
     let refused = refused.filter(|_| answer.predictions.iter().all(|it| it.refused.as_ref() == refused));
     if answer.predictions.is_empty() {
-        writeln!(out, "nothing on the way to it can be changed")?;
+        writeln!(out, "nothing on the path to it can be changed")?;
     } else if let Some(refused) = refused {
         writeln!(out, "cannot be predicted: {}", plain(refused.clone()))?;
     } else {

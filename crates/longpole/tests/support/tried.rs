@@ -117,7 +117,7 @@ pub struct Tried {
     pub said: BTreeMap<String, u64>,
     pub held: Held,
     pub recording: PathBuf,
-    /// Events that found no ring, because their thread gave up waiting for other threads of its
+    /// Events without a ring, because their thread gave up waiting for other threads of its
     /// process.
     pub refused: u64,
     /// Largest number of open descriptors of the recorder, sampled every 10 ms.
@@ -174,7 +174,7 @@ impl Tried {
         let faults = u64::from(!status.success());
         assert_eq!(faults, 0, "{command:?}: {status}: {said}{told}");
         let said = said.lines().filter_map(|line| line.split_once(' ')).map(|(name, count)| (name.to_owned(), count.parse().unwrap()));
-        let note = |line: &str| line.split_once(" events found no ")?.0.rsplit(' ').next()?.parse::<u64>().ok();
+        let note = |line: &str| line.split_once(" events had no ring")?.0.rsplit(' ').next()?.parse::<u64>().ok();
         let refused = told.lines().filter_map(note).sum();
         let recording = place.newest();
         let outside = bytes_below(&own);

@@ -61,8 +61,7 @@ impl Attach<'_> {
             && matches!(self.common.held.whose(), Responsibility::Command(_))
             && subject.process.scope() != self.recording.rules.session
         {
-            let text = "programs of the command without its LONGPOLE_SESSION in their environment are recorded from when they were found, since another \
-                        recorder has those that come";
+            let text = "programs of the command without LONGPOLE_SESSION in their environment are recorded only after they were found, because another recorder records new programs";
             self.recording.note(text.to_owned());
         }
         subject.claimed
@@ -110,7 +109,7 @@ impl Attach<'_> {
     }
 }
 
-/// Adds the events of a process that found no memory for a ring to the sums.
+/// Adds the events of threads without a ring to the sums.
 pub(super) fn count_refused(subject: &mut Subject, account: &mut Account) {
     let refused = subject.process.refused();
     if refused == 0 || !subject.wanted || !subject.claimed {
@@ -119,7 +118,7 @@ pub(super) fn count_refused(subject: &mut Subject, account: &mut Account) {
     subject.process.refused_before = subject.process.refused_before.wrapping_add(refused as u32);
     account.totals.refused += refused;
     account.why_refused = why_refused(subject.process.control().refused_errno.load(Ordering::Relaxed));
-    let text = format!("{}: {refused} events {}; they are in no stream", subject.process.label, account.why_refused);
+    let text = format!("{}: {refused} events had no ring and are lost: {}", subject.process.label, account.why_refused);
     account.note(text);
 }
 
@@ -127,10 +126,10 @@ pub(super) fn count_refused(subject: &mut Subject, account: &mut Account) {
 fn why_refused(errno: u32) -> String {
     match errno as i32 {
         // The process was forked by a signal handler within a probe and has not set a reason.
-        0 => "found no ring".to_owned(),
-        libc::EACCES => "found no way to the runtime directory: the process is another user's than when it began".to_owned(),
-        libc::ENOENT => "found no runtime directory: it was removed, or lies outside of what the process sees now (chroot)".to_owned(),
-        libc::EAGAIN => "found no ring: other threads of the process kept its table".to_owned(),
-        errno => format!("found no memory for a ring ({})", std::io::Error::from_raw_os_error(errno)),
+        0 => "the reason is unknown".to_owned(),
+        libc::EACCES => "the runtime directory was not accessible: the process changed its user after its start".to_owned(),
+        libc::ENOENT => "the runtime directory was not there: it was removed, or is outside of the process's root (chroot)".to_owned(),
+        libc::EAGAIN => "no ring was available: other threads of the process held the table of rings".to_owned(),
+        errno => format!("there was no memory for a ring ({})", std::io::Error::from_raw_os_error(errno)),
     }
 }

@@ -80,7 +80,7 @@ impl Attach<'_> {
         }
         if more {
             let stem = &subject.process.stem;
-            self.recording.note(format!("{stem}: its rings change though it has ended; what is in them was left"));
+            self.recording.note(format!("{stem}: its rings change although it has ended; their events were not taken"));
         }
         let Subject { process, sources, .. } = subject;
         for source in sources.iter_mut().filter(|source| !source.broken && source.decision != Decision::Unwanted) {

@@ -106,7 +106,7 @@ impl Attach<'_> {
             events += counted.unwrap_or_else(|least| least);
             if counted.is_err() {
                 self.recording
-                    .note(format!("{}: more events were left from an earlier recording than are counted as lost", source.ring.name));
+                    .note(format!("{}: more events of an earlier recording were left over than are counted as lost", source.ring.name));
             }
             source.ring.tail = chunk.tail;
         }

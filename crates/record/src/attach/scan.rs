@@ -47,7 +47,7 @@ impl Visit<'_> {
             }
         }
         if foreign > 0 {
-            self.recording.note(format!("{foreign} files in the runtime directory are none of its layout and were left alone"));
+            self.recording.note(format!("{foreign} files in the runtime directory are not part of its layout and were ignored"));
         }
         Ok(())
     }
@@ -77,8 +77,10 @@ impl Visit<'_> {
     fn look_at_sites(&mut self) {
         if self.directory.common.sites.as_ref().is_some_and(|sites| sites.is_replaced(&self.directory.common.runtime)) {
             self.learn_sites();
-            self.recording
-                .note("the site table was replaced while programs used it; events of sites that they met since are left out".to_owned());
+            self.recording.note(
+                "the site table was replaced while programs used it; events of sites that were used first after that are left out"
+                    .to_owned(),
+            );
             // Older programs add sites that they reach from now on to a table that can no longer be
             // read.
             self.directory.common.classes.invalid = true;
@@ -96,7 +98,7 @@ impl Visit<'_> {
         // before this lock is granted.
         let settled = self.directory.common.runtime.with_no_process_starting(|| ()).is_some();
         if !settled || self.scan_for(usize::MAX).is_err() {
-            self.recording.note("a process may have been born too late to be told that the recording ended".to_owned());
+            self.recording.note("a process that started at the end may not know that the recording has ended".to_owned());
         }
         for subject in self.directory.processes.values_mut().filter(|subject| subject.claimed) {
             subject.order.mask = 0;

@@ -19,7 +19,7 @@ impl Visit<'_> {
             if own { self.directory.common.runtime.with_no_process_starting(|| self.directory.common.runtime.entries()) } else { None };
         let done = quiet.is_some();
         if !done && own {
-            self.recording.note("the runtime directory was locked all the time; stale files were not removed".to_owned());
+            self.recording.note("the runtime directory stayed locked; stale files were not removed".to_owned());
         }
         let entries = quiet
             .unwrap_or_else(|| self.directory.common.runtime.entries())

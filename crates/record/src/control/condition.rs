@@ -113,16 +113,16 @@ fn part(predicate: &Predicate, node: &Node) -> Result<Part, PredicateError> {
         _ => return Err(predicate.error_at(column, format!("`{}` of what? Write {}(\"NAME\")", name.name, name.name))),
     };
     let time = || match (order, bound) {
-        (Order::Below, _) => Err(predicate.error_at(column, "only something that takes longer can be waited for; write >")),
+        (Order::Below, _) => Err(predicate.error_at(column, "a snapshot can wait only for a longer time; write >")),
         (Order::Above, Operand::Duration(ns)) => u64::try_from(*ns)
             .map(Duration::from_nanos)
             .map_err(|_| predicate.error_at(bound_column, "this time is negative, or longer than 584 years")),
-        (Order::Above, _) => Err(predicate.error_at(bound_column, "this is no time; write, for example, 5ms or 1.5s")),
+        (Order::Above, _) => Err(predicate.error_at(bound_column, "this is not a time; write, for example, 5ms or 1.5s")),
     };
     let number = || match bound {
         Operand::Integer(value) => Ok(*value as f64),
         Operand::Real(value) => Ok(*value),
-        _ => Err(predicate.error_at(bound_column, "this is no number")),
+        _ => Err(predicate.error_at(bound_column, "this is not a number")),
     };
     match name.name.as_str() {
         "span" => Ok(Part::Span(pattern, time()?)),
@@ -143,15 +143,15 @@ mod tests {
             ("", "expected a name", 0),
             ("span", "compared with nothing", 0),
             ("span('x')", "compared with nothing", 0),
-            ("span('x') > 'soon'", "is no time", 12),
-            ("span('x') > 5", "is no time", 12),
-            ("span('x') > 5parsec", "is no number", 12),
-            ("span('x') < 5ms", "takes longer", 0),
+            ("span('x') > 'soon'", "is not a time", 12),
+            ("span('x') > 5", "is not a time", 12),
+            ("span('x') > 5parsec", "is not a number", 12),
+            ("span('x') < 5ms", "longer time", 0),
             ("span > 5ms", "span(\"NAME\")", 0),
             ("span('') > 5ms", "span(\"NAME\")", 0),
             ("lost || full('x') >= 5ms", "> or <", 8),
-            ("counter('x') > 'many'", "no number", 15),
-            ("counter('x') > 5ms", "no number", 15),
+            ("counter('x') > 'many'", "not a number", 15),
+            ("counter('x') > 5ms", "not a number", 15),
             ("spam('x') > 1", "no `spam`", 0),
             ("lost && lost", "cannot wait", 0),
             ("span request > 5ms", "`and`, `or` or the end", 5),

@@ -164,7 +164,7 @@ impl std::str::FromStr for Mode {
 
     fn from_str(text: &str) -> Result<Mode, String> {
         let known = Mode::ALL.into_iter().find(|mode| mode.name() == text);
-        known.ok_or_else(|| format!("{text:?} is no mode; there are discard, overwrite and block"))
+        known.ok_or_else(|| format!("{text:?} is not a mode; write discard, overwrite or block"))
     }
 }
 
@@ -395,13 +395,13 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
     match parse_duration(&text) {
         Some(period) if (Duration::from_millis(1)..=Duration::from_secs(10)).contains(&period) => Ok(period),
         Some(_) => Err(de::Error::custom("the period must be between 1ms and 10s")),
-        None => Err(de::Error::custom(format!("{text:?} is no time; write, for example, \"100ms\""))),
+        None => Err(de::Error::custom(format!("{text:?} is not a time; write, for example, \"100ms\""))),
     }
 }
 
 fn age<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    parse_duration(&text).map(Some).ok_or_else(|| de::Error::custom(format!("{text:?} is no time; write, for example, \"10min\"")))
+    parse_duration(&text).map(Some).ok_or_else(|| de::Error::custom(format!("{text:?} is not a time; write, for example, \"10min\"")))
 }
 
 fn block_limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
@@ -409,7 +409,7 @@ fn block_limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Dura
     match parse_duration(&text) {
         Some(limit) if (Duration::from_micros(100)..=Duration::from_secs(10)).contains(&limit) => Ok(Some(limit)),
         Some(_) => Err(de::Error::custom("block_limit must be between 100us and 10s")),
-        None => Err(de::Error::custom(format!("{text:?} is no time; write, for example, \"10ms\""))),
+        None => Err(de::Error::custom(format!("{text:?} is not a time; write, for example, \"10ms\""))),
     }
 }
 
@@ -454,7 +454,7 @@ impl de::Visitor<'_> for CategoryName {
             None => {
                 let known: Vec<&str> = Category::ALL.into_iter().map(Category::name).collect();
                 let meant = nearest(name, &known).map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-                Err(E::custom(format!("{name:?} is no event category{meant} (there are {} and all)", known.join(", "))))
+                Err(E::custom(format!("{name:?} is not an event category{meant} (there are {} and all)", known.join(", "))))
             }
         }
     }
@@ -499,10 +499,10 @@ mod tests {
     #[test]
     fn a_wrong_configuration_is_refused_with_file_line_and_reason() {
         for (text, line, reason) in [
-            ("enable = true\nperiod = \"soon\"", 2, "is no time"),
+            ("enable = true\nperiod = \"soon\"", 2, "is not a time"),
             ("\n\nperoid = \"1s\"", 3, "unknown field"),
-            ("[[policy]]\nevents = [\"rpc\", \"rcp\"]", 2, "\"rcp\" is no event category"),
-            ("[[policy]]\nbuffer = \"4 elephants\"", 2, "is no size"),
+            ("[[policy]]\nevents = [\"rpc\", \"rcp\"]", 2, "\"rcp\" is not an event category"),
+            ("[[policy]]\nbuffer = \"4 elephants\"", 2, "is not a size"),
             ("[[policy]]\nmode = \"overwrites\"", 2, "unknown variant"),
             ("[[policy]]\nblock_limit = \"11s\"", 2, "must be between"),
             ("[[policy]]\npackets = { snaplen = 0 }", 2, "snaplen must be between"),
@@ -520,7 +520,7 @@ mod tests {
         let error = parse("[[policy]]\nevents = [\"rpc\", \"sgnal\", \"queue\"]\n").unwrap_err();
         let text = error.to_string();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "p.toml:2:18: \"sgnal\" is no event category; did you mean \"signal\"? (there are state, span, mark, counter, rpc, signal, queue, link, packet, event, log and all)");
+        assert_eq!(lines[0], "p.toml:2:18: \"sgnal\" is not an event category; did you mean \"signal\"? (there are state, span, mark, counter, rpc, signal, queue, link, packet, event, log and all)");
         assert_eq!(lines[2..], [" 2 | events = [\"rpc\", \"sgnal\", \"queue\"]", "   |                  ^^^^^^^"]);
         let suggested =
             |word: &str| parse(&format!("[[policy]]\nevents = [\"{word}\"]")).unwrap_err().reason.split('?').next().unwrap().to_owned();

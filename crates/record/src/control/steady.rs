@@ -85,7 +85,7 @@ impl Steady {
         let granted = tried.map(|thread| thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))).and_then(|result| result);
         match granted {
             Ok(granted) if self == Steady::Slice && granted.slice_ns.is_none() => {
-                Err("this kernel has no time slices that can be chosen (Linux 6.12 has)".to_owned())
+                Err("this kernel has no adjustable time slices (Linux 6.12 and later have)".to_owned())
             }
             Ok(granted) => Ok(granted),
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {

@@ -46,8 +46,7 @@ fn look(tid: i32, recording: &Path) {
         before = now;
         if times >= PATIENCE {
             eprintln!(
-                "longpole: the disk of {} does not answer, and the end was asked for: the recording ends where it is. What programs still hold is in \
-                 the next one",
+                "longpole: the disk of {} does not answer, and the end was requested: the recording ends here. Events that programs still hold will be in the next recording",
                 recording.display()
             );
             // SAFETY: ends the process at once; none of its state is needed any more.

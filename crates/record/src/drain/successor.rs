@@ -54,7 +54,7 @@ impl Drain<'_> {
                     if let Some(untaken) = source.successor.take() {
                         self.common.runtime.remove(&untaken.name);
                         let (label, size) = (&subject.process.label, source.ring.size >> 10);
-                        let text = format!("{label}: a thread could not go over to a larger ring, and stays in one of {size} KiB; --buffer gives it a larger one from the begin");
+                        let text = format!("{label}: a thread could not change to a larger ring, and keeps its ring of {size} KiB; --buffer sets a larger initial size");
                         self.recording.note(text);
                     }
                 }

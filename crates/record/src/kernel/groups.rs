@@ -337,7 +337,7 @@ impl FromStr for Context {
 pub enum RequestError {
     #[error("{0:?} is not a group of kernel events; groups are {list}, and none", list = names(&Group::ALL.map(Group::name)))]
     Group(String),
-    #[error("{0:?} is no event; write SUBSYSTEM:NAME or SUBSYSTEM:NAME:FILTER (* and ? stand for any text and any letter), or all")]
+    #[error("{0:?} is not an event; write SUBSYSTEM:NAME or SUBSYSTEM:NAME:FILTER (* and ? stand for any text and any letter), or all")]
     Event(String),
     #[error("{0:?} is not a context; contexts are {list}", list = names(&Context::ALL.map(Context::name)))]
     Context(String),

@@ -123,8 +123,8 @@ struct Missed {
 
 impl Missed {
     fn notes(&self) -> Vec<String> {
-        let calls = "events of calls that change where threads may run were lost: masks since then are not known";
-        let answers = "answers of threads that were asked where they may run could not be written into the kernel's buffer: these masks are not known";
+        let calls = "events of calls that change the allowed CPUs of threads were lost: the masks since then are unknown";
+        let answers = "the allowed CPUs of threads could not be written into the kernel's buffer: these masks are unknown";
         let note = |(count, what): (&AtomicU64, &str)| {
             Some(count.load(Ordering::Relaxed)).filter(|count| *count > 0).map(|count| format!("{count} {what}"))
         };

@@ -255,9 +255,9 @@ impl Work {
             };
             match written {
                 Ok(()) => events.push(event.clone()),
-                Err(error) => {
-                    self.shared.trouble(format!("more events come than can be stored, and {event} cannot be switched off: {error}"))
-                }
+                Err(error) => self
+                    .shared
+                    .trouble(format!("the kernel emits more events than can be stored, and {event} cannot be switched off: {error}")),
             }
         }
         let off = SwitchedOff { step: Step { events, ..step }, begin, end: self.clock.now() };

@@ -177,7 +177,7 @@ fn one(dead: DeadInstance, known: Option<PathBuf>) -> Option<String> {
                     true => {
                         format!("removed the tracer's instance {name} and {}: their recorder was killed before it began", path.display())
                     }
-                    false => format!("removed the tracer's instance {name} of a killed recorder; {} does not know of it", path.display()),
+                    false => format!("removed the tracer's instance {name} of a killed recorder; {} does not mention it", path.display()),
                 },
             }),
             Ok(false) => return None,

@@ -136,7 +136,7 @@ impl KernelSource {
             let begun = super::available().map_err(KernelError::from).and_then(|tracefs| Masks::begin(&tracefs, instance, clock));
             match begun {
                 Ok(masks) => self.masks = Some(masks),
-                Err(error) => self.diagnostics.push(format!("where threads may run is not known after it is changed: {error}")),
+                Err(error) => self.diagnostics.push(format!("changes of the CPUs on which threads may run are not recorded: {error}")),
             }
         }
         // Dump the state after the tracer was started: a thread that begins meanwhile is then in
@@ -159,7 +159,7 @@ impl KernelSource {
         if !self.steps.is_empty() {
             match self.start_relief(instance, clock) {
                 Ok(relief) => self.relief = Some(relief),
-                Err(error) => self.diagnostics.push(format!("nobody watches whether the kernel's events can be stored: {error}")),
+                Err(error) => self.diagnostics.push(format!("it is not checked whether the kernel's events can be stored: {error}")),
             }
         }
         self.describe()

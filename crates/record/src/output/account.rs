@@ -16,7 +16,7 @@ pub(crate) struct Totals {
     pub written: u64,
     /// Number of lost events.
     pub lost: u64,
-    /// Number of events that found no ring.
+    /// Number of events of threads without a ring.
     pub refused: u64,
     /// Number of processes with probes that were seen.
     pub processes: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Totals {
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     pub totals: Totals,
-    /// Reason of the newest refusal: events that found no ring.
+    /// Reason why the newest of them had no ring.
     pub why_refused: String,
     /// Diagnostics, each with the number of its occurrences.
     diagnostics: BTreeMap<String, u64>,

@@ -165,7 +165,7 @@ impl AsFd for Folder {
 fn single(name: &OsStr) -> io::Result<&OsStr> {
     let bytes = name.as_encoded_bytes();
     match bytes.is_empty() || bytes.contains(&b'/') || bytes == b"." || bytes == b".." {
-        true => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no name in a folder")),
+        true => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a name in a folder")),
         false => Ok(name),
     }
 }

@@ -109,7 +109,7 @@ impl Recorder {
         } else if !rules.config.enable {
             "the configuration says `enable = false`".to_owned()
         } else if total.refused > 0 {
-            format!("{} events {}", total.refused, account.why_refused)
+            format!("{} events had no ring and are lost: {}", total.refused, account.why_refused)
         } else if total.packets_only > 0 {
             match total.packets_refused {
                 0 => "no packet was captured, and no policy wanted anything else".to_owned(),

@@ -21,7 +21,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 /// Diagnostic for a recorder in a container with its own pid namespace.
-const FOREIGN_PIDS: &str = "this recorder is in a pid namespace of its own, and the kernel's events name threads by the numbers of the whole machine: who was there at the start is not recorded, and probes and kernel events are not joined by threads (record outside, or in a container with the host's pids: `docker run --pid=host`)";
+const FOREIGN_PIDS: &str = "this recorder is in a pid namespace of its own, and the kernel's events name threads by the numbers of the whole machine: the threads that existed at the start are not recorded, and probes and kernel events are not joined by threads (record outside, or in a container with the host's pids: `docker run --pid=host`)";
 
 /// A source that may be missing.
 #[derive(Debug)]
@@ -300,7 +300,7 @@ fn note_kinds(switched_off: &[kernel::SwitchedOff], target: Target<'_>, account:
     let parts: Vec<String> = switched_off.iter().map(|off| format!("{} (from +{:.3} s on)", off.step.what, since(off.begin))).collect();
     if let Some((last, others)) = parts.split_last() {
         let named = if others.is_empty() { last.clone() } else { format!("{} and {last}", others.join(", ")) };
-        let why = "the kernel emitted more events than could be stored; --keep-all gives up no kind, and loses of all alike";
+        let why = "the kernel emitted more events than could be stored; with --keep-all all kinds of events are lost alike";
         account.note(format!("{named} were not recorded: {why}"));
     }
 }

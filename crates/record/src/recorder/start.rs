@@ -166,7 +166,7 @@ impl Recorder {
         let mut recording = Recording::new(rules, files, clock);
         tidied.into_iter().for_each(|note| recording.note(note));
         if source != preferred {
-            recording.note("this kernel's tracer cannot read the time-stamp counter, so all times come from CLOCK_MONOTONIC_RAW");
+            recording.note("this kernel's tracer cannot read the time-stamp counter, so all times are those of CLOCK_MONOTONIC_RAW");
         }
         if let Some(trouble) = command.trouble() {
             recording.note(trouble);

@@ -131,7 +131,7 @@ impl Sites {
         let length = self.mapping.len().saturating_sub(offset).min(LARGEST_ENTRY);
         let mut entry = vec![0; length];
         if !self.mapping.copy(offset, &mut entry) {
-            return Err("it does not lie within the table".to_owned());
+            return Err("it is not within the table".to_owned());
         }
         let site = Site::decode(&entry, 0).map_err(|error| error.to_string())?;
         let size = u32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]);

@@ -67,7 +67,7 @@ pub fn complete(path: &Path) -> Result<Completed, Error> {
             }
         });
         if let Err(error) = copied {
-            done.notes.push(format!("what {} has is not in it: {error}", chunk.display()));
+            done.notes.push(format!("the content of {} is not in it: {error}", chunk.display()));
         }
     }
     let frozen = description["snapshot"]["kernel"].clone();

@@ -19,7 +19,7 @@ pub struct Subject {
     pub uid: u32,
     /// Something of the process is being recorded.
     pub enabled: bool,
-    /// Number of events that found no memory for a ring.
+    /// Number of events of threads without a ring.
     pub refused: u32,
     pub threads: Vec<Thread>,
 }

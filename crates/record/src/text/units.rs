@@ -56,7 +56,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
 
 pub(crate) fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    parse_size(&text).map(Some).ok_or_else(|| de::Error::custom(format!("{text:?} is no size; write, for example, \"4MiB\"")))
+    parse_size(&text).map(Some).ok_or_else(|| de::Error::custom(format!("{text:?} is not a size; write, for example, \"4MiB\"")))
 }
 
 pub(crate) fn snaplen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {

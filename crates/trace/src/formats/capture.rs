@@ -325,7 +325,7 @@ fn diagnostic(path: &Path, error: &longpole_pcapng::Error) -> Diagnostic {
     match (error.is_truncation(), error.is_recoverable()) {
         (true, _) => Diagnostic::Truncated { path, place: error.to_string(), at: None },
         (_, true) => Diagnostic::Wrong { path, error: format!("{error}; this block is left out") },
-        _ => Diagnostic::Wrong { path, error: format!("{error}; what is behind it cannot be found") },
+        _ => Diagnostic::Wrong { path, error: format!("{error}; the blocks after it cannot be found") },
     }
 }
 

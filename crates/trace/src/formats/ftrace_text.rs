@@ -253,7 +253,7 @@ impl TextSource {
             self.length += rest;
             // If only the newline is left, the line is complete.
             if rest > 1 {
-                self.cut.add(&format!("the line has {} bytes; what is behind the first {MOST_LINE} is left out", self.length));
+                self.cut.add(&format!("the line has {} bytes; the bytes after the first {MOST_LINE} are left out", self.length));
             }
         }
         if self.next.last() == Some(&b'\r') {

@@ -93,7 +93,7 @@ impl PerfSource {
     pub fn open(path: &Path, name: String, shared: &mut Shared) -> Result<PerfSource, Error> {
         let (about, files) = Files::open(path)?;
         if about.end.is_none() && !about.is_pipe {
-            let place = "its head does not say where its records end".to_owned();
+            let place = "its header does not contain the end of its records".to_owned();
             shared.diagnostics.push(Diagnostic::Truncated { path: path.to_owned(), place, at: None });
         }
         let mut source = PerfSource {

@@ -142,7 +142,7 @@ impl DumpSource {
         let extent = Extent::look(file.get_mut(), path)?;
         let layout = Layout::find(&mut file, &dump, &extent).map_err(Error::io(path))?;
         if layout.lasts_nothing(&mut file, &extent).map_err(Error::io(path))? {
-            let what = "every duration is 0; look at --word-size and --byte-order".to_owned();
+            let what = "every duration is 0; check --word-size and --byte-order".to_owned();
             return Err(Error::Recording { path: path.to_owned(), what });
         }
         let stream = shared.stream(name, StreamKind::User);
@@ -274,7 +274,7 @@ impl DumpSource {
         }
         match self.time(entry.start.saturating_add(entry.duration)) {
             Some(_) => Ok(entry),
-            None => Err(format!("{} cycles are no time of this counter", entry.start.saturating_add(entry.duration))),
+            None => Err(format!("{} cycles are not a time of this counter", entry.start.saturating_add(entry.duration))),
         }
     }
 

@@ -118,7 +118,7 @@ pub(crate) fn open_raw(folder: &Path, name: &str, shared: &mut Shared) -> Result
     let events = |order| files.iter().try_fold(0, |sum, (_, path, _)| Some(sum + first_events(path, &header, order)?));
     let found = orders.into_iter().rev().filter_map(|order| Some((events(order)?, order)));
     let order = found.max_by_key(|(events, _)| *events).map(|(_, order)| order);
-    let order = order.ok_or_else(|| wrong("its pages are not laid out as events/header_page says, in neither byte order".to_owned()))?;
+    let order = order.ok_or_else(|| wrong("its pages do not have the layout of events/header_page, in either byte order".to_owned()))?;
     let mut layout = formats.iter().next().map_or(layout, |format| layout.with_ids_of(format));
     layout.order = order;
     let machine = Machine { order, long: layout.long_size() as u32 };

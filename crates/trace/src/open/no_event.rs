@@ -34,7 +34,7 @@ impl fmt::Display for NoEvent {
             NoEvent::NoStream => write!(f, "there is no event: there is metadata, and no stream next to it"),
             NoEvent::Anywhere => write!(f, "there is no event in any stream"),
             NoEvent::InPart { first_ns, begin_ns, end_ns } => {
-                write!(f, "there is no event in the part that was asked for: the first one of all is at {first_ns} ns, and none")?;
+                write!(f, "there is no event in the requested part: the first event is at {first_ns} ns, and none")?;
                 begin_ns.map_or(Ok(()), |begin_ns| write!(f, " from {begin_ns} ns on"))?;
                 end_ns.map_or(Ok(()), |end_ns| write!(f, " up to {end_ns} ns"))
             }

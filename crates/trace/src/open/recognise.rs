@@ -53,7 +53,8 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
     let meta = fs::metadata(path).map_err(Error::io(path))?;
     if !meta.is_dir() {
         if !meta.is_file() {
-            let tried = "it is a pipe or a device, but a trace is read more than once; write it to a file and name the file".to_owned();
+            let tried =
+                "it is a pipe or a device, but a trace is read more than once; write it to a file first, and name that file".to_owned();
             return Err(Error::NotATrace { path: path.to_owned(), tried });
         }
         return file(path);

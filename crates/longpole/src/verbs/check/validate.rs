@@ -95,7 +95,7 @@ fn as_text(counts: &Counts, diagnostics: &[Diagnostic], failure: Option<&Error>,
         (false, 0) => "sound",
         (false, _) => "sound, with gaps",
     };
-    let more = if counts.gaps > 0 { format!(" and {} gaps that nobody counted", number(counts.gaps)) } else { String::new() };
+    let more = if counts.gaps > 0 { format!(" and {} gaps of unknown size", number(counts.gaps)) } else { String::new() };
     let events = if counts.events == 1 { "event" } else { "events" };
     say(format_args!("{word}: {} {events}, {} lost{more}", number(counts.events), number(counts.lost)))?;
     Ok(())

@@ -139,7 +139,7 @@ impl Fill {
     pub fn folder(&mut self, name: &[u8]) -> Result<(), Stop> {
         self.enter(name)?;
         match inside(name) {
-            None => self.refuse("its name leads out of the archive"),
+            None => self.refuse("its name leads outside of the archive"),
             Some(below) => {
                 if let Err(error) = make(&self.content.join(below)) {
                     self.refuse(error);
@@ -152,7 +152,7 @@ impl Fill {
     pub fn file(&mut self, name: &[u8], from: &mut impl Read) -> Result<(), Stop> {
         self.enter(name)?;
         let Some(below) = inside(name).filter(|below| !below.as_os_str().is_empty()) else {
-            self.refuse("its name leads out of the archive");
+            self.refuse("its name leads outside of the archive");
             return Ok(());
         };
         let path = self.content.join(below);
@@ -254,7 +254,10 @@ impl Fill {
     }
 
     fn too_much(&self, most: u64) -> Stop {
-        Stop::Limit(format!("its {} bytes become more than {most}, which no trace does; unpack it yourself if it is one", self.packed))
+        Stop::Limit(format!(
+            "its {} bytes unpack to more than {most}, more than any trace; unpack it yourself if it is a trace",
+            self.packed
+        ))
     }
 
     /// Checks that the disk has room.

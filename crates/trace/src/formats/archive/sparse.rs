@@ -68,7 +68,7 @@ fn map(input: &mut impl Read) -> io::Result<Vec<u64>> {
                 b'\n' => return Ok::<u64, io::Error>(value),
                 digit @ b'0'..=b'9' => {
                     let more = value.checked_mul(10).and_then(|value| value.checked_add(u64::from(digit - b'0')));
-                    value = more.ok_or_else(|| wrong("has parts of no sensible length"))?;
+                    value = more.ok_or_else(|| wrong("has parts of an impossible length"))?;
                 }
                 _ => return Err(wrong("does not say where its parts lie")),
             }

@@ -130,7 +130,7 @@ impl<R: Read> Elements<R> {
         }
         match self.text.peek()? {
             None => Ok(()),
-            Some(_) => Err(Fault::wrong(self.text.offset(), "there is more behind the end of the events")),
+            Some(_) => Err(Fault::wrong(self.text.offset(), "there is more text after the end of the events")),
         }
     }
 }
@@ -264,7 +264,7 @@ fn look(bytes: &[u8], at: u64, mut naming: impl FnMut(&str, &Raw<'_>)) -> Result
     if matches!(bytes, b"{}" | b"null") {
         return Ok(Seen::Nothing);
     }
-    let raw = object::brief(bytes, &KEYS).map_err(|error| Fault::wrong(at, format!("this is no event: {error}")))?;
+    let raw = object::brief(bytes, &KEYS).map_err(|error| Fault::wrong(at, format!("this is not an event: {error}")))?;
     let is_metadata = raw[4] == Some("\"M\"");
     if is_metadata {
         let name = raw[0].map(unquoted).unwrap_or_default();
@@ -275,7 +275,7 @@ fn look(bytes: &[u8], at: u64, mut naming: impl FnMut(&str, &Raw<'_>)) -> Result
     }
     match raw[1] {
         Some(ts) => {
-            ns(ts).map(Seen::At).ok_or_else(|| Fault::wrong(at, format!("`ts` is no time: {}", ts.chars().take(40).collect::<String>())))
+            ns(ts).map(Seen::At).ok_or_else(|| Fault::wrong(at, format!("`ts` is not a time: {}", ts.chars().take(40).collect::<String>())))
         }
         None if is_metadata => Ok(Seen::Untimed),
         None if raw.iter().all(Option::is_none) => Ok(Seen::Nothing),
@@ -366,7 +366,7 @@ impl ChromeSource {
                 Ok(None) => {}
                 Err(error) => {
                     if look(&self.buffer, at, |_, _| {}).is_ok() {
-                        tell(shared, &self.path, &mut self.errors, &Fault::wrong(at, format!("this is no event: {error}")));
+                        tell(shared, &self.path, &mut self.errors, &Fault::wrong(at, format!("this is not an event: {error}")));
                         if shared.strict {
                             self.broken = true;
                             return Ok(None);

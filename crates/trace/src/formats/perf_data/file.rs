@@ -157,7 +157,7 @@ impl About {
         let order = match &head[..8] {
             b"PERFILE2" => ByteOrder::Little,
             b"2ELIFREP" => ByteOrder::Big,
-            other => return Err(refused(format!("its head begins with \"{}\", which is of no known version", other.escape_ascii()))),
+            other => return Err(refused(format!("its head begins with \"{}\", which is not a known version", other.escape_ascii()))),
         };
         let mut about = About {
             order,
@@ -175,19 +175,21 @@ impl About {
         match word(&head, 8, order) {
             Some(16) => return Ok(about),
             Some(104) => {}
-            size => return Err(refused(format!("its head is said to have {} bytes", size.unwrap_or(0)))),
+            size => return Err(refused(format!("its header claims to have {} bytes", size.unwrap_or(0)))),
         }
         reader.read_exact(&mut head[16..]).map_err(short)?;
         let word = |bytes: &[u8], at: usize| word(bytes, at, order).unwrap_or(0);
-        let within = |what: &str, at: u64, size: u64| match at.checked_add(size) {
+        let within = |what: &str, at: u64, size: u64| {
+            match at.checked_add(size) {
             Some(end) if end <= length => Ok(end),
             _ => Err(refused(format!(
-                "{what} is said to be {size} bytes at byte {at}, and the file has {length}; was perf ended before it wrote its head?"
+                "{what} should be {size} bytes at byte {at}, but the file has {length} bytes; perf may have been ended before it wrote its header"
             ))),
+        }
         };
         let each = word(&head, 16);
         if !ATTRIBUTES.contains(&each) {
-            return Err(refused(format!("its attributes are said to have {each} bytes each; perf's have {} at least", ATTRIBUTES.start())));
+            return Err(refused(format!("its attributes claim to have {each} bytes each; perf's have at least {}", ATTRIBUTES.start())));
         }
         let (at, size) = (word(&head, 24), word(&head, 32));
         within("the section of attributes", at, size)?;

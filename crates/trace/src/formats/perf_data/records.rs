@@ -198,7 +198,7 @@ impl<R: Read> Records<R> {
         let (kind, misc, size) = heads(&head, order);
         let damaged = |what: String| Trouble::Damaged { at: begin, what };
         if size < 8 {
-            return Err(damaged(format!("a record is said to have {size} bytes")));
+            return Err(damaged(format!("a record claims to have {size} bytes")));
         }
         let mut body = self.spare.pop().unwrap_or_default();
         body.clear();
@@ -210,7 +210,7 @@ impl<R: Read> Records<R> {
             HEADER_TRACING_DATA => {
                 let length = body.get(..4).and_then(|length| order.unsigned(length)).unwrap_or(0);
                 if length > MOST_FORMATS {
-                    return Err(damaged(format!("the formats of its events are said to have {length} bytes")));
+                    return Err(damaged(format!("the formats of its events claim to have {length} bytes")));
                 }
                 let mut formats = Vec::new();
                 let read = (&mut self.input).take(length).read_to_end(&mut formats).map_err(Trouble::Io)?;
@@ -278,7 +278,7 @@ impl<R: Read> Records<R> {
             while let Some(head) = unpacker.plain.get(at..at + 8) {
                 let (kind, misc, size) = heads(head, about.order);
                 if size < 8 {
-                    return Err(format!("a record that was compressed is said to have {size} bytes"));
+                    return Err(format!("a compressed record claims to have {size} bytes"));
                 }
                 let Some(content) = unpacker.plain.get(at + 8..at + size) else { break };
                 let mut body = self.spare.pop().unwrap_or_default();

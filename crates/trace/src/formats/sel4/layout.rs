@@ -166,7 +166,7 @@ impl Layout {
             let (id, duration) = (number(0, size), number(size, size));
             return match id {
                 0..MOST_TRACEPOINTS => Ok(Entry { start: 0, duration, what: What::Tracepoint { id } }),
-                _ => Err(format!("{id:#x} is no number of a tracepoint; look at --word-size and --byte-order")),
+                _ => Err(format!("{id:#x} is not the number of a tracepoint; check --word-size and --byte-order")),
             };
         }
         let (start, duration) = (number(0, 8), number(8, 4));
@@ -181,7 +181,7 @@ impl Layout {
             bits >> shift & ((1 << size) - 1)
         };
         if rest != 0 || field(29, 3) != 0 {
-            return Err("its bits are none of a kernel entry; look at --format, --word-size and --byte-order".to_owned());
+            return Err("its bits are not those of a kernel entry; check --format, --word-size and --byte-order".to_owned());
         }
         let word = field(3, 26);
         let what = match path as u8 {
