@@ -23,7 +23,7 @@ import oracle
 import systems
 
 ALL = (None, None)
-NOTHING = "nothing lies in this range"
+NOTHING = "there is nothing in this range"
 EDGES = {"never": False, "only": True, "also": None}
 FIELDS = ("start_ns", "end_ns", "host", "machine", "class", "state")
 

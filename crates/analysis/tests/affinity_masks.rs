@@ -45,7 +45,7 @@ fn an_affinity_mask_is_known_after_an_answer_and_otherwise_has_a_reason() {
         let changes = thread(&kernel, tid).allowed_changes.into_iter();
         changes.map(|change| (change.t_ns, change.allowed_cpus, change.why_unknown)).collect::<Vec<_>>()
     };
-    let again = Some("it was changed again before the trace holds an answer of the thread");
+    let again = Some("it was changed again before the thread answered");
     let damaged = Some("the answer of the thread is damaged");
     let expected = [(105, Some(vec![1, 3]), None), (205, None, again), (215, Some(vec![2]), None), (405, None, damaged)];
     assert_eq!(masks(10), expected);
@@ -109,8 +109,7 @@ fn an_answer_counts_only_if_no_other_call_can_have_come_between() {
     ];
     assert_eq!(masks, expected.map(|(t, cpus, by)| (t, cpus, Some(by))));
     let why: Vec<_> = thread(&kernel, 10).allowed_changes.into_iter().filter_map(|change| change.why_unknown).collect();
-    let (changing, again) =
-        ("it was being changed again when the thread was asked", "it was changed again before the trace holds an answer of the thread");
+    let (changing, again) = ("it was being changed when the thread was asked", "it was changed again before the thread answered");
     assert_eq!(why, [changing, changing, again, changing]);
 }
 
@@ -162,7 +161,7 @@ fn a_thread_id_from_another_pid_namespace_is_resolved_by_the_answer_or_not_at_al
     told(&mut kernel, 420, 1, 60, 1, -1);
     kernel.switch(430, 0, 60, 1, 0);
     assert_eq!((changes(&kernel, 1), changes(&kernel, 10)), ((all.clone(), 0, vec![]), (all, 0, vec![])));
-    let why = "in another pid namespace a thread's mask was changed later, and nothing tells which thread's";
+    let why = "the mask of an unknown thread in another pid namespace was changed later";
     for tid in [30, 39, 60] {
         assert_eq!((thread(&kernel, tid).allowed_cpus, thread(&kernel, tid).allowed_why_unknown), (None, Some(why)), "{tid}");
     }
@@ -199,7 +198,7 @@ fn a_mask_that_differs_at_the_end_without_a_recorded_call_is_unknown() {
     end(&mut kernel, 912, 13, "0");
     end(&mut kernel, 913, 999, "0");
     kernel.switch(950, 0, 13, 1, 0);
-    let why = Some("at the end of the recording it was another, and no call reported that: a cpuset, or a CPU that went");
+    let why = Some("it was different at the end of the recording, without a call: a cpuset changed, or a CPU went offline");
     let found = |tid| {
         let thread = thread(&kernel, tid);
         let changes: Vec<_> = thread.allowed_changes.into_iter().map(|change| (change.allowed_cpus, change.why_unknown)).collect();
@@ -209,7 +208,7 @@ fn a_mask_that_differs_at_the_end_without_a_recorded_call_is_unknown() {
     assert_eq!(found(10), (None, why, vec![]));
     assert_eq!(found(11), (Some(vec![0, 1, 2, 3]), None, vec![]));
     assert_eq!(found(12), (both.clone(), None, vec![(None, why)]));
-    assert_eq!(found(13), (both, None, vec![(None, Some("the trace holds no answer of the thread"))]));
+    assert_eq!(found(13), (both, None, vec![(None, Some("the trace has no answer of the thread"))]));
     assert_eq!(found(14), (Some(vec![3]), None, vec![]));
 }
 

@@ -104,7 +104,7 @@ fn a_signal_per_item_is_named() {
         assert!(report.verdict.text().starts_with(&begin), "{}", report.verdict.text());
         assert!(report.verdict.text().contains(" % ± "), "{}", report.verdict.text());
         assert!(report.verdict.text().contains(" of its time unknown, 0 events lost"), "{}", report.verdict.text());
-        assert!(report.verdict.text().contains("; signal once per handled batch, and only who waits."), "{}", report.verdict.text());
+        assert!(report.verdict.text().contains("; signal once per batch, and only threads that wait."), "{}", report.verdict.text());
         assert_eq!(report.verdict.text().matches(": ").count(), 1, "{}", report.verdict.text());
         let evidence = report.verdict.evidence;
         assert!(evidence.end_ns - evidence.start_ns < LENGTH_NS / 8, "{evidence:?}");
@@ -285,7 +285,7 @@ fn the_consumer_of_a_queue_without_a_limit_is_named_although_no_thread_ever_wait
     let (mut trace, _) = backlog();
     let report = trace.report(0.0);
     assert_eq!(verdict(&report), Some(("grinder", Some("grind"))), "{}", report.verdict.text());
-    assert!(report.verdict.text().contains("feeder waits 90.0 % of its time for what it left behind in pile"), "{}", report.verdict.text());
+    assert!(report.verdict.text().contains("feeder waits 90.0 % of its time for the remaining items of pile"), "{}", report.verdict.text());
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn a_queue_that_was_found_empty_has_no_backlog() {
     let mut trace = sparsely_probed();
     let report = trace.report(0.0);
     assert_eq!(verdict(&report), Some(("producer", Some("make"))), "{}", report.verdict.text());
-    assert!(!report.verdict.text().contains("left behind"), "{}", report.verdict.text());
+    assert!(!report.verdict.text().contains("remaining items"), "{}", report.verdict.text());
     assert_eq!(report.queues[0].depth.max, Some(1));
     // The same if the recording ends right after a put.
     trace.events.truncate(trace.events.len() - 4);

@@ -389,7 +389,7 @@ fn a_capacity_that_stops_the_system_is_refused_alone() {
     let answer = ask(text, &["queue q capacity 2", "b::take x0", "queue q capacity 3"]).unwrap();
     let refused: Vec<bool> = answer.predictions.iter().map(|it| it.refused.is_some()).collect();
     assert_eq!(refused, [true, false, false], "{:?}", answer.predictions);
-    assert!(answer.predictions[0].refused.as_ref().unwrap().contains("stand still"));
+    assert!(answer.predictions[0].refused.as_ref().unwrap().contains("deadlock in the replay"));
 }
 
 #[test]

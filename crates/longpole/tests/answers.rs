@@ -138,12 +138,12 @@ fn an_empty_range_is_refused_with_the_traces_own_begin_end_and_length() {
             let said = String::from_utf8(output.stderr).unwrap();
             assert_eq!(output.status.code(), Some(1), "{verb} {range:?}: {said}");
             assert!(output.stdout.is_empty(), "{verb} {range:?}");
-            assert!(said.contains(": nothing lies in this range; the trace begins at "), "{verb} {range:?}: {said}");
+            assert!(said.contains(": there is nothing in this range; the trace begins at "), "{verb} {range:?}: {said}");
             for time in ["start_ns", "end_ns"] {
                 assert!(said.contains(&format!(" ({} ns)", own(time))), "{verb} {range:?}: {said}");
             }
             assert!(said.contains(" and is 4.00 ms long; name a part of that with --begin and --end"), "{verb} {range:?}: {said}");
-            assert_eq!(said.matches("nothing lies in this range").count(), 1, "{verb} {range:?}: {said}");
+            assert_eq!(said.matches("there is nothing in this range").count(), 1, "{verb} {range:?}: {said}");
         }
     }
     assert!(!output.exists(), "no empty file is written");
@@ -222,7 +222,7 @@ fn an_unknown_name_is_refused_with_the_nearest_known_names() {
     let talk = refused(&["--from", "rpc_call:ask", "--to", "rpc_returned:ask", "--by", "key"]);
     assert!(talk.contains("no field `key`; it has: `id`"), "{talk}");
     let talk = refused(&["--from", "rpc_call:ask", "--to", "rpc_returned:ask", "--begin", "+1h"]);
-    assert!(talk.contains("nothing lies in this range; the trace begins at "), "{talk}");
+    assert!(talk.contains("there is nothing in this range; the trace begins at "), "{talk}");
 }
 
 #[test]

@@ -205,7 +205,7 @@ fn an_empty_range_is_refused() {
     let log = log(&place, "log", 100);
     let output = diff(&log, &log, &["--begin", "+1s"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("nothing lies in this range"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("there is nothing in this range"));
 }
 
 #[test]

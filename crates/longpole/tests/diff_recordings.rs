@@ -125,7 +125,7 @@ fn machines_of_one_class_are_compared_as_one_also_in_machine_logs() {
     // that the condition is about; otherwise the condition cannot be evaluated.
     assert_eq!(asked(&one, &other, "criticality(\"fixwork.10656::user\") > 0.5").0, Some(3));
     let (status, said) = asked(&one, &other, "criticality(\"fixwork.10642::user\") > 0.5");
-    assert!(status == Some(1) && said.contains("nothing in the second trace is called"), "{said}");
+    assert!(status == Some(1) && said.contains("nothing in the second trace has the name"), "{said}");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_condition_on_a_name_that_is_gone_is_an_error() {
         "!(slower(\"grind\") < 0.5)",
     ] {
         let (status, said) = asked(&with, &without, condition);
-        assert!(status == Some(1) && said.contains("there is none in the second trace"), "{condition}: {status:?} {said}");
+        assert!(status == Some(1) && said.contains("it is not in the second trace"), "{condition}: {status:?} {said}");
     }
     // A condition on the second trace alone needs the name only there; a comparison needs it in
     // both.
@@ -151,7 +151,7 @@ fn a_condition_on_a_name_that_is_gone_is_an_error() {
     assert_eq!(asked(&without, &with, "mean(\"grind\") > 1000").0, Some(3));
     for condition in ["less_rate(\"bin\") > 0.1", "slower(\"grind\") > 0.5"] {
         let (status, said) = asked(&without, &with, condition);
-        assert!(status == Some(1) && said.contains("there is none in the first trace"), "{condition}: {said}");
+        assert!(status == Some(1) && said.contains("it is not in the first trace"), "{condition}: {said}");
     }
 }
 

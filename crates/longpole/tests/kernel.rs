@@ -245,7 +245,7 @@ fn a_range_without_events_is_not_reported_as_a_trace_without_events() {
     trace(directory.path());
     for verb in ["irq", "syscalls"] {
         let talk = refused(verb, &["--begin", "+10s"], directory.path());
-        assert!(talk.contains("nothing lies in this range; the trace begins at ") && !talk.contains("as root"), "{verb}: {talk}");
+        assert!(talk.contains("there is nothing in this range; the trace begins at ") && !talk.contains("as root"), "{verb}: {talk}");
     }
     // Events lie in this range, but not those that the verb needs.
     let talk = refused("syscalls", &["--begin", "+10us"], directory.path());

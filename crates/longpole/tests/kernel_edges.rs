@@ -71,7 +71,7 @@ fn cpu_refuses_a_range_without_switches_and_options_that_need_samples() {
     let trace = fixture(&place, false);
     let output = place.longpole(&["cpu", "--begin", "+1000s"]).arg(&trace).output().unwrap();
     assert!(
-        output.status.code() == Some(1) && said(&output).contains("nothing lies in this range; the trace begins at "),
+        output.status.code() == Some(1) && said(&output).contains("there is nothing in this range; the trace begins at "),
         "{}",
         said(&output)
     );

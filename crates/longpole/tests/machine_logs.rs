@@ -74,7 +74,7 @@ fn a_range_of_a_log_begins_with_the_depth_reached_by_then() {
     assert!((queue["full_share"].as_f64().unwrap() - 20.0 / 30.0).abs() < 1e-9, "{queue}");
     let nothing = ask("queues", &log, &["--begin", "+1s"]);
     assert_eq!(nothing.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&nothing.stderr).contains("nothing lies in this range"));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("there is nothing in this range"));
 }
 
 #[test]

@@ -220,7 +220,7 @@ fn hosts_without_a_common_packet_are_not_synchronised() {
     hosts.iter_mut().for_each(|host| host.write(true));
     let output = merge(&[], &[&hosts[0], &hosts[2]]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("no packet was seen on both"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("no packet is in both captures"));
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn an_error_in_a_log_is_reported_with_its_line() {
     assert_eq!(refusal("path", &["--mode", "active"], &path).0, Some(2));
     let path = log(&place, "{\"queue\":\"q\"}\n");
     let (status, said) = refusal("path", &[], &path);
-    assert!(status == Some(1) && said.ends_with("no machine does anything in it"), "{said}");
+    assert!(status == Some(1) && said.ends_with("it has no interactions"), "{said}");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn an_end_of_a_machine_on_another_host_is_reported_with_its_line_and_the_likely_
     let predicted = String::from_utf8(run("what-if", &["A::run x0.5"], &log).stdout).unwrap();
     assert!(predicted.contains(&format!("cannot be predicted: {told}")), "{predicted}");
     let report = String::from_utf8(run("report", &[], &log).stdout).unwrap();
-    assert!(report.contains("`longpole path` says what contradicts itself"), "{report}");
+    assert!(report.contains("`longpole path` lists the contradictions"), "{report}");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn an_empty_range_is_refused_and_an_end_before_the_range_is_ignored() {
         for range in [&["--begin", "+1us"][..], &["--end", "3"], &["--begin", "+2ns", "--end", "1002"]] {
             let (status, said) = refusal(verb, &[more, range].concat(), &log);
             assert_eq!(status, Some(1), "{verb} {more:?} {range:?}: {said}");
-            let own = "nothing lies in this range; the log begins at 1000 ns, ends at 1009 ns and is 9 ns long";
+            let own = "there is nothing in this range; the log begins at 1000 ns, ends at 1009 ns and is 9 ns long";
             assert!(said.contains(own), "{verb} {more:?} {range:?}: {said}");
         }
         let (status, said) = refusal(verb, &[more, &["--begin", "+8ns", "--end", "1002"]].concat(), &log);

@@ -57,7 +57,7 @@ fn a_balanced_path_has_no_bottleneck_and_a_path_with_gaps_cannot_be_judged() {
     assert_eq!(torn["outcome"], "unknown", "{torn}");
     assert!(torn["unknown_share"].as_f64().unwrap() > 0.05, "{torn}");
     assert!(
-        text.starts_with("The bottleneck cannot be determined: ") && text.contains("; `longpole path` says what contradicts itself"),
+        text.starts_with("The bottleneck cannot be determined: ") && text.contains("; `longpole path` lists the contradictions"),
         "{text}"
     );
 }
@@ -131,7 +131,7 @@ fn contradictions_in_a_trace_are_reported_with_the_verdict() {
     let (unusual, text) = verdict(&served(&place, 0, &[unusual[0], unusual[1], unusual[1]]));
     assert_eq!((&unusual["outcome"], &unusual["state"]["name"]), (&"bottleneck".into(), &"parse".into()), "{unusual}");
     assert_eq!(unusual["doubts"], serde_json::json!({"contradictions": 1, "negative_links": 0, "ignored_wakeups": 2}));
-    assert!(text.ends_with(&format!("; 1 contradiction, 2 wake-ups of what did not wait {said}")), "{text}");
+    assert!(text.ends_with(&format!("; 1 contradiction, 2 wake-ups of threads that did not wait {said}")), "{text}");
     // With contradictions, the verdict must not be `spread`.
     let log = turns(&place, u64::MAX);
     let unusual =
@@ -291,7 +291,7 @@ fn the_verdict_mentions_a_timer_that_may_end_the_bottlenecks_program() {
     for call in ["alarm", "setitimer", "timer_settime"] {
         let (verdict_of, text) = verdict(&a_loop(&place, call));
         assert_eq!((&verdict_of["outcome"], &verdict_of["subject"]["name"]), (&"bottleneck".into(), &"loop".into()), "{verdict_of}");
-        let said = format!("; loop has set a timer ({call}): if that is what ends it, no change makes it shorter.");
+        let said = format!("; loop has set a timer ({call}); if the timer ends the run, no change makes it shorter.");
         assert!(text.ends_with(&said), "{text}");
     }
 }

@@ -220,7 +220,7 @@ fn a_lock_with_many_waiters_is_found_and_a_lock_without_waiters_is_not() {
     assert_eq!(convoy["subject"], "lock");
     assert!(convoy["share"].as_f64().unwrap() > 0.95, "{convoy}");
     let advice = convoy["advice"].as_str().unwrap();
-    assert!(advice.contains("hold it shorter"), "{advice}");
+    assert!(advice.contains("hold it for a shorter time"), "{advice}");
     // Each worker that takes the lock waits for the worker that holds it. All workers wait for each
     // other in a circle and for nothing else.
     let mutual_wait = finding(&crowded, "mutual_wait");

@@ -96,7 +96,7 @@ fn an_unknown_name_is_refused_with_the_nearest_known_name() {
         assert!(status == Some(1) && error.contains(said), "{change}: {error}");
     }
     let (status, error) = refusal(&["maker::make 0.5"], &log);
-    assert!(status == Some(2) && error.contains("\"0.5\" is no factor, such as x0.5"), "{error}");
+    assert!(status == Some(2) && error.contains("\"0.5\" is not a factor, such as x0.5"), "{error}");
     let (status, error) = refusal(&["--machine", "Z", "maker::make x0.5"], &log);
     assert!(status == Some(1) && error.contains("there is no machine \"Z\" in it; the nearest: "), "{error}");
     let (status, error) = refusal(&["--machine", "maker/2", "maker::make x0.5"], &log);

@@ -497,7 +497,7 @@ fn verdict(states: &[StateChange], latency: &[LatencyChange], queues: &[QueueCha
 }
 
 /// Advice if too much is missing.
-const REMEDY: &str = "`longpole path` tells what is missing; record it again, with larger rings (--buffer) where events are lost";
+const REMEDY: &str = "`longpole path` lists what is missing; record again, with larger rings (--buffer) if events are lost";
 
 fn more(change: Change, up: &str, down: &str) -> String {
     let which = if change.change < 0.0 { down } else { up };

@@ -131,16 +131,16 @@ pub struct Inner {
 /// Reasons why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
-    #[error("no machine does anything in it")]
+    #[error("it has no interactions")]
     Empty,
-    #[error("nothing lies in this range")]
+    #[error("there is nothing in this range")]
     NothingInRange,
     /// The whole message, with the nearest names.
     #[error("{0}")]
     NoSuchMachine(String),
     #[error("\"{0}\" is both {1} and {2}; name it as HOST/MACHINE")]
     Namesakes(String, String, String),
-    #[error("internal error: the path is {length} ns long and {counted} ns of it are accounted for; please report it with the trace")]
+    #[error("internal error: the path is {length} ns long, but its parts add up to {counted} ns; please report this with the trace")]
     NotConserved { length: u64, counted: u64 },
 }
 

@@ -162,7 +162,7 @@ impl CriticalPath {
 
     fn nobody(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Cause) {
         let (machine, by) = (vocabulary.machine_name(machine), vocabulary.machine_name(cause.by));
-        self.contradiction(line, format!("the cause of \"{machine}\" is \"{by}\", which has done nothing yet"));
+        self.contradiction(line, format!("the cause of \"{machine}\" is \"{by}\", which has not acted yet"));
     }
 
     fn class(&mut self, machine: MachineId, class: NameId) {
@@ -239,7 +239,7 @@ impl CriticalPath {
         let mut there = below;
         if let Some(below) = below.filter(|&below| !self.life(below).exists) {
             let (name, below) = (vocabulary.machine_name(machine), vocabulary.machine_name(below));
-            self.contradiction(line, format!("context \"{name}\" begins on top of \"{below}\", which is not there"));
+            self.contradiction(line, format!("context \"{name}\" begins on top of \"{below}\", which does not run"));
             there = None;
         }
         let below = there;
@@ -255,7 +255,7 @@ impl CriticalPath {
     fn pop(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId) {
         if self.life(machine).context.is_none() {
             let name = vocabulary.machine_name(machine);
-            return self.contradiction(line, format!("\"{name}\" is popped and is no context"));
+            return self.contradiction(line, format!("\"{name}\" is popped, but is not a context"));
         }
         if self.life(machine).above > 0 {
             let name = vocabulary.machine_name(machine);
@@ -269,7 +269,7 @@ impl CriticalPath {
     fn stop(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId) {
         if !self.life(machine).exists {
             let name = vocabulary.machine_name(machine);
-            return self.contradiction(line, format!("\"{name}\" is stopped and is not there"));
+            return self.contradiction(line, format!("\"{name}\" is stopped, but does not exist"));
         }
         self.charge(machine);
         self.leave(machine);
@@ -345,8 +345,8 @@ impl CriticalPath {
         if taken.missing > 0 {
             let (machine, queue, missing) = (vocabulary.machine_name(machine), vocabulary.queue_name(queue), taken.missing);
             let what = match looked {
-                Looked::Took => format!("\"{machine}\" gets {missing} from \"{queue}\" that are not there"),
-                Looked::Peeked => format!("\"{machine}\" peeks at {missing} in \"{queue}\" that are not there"),
+                Looked::Took => format!("\"{machine}\" gets {missing} from \"{queue}\", which does not hold them"),
+                Looked::Peeked => format!("\"{machine}\" peeks at {missing} in \"{queue}\", which does not hold them"),
                 Looked::Space => format!("\"{machine}\" puts {missing} into \"{queue}\" beyond its capacity"),
             };
             self.contradiction(line, what);

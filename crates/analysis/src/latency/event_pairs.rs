@@ -35,7 +35,7 @@ fn quoted(names: &[String]) -> String {
 
 fn suggestions(names: &[String]) -> String {
     match names {
-        [] => "there is no event at all".to_owned(),
+        [] => "the trace has no event".to_owned(),
         names => format!("the nearest to it: {} (`longpole info` lists all)", quoted(names)),
     }
 }

@@ -46,10 +46,10 @@ pub struct Estimate {
 
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Failure {
-    #[error("no packet was seen on both")]
+    #[error("no packet is in both captures")]
     Nothing,
     /// Only one side of the band is known.
-    #[error("all packets that were seen on both went one way")]
+    #[error("all packets that are in both captures went one way")]
     OneWay {
         way: Way,
         /// Bound of the value to be added to the other clock: an upper bound with `Way::Back`, a

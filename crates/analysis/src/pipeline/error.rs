@@ -35,7 +35,7 @@ pub enum Error {
     #[error("the requested part ends before it begins")]
     EndsBeforeBegin,
     /// The trace has interactions or events, but none in the requested part.
-    #[error("{}: nothing lies in this range", names(paths))]
+    #[error("{}: there is nothing in this range", names(paths))]
     NothingInPart {
         /// Paths of the trace.
         paths: Vec<PathBuf>,

@@ -68,8 +68,8 @@ impl ThreadParts {
         let why = |change: &MaskChange| match (&change.cpus, change.why) {
             (Some(_), _) => None,
             (None, Some(why)) if linux.asks_masks => Some(reason(why)),
-            (None, None) if linux.asks_masks => Some("the trace holds no answer of the thread"),
-            (None, _) => Some("the trace does not tell"),
+            (None, None) if linux.asks_masks => Some("the trace has no answer of the thread"),
+            (None, _) => Some("unknown"),
         };
         let allowed_change = |(change, used): (&MaskChange, &BTreeSet<CpuId>)| AllowedChange {
             t_ns: change.t_ns,
@@ -138,11 +138,11 @@ pub struct WakerLine {
 fn reason(why: UnknownReason) -> &'static str {
     match why {
         UnknownReason::Gone => "the thread was gone before it could be asked",
-        UnknownReason::Again => "it was changed again before the trace holds an answer of the thread",
-        UnknownReason::Changing => "it was being changed again when the thread was asked",
+        UnknownReason::Again => "it was changed again before the thread answered",
+        UnknownReason::Changing => "it was being changed when the thread was asked",
         UnknownReason::Damaged => "the answer of the thread is damaged",
-        UnknownReason::AtEnd => "at the end of the recording it was another, and no call reported that: a cpuset, or a CPU that went",
-        UnknownReason::ForeignRuntime => "in another pid namespace a thread's mask was changed later, and nothing tells which thread's",
+        UnknownReason::AtEnd => "it was different at the end of the recording, without a call: a cpuset changed, or a CPU went offline",
+        UnknownReason::ForeignRuntime => "the mask of an unknown thread in another pid namespace was changed later",
     }
 }
 

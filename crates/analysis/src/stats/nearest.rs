@@ -32,7 +32,7 @@ pub(crate) fn ends_nowhere(vocabulary: &Vocabulary, machine: MachineId, is_there
     let there: Vec<String> = vocabulary.machines().filter(is_there).map(full).collect();
     let near = nearest(&full(machine), there.iter().map(String::as_str), 1);
     let near = near.first().map_or_else(String::new, |near| format!("; the nearest machine is \"{near}\""));
-    format!("\"{}\", whose end it is to be, has done nothing before it{near}", full(machine))
+    format!("\"{}\" has not acted before that time, so the path cannot end there{near}", full(machine))
 }
 
 /// Number of names that are suggested if the given one does not occur.

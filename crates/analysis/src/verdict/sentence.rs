@@ -89,9 +89,9 @@ pub fn caveat(of: &Caveat) -> String {
         Caveat::LostEvents { count, .. } => format!("{} events are lost", number(*count)),
         Caveat::UnknownTime { share, .. } => format!("{} of the path is unknown", percent(*share)),
         Caveat::Contradictions(doubts) => contradictions(doubts),
-        Caveat::RunningUnknown => "whether it runs or waits there the trace does not tell".to_owned(),
+        Caveat::RunningUnknown => "the trace does not show whether it runs or waits there".to_owned(),
         Caveat::Timer { machine, call } => {
-            format!("{machine} has set a timer ({call}): if that is what ends it, no change makes it shorter")
+            format!("{machine} has set a timer ({call}); if the timer ends the run, no change makes it shorter")
         }
         Caveat::Bystanders { share, example } => {
             let (who, share) = (name(example), percent(*share));
@@ -105,9 +105,9 @@ pub fn caveat(of: &Caveat) -> String {
 pub fn remedy_of(caveat: &Caveat) -> Option<String> {
     let remedy = match caveat {
         Caveat::LostEvents { remedy, .. } => remedy,
-        Caveat::UnknownTime { contradictory: true, .. } => "`longpole path` says what contradicts itself",
-        Caveat::UnknownTime { contradictory: false, .. } => "`longpole path` lists the events that would tell it",
-        Caveat::RunningUnknown => "`longpole record --kernel sched`, as root, does",
+        Caveat::UnknownTime { contradictory: true, .. } => "`longpole path` lists the contradictions",
+        Caveat::UnknownTime { contradictory: false, .. } => "`longpole path` lists the events that would show it",
+        Caveat::RunningUnknown => "`longpole record --kernel sched`, as root, records it",
         Caveat::Bystanders { .. } => "record again on a quiet host",
         Caveat::SwitchedOff { .. } => "record less with `--kernel`, or to a faster disk",
         Caveat::Contradictions(_) | Caveat::Timer { .. } => return None,
@@ -119,7 +119,7 @@ fn contradictions(of: &Doubts) -> String {
     let counts = [
         (of.contradictions, "contradiction", "contradictions"),
         (of.negative_links, "link that ends before it begins", "links that end before they begin"),
-        (of.ignored_wakeups, "wake-up of what did not wait", "wake-ups of what did not wait"),
+        (of.ignored_wakeups, "wake-up of a thread that did not wait", "wake-ups of threads that did not wait"),
     ];
     let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
     let counted = |(count, one, many)| format!("{} {}", number(count), if count == 1 { one } else { many });
@@ -195,7 +195,7 @@ fn outcome(verdict: &Verdict) -> String {
                     format!("The queue of the link {who} is the bottleneck: the path waits for packets in transit for {share}")
                 }
                 None if verdict.mechanism == Some(Mechanism::WindowLimited) => {
-                    format!("The receive window of {who} is the bottleneck: its sender waits for room in it again and again")
+                    format!("The receive window of {who} is the bottleneck: its sender repeatedly waits for room in it")
                 }
                 None if verdict.because.iter().any(|because| matches!(because, Because::RoundTrips { asker: None, .. })) => {
                     format!("{who} is the bottleneck: it waits for replies for {} of the time", percent(verdict.share.unwrap_or(0.0)))
@@ -226,16 +226,16 @@ pub fn does(state: &StateNamed) -> String {
         StateKind::Sleep if matches!(name.as_str(), "asleep" | "timer") => "sleeps until a time that it set itself".to_owned(),
         StateKind::Sleep => format!("waits in {name} until a time that it set itself"),
         StateKind::KernelTimer => format!("waits for a timer of the kernel ({name})"),
-        StateKind::GracePeriod => format!("waits in {name} until every CPU has been through the kernel's scheduler"),
-        StateKind::Throttled => "is ready to run and may not: its CPU quota is used up".to_owned(),
-        StateKind::Faults => "waits for pages that the kernel brings (page faults)".to_owned(),
+        StateKind::GracePeriod => format!("waits in {name} until every CPU has scheduled (an RCU grace period)"),
+        StateKind::Throttled => "is ready to run, but its CPU quota is used up".to_owned(),
+        StateKind::Faults => "waits for page faults".to_owned(),
         StateKind::Disk if name == "disk" => "waits for the disk".to_owned(),
         StateKind::Disk => format!("waits for the disk in {name}"),
         StateKind::Interrupt => format!("handles interrupts ({name})"),
-        StateKind::Transit => format!("waits for what is in transit ({name})"),
+        StateKind::Transit => format!("waits for data in transit ({name})"),
         StateKind::Call => format!("waits for its calls of {name}, in transit there and back"),
         StateKind::Lost => "loses packets".to_owned(),
-        StateKind::Unknown => "waits for what no event identifies".to_owned(),
+        StateKind::Unknown => "waits for an unknown cause".to_owned(),
     }
 }
 
@@ -295,7 +295,7 @@ pub(super) fn clause(because: &Because) -> String {
         Because::Convoy { pool, waiters, members, wait, holder, locks } => {
             let holder = holder.as_ref().map_or_else(String::new, |holder| format!(", which is held while {} does that", name(holder)));
             let what = match locks {
-                Some(locks) => format!("on {} ({wait}) that one hands to the next", counted_locks(locks)),
+                Some(locks) => format!("on {} ({wait}) that one thread hands to the next", counted_locks(locks)),
                 None => format!("for one another's lock ({wait})"),
             };
             format!("of {} threads of {}, {waiters:.1} wait at a time {what}{holder}", number(*members), name(pool))
@@ -321,7 +321,7 @@ pub(super) fn clause(because: &Because) -> String {
         Because::Polls { sides, mean_ns, count } => {
             let sides: Vec<String> = sides.iter().map(name).collect();
             let which = if sides.len() == 1 { "threads of it sleep" } else { "each sleeps" };
-            format!("{} poll: {which} {} at a time and looks again, {} times", listed(&sides), time(*mean_ns), number(*count))
+            format!("{} poll: {which} {} each time before looking again, {} times", listed(&sides), time(*mean_ns), number(*count))
         }
         Because::Unanswered { requests, connects, mean_ns, count } => {
             let what = match (requests, connects) {
@@ -350,14 +350,14 @@ pub(super) fn clause(because: &Because) -> String {
             let whom = callee.as_ref().map_or_else(String::new, |callee| format!(" of {}", name(callee)));
             let per = per_request.map_or_else(String::new, |per| format!(", {per:.1} for each request that it answers"));
             let whom = if asker.is_empty() { whom } else { String::new() };
-            format!("{asker}{} requests{whom}, one after the other, {} each{per}", number(*count), time(*mean_ns))
+            format!("{asker}{} requests{whom}, one after another, {} each{per}", number(*count), time(*mean_ns))
         }
         Because::KernelTimer { timer, mean_ns, count, between } => {
             let between: Vec<String> = between.iter().map(name).collect();
             let between = if between.is_empty() { String::new() } else { format!(" between {}", listed(&between)) };
-            format!("{timer}, {} at a time, {} times{between}", time(*mean_ns), number(*count))
+            format!("{timer}, {} each, {} times{between}", time(*mean_ns), number(*count))
         }
-        Because::Disk { call, mean_ns, count } => format!("{} requests one after the other, {} each ({call})", number(*count), time(*mean_ns)),
+        Because::Disk { call, mean_ns, count } => format!("{} requests one after another, {} each ({call})", number(*count), time(*mean_ns)),
         Because::Divided { parts } => {
             let parts: Vec<String> = parts.iter().map(|(state, share)| format!("{} {}", short(state), percent(*share))).collect();
             format!("its time: {}", listed(&parts))
@@ -377,10 +377,10 @@ pub(super) fn clause(because: &Because) -> String {
             let sleepers: Vec<String> = sleepers.iter().map(name).collect();
             let wait = if sleepers.len() == 1 { "waits for its own timer" } else { "wait for their own timers" };
             let (sleepers, share, gain) = (listed(&sleepers), percent(*share), 100.0 * gain);
-            format!("left out are {share} of the path, in which {sleepers} {wait}: the predicted gain of half of that is {gain:+.1} % only")
+            format!("{share} of the path are left out, in which {sleepers} {wait}: halving that is predicted to gain only {gain:+.1} %")
         }
         Because::MoreThreads { threads, cpus } => {
-            format!("{threads:.1} of its threads want to run at a time, on {} CPUs", number(*cpus))
+            format!("on average {threads:.1} of its threads are ready to run, on {} CPUs", number(*cpus))
         }
         Because::Processes { by, count, mean_ns } => {
             format!("{} starts {} processes of it, which live for {} each", name(by), number(*count), time(*mean_ns))
@@ -393,8 +393,8 @@ pub(super) fn clause(because: &Because) -> String {
             format!("its {} page faults take at least {} of the path", number(*count), percent(*share))
         }
         Because::Lock { count, share, locks } => {
-            let somebody = format!("and somebody waits for it for {} of the time", percent(*share));
-            let handed = "that one hands to the next";
+            let somebody = format!("and at least one thread waits for it for {} of the time", percent(*share));
+            let handed = "that one thread hands to the next";
             match locks {
                 Some(locks) if locks.count > 1 => {
                     format!("its threads wait on {} {handed}, {} times on the first, {somebody}", counted_locks(locks), number(*count))
@@ -429,7 +429,7 @@ pub(super) fn clause(because: &Because) -> String {
             let by = by.as_ref().map_or_else(String::new, |by| format!(" from {}", name(by)));
             let (rate, cpu, first) = (number(per_second.round() as u64), time(*cpu_ns), percent(*first));
             format!(
-                "{rate} connections per second{by}, {cpu} of CPU each, with {exchanges:.1} exchanges, the first of which (the handshake) takes {first} of the time of all"
+                "{rate} connections per second{by}, {cpu} of CPU each, with {exchanges:.1} exchanges, of which the first (the handshake) takes {first} of the time"
             )
         }
         Because::Inversion { waiter, holder, instead, count, mean_ns } => {
@@ -481,9 +481,9 @@ pub(super) fn clause(because: &Because) -> String {
 
 fn remedy(mechanism: Mechanism) -> Option<&'static str> {
     Some(match mechanism {
-        Mechanism::Serialisation => "Let more of them run at a time: hold the lock for less, enlarge the pool, or do not wait inside it",
-        Mechanism::LockConvoy => "Do not wait inside the lock: hold it for less, or split it",
-        Mechanism::Polling => "Let each side be woken (futex, pipe, eventfd, inotify) instead of sleeping and looking again",
+        Mechanism::Serialisation => "Allow more at a time: hold the lock for a shorter time, enlarge the pool, or do not wait inside it",
+        Mechanism::LockConvoy => "Do not wait while holding the lock: hold it for a shorter time, or split it",
+        Mechanism::Polling => "Wake each side (futex, pipe, eventfd, inotify) instead of sleeping and looking again",
         Mechanism::DelayedAck => "Small writes wait for a delayed acknowledgement (Nagle): write a request at once, or set TCP_NODELAY",
         Mechanism::Retransmission => "Packets are lost and sent again: look at `longpole packets --losses`",
         Mechanism::WindowProbe => "The receiver's window is closed: enlarge its buffer (SO_RCVBUF, net.ipv4.tcp_rmem), or read sooner",
@@ -492,25 +492,25 @@ fn remedy(mechanism: Mechanism) -> Option<&'static str> {
         }
         Mechanism::Pacing => "The kernel paces the sender (SO_MAX_PACING_RATE, fq, BBR)",
         Mechanism::KernelTimer => return None,
-        Mechanism::GracePeriod => "Make the call less often, for more items at once, or use one that does not wait (membarrier has expedited commands)",
+        Mechanism::GracePeriod => "Call it less often, for more items at once, or use a call that does not wait (membarrier has expedited commands)",
         Mechanism::SyncPerItem => "Sync once for several items (group commit) instead of once for each",
         Mechanism::DiskReads => "Read ahead, read in larger pieces, or keep it in memory",
         Mechanism::PageFaults => {
-            "Use memory again instead of giving it back to the kernel (a pool, mallopt M_TRIM_THRESHOLD, MADV_HUGEPAGE)"
+            "Reuse memory instead of returning it to the kernel (a pool, mallopt M_TRIM_THRESHOLD, MADV_HUGEPAGE)"
         }
         Mechanism::CpuQuota => "Raise the quota of its control group (cpu.max, cpu.cfs_quota_us), or the runtime of its reservation (chrt --sched-runtime)",
         Mechanism::DiskQuota => "Raise the limit of its control group for the disk (io.max, blkio.throttle)",
-        Mechanism::CpuContention => "More CPUs, or less work by those that use them",
+        Mechanism::CpuContention => "Add CPUs, or reduce the work of the threads that use them",
         Mechanism::Affinity => "Let it run on more CPUs (taskset, sched_setaffinity, cpuset.cpus, IRQ affinity)",
-        Mechanism::ProcessPerItem => "Start one process for many items, or keep a pool of them that stays",
+        Mechanism::ProcessPerItem => "Start one process for many items, or keep a pool of processes",
         Mechanism::SingleThread => "Make this work cheaper, or spread it over several threads",
-        Mechanism::OneAtATime => "Hold the lock for less, split it, or use processes where an interpreter has one lock for all threads",
+        Mechanism::OneAtATime => "Hold the lock for a shorter time, split it, or use processes where an interpreter has one lock for all threads",
         Mechanism::Timeout => {
-            "Find out why nobody answers (address, port, firewall, a dead server), try another one at once, or shorten the timeout"
+            "Find out why there is no answer (address, port, firewall, a dead server), try another server at once, or shorten the timeout"
         }
-        Mechanism::RoundTrips => "Ask for several things at once (a join, a batch, a pipeline), or keep what was asked for",
+        Mechanism::RoundTrips => "Ask for several things at once (a join, a batch, a pipeline), or cache the answers",
         Mechanism::SerialStep => "Run its parts at the same time, cache its results, or leave it out",
-        Mechanism::SleepInHandler => "Shorten that wait, or let more requests wait at the same time",
+        Mechanism::SleepInHandler => "Shorten that wait, or allow more requests to wait at the same time",
         Mechanism::LoadGenerator => "The client cannot ask faster: the service behind it is not at its limit",
         Mechanism::PacketLoss => return None,
         Mechanism::PriorityInversion => {
@@ -518,15 +518,15 @@ fn remedy(mechanism: Mechanism) -> Option<&'static str> {
         }
         Mechanism::MemoryReclaim => "Give it more memory (memory.max, memory.limit_in_bytes), or let it use less",
         Mechanism::InterruptWork => {
-            "Let fewer packets or requests come (larger ones, batches), let the kernel do less for each (rules of packet filters, offloads), or spread its interrupts over CPUs"
+            "Send fewer packets or requests (larger ones, batches), let the kernel do less for each (rules of packet filters, offloads), or spread its interrupts over CPUs"
         }
         Mechanism::ConnectionPerRequest => "Keep connections open (keep-alive, a pool of connections), or resume sessions (TLS session tickets)",
-        Mechanism::SlowLink => "Raise the rate of the link or of its queueing discipline (`tc qdisc`), or send less (compress, keep what was sent)",
+        Mechanism::SlowLink => "Raise the rate of the link or of its queueing discipline (`tc qdisc`), or send less (compress, cache)",
         Mechanism::LongLink => {
-            "No packet found it empty: also send less at a time, or by another class of the discipline (`tc qdisc`); if the delay is the link's own, let more be on the way at a time (more requests at once, larger windows)"
+            "The queue was never empty: also send less at a time, or by another class of the discipline (`tc qdisc`); if the delay is the link's own, allow more in transit at a time (more requests at once, larger windows)"
         }
         Mechanism::HandOverPerItem => {
-            "Hand several items over at once (chunks, batches, a buffer that is passed on when it is full), or work on an item where it is made"
+            "Hand over several items at once (batches, a buffer that is passed on when it is full), or process an item where it is made"
         }
     })
 }
@@ -574,7 +574,7 @@ mod tests {
             sentence(&verdict),
             "a (pid 7) is the bottleneck with most of the critical path. The kernel paces the sender (SO_MAX_PACING_RATE, fq, BBR). \
              Less certain because programs that the path does not depend on, such as make (pid 7), used the CPUs for 50.0 % of the time \
-             (record again on a quiet host); 1 contradiction, 2 wake-ups of what did not wait in the trace: clocks, losses or misplaced probes."
+             (record again on a quiet host); 1 contradiction, 2 wake-ups of threads that did not wait in the trace: clocks, losses or misplaced probes."
         );
         let unknown = Verdict { caveats: vec![contradictions], ..Verdict::new(Outcome::Unknown, Basis::Subjects) };
         assert!(sentence(&unknown).starts_with("The bottleneck cannot be determined; 1 contradiction,"), "{}", sentence(&unknown));
@@ -588,6 +588,6 @@ mod tests {
         };
         assert!(clause_of(None).starts_with("its threads wait 50 times for a lock that"));
         assert!(clause_of(Some(1)).starts_with("its threads wait 50 times on one lock that"));
-        assert!(clause_of(Some(3)).starts_with("its threads wait on 3 locks that one hands to the next, 50 times on the first,"));
+        assert!(clause_of(Some(3)).starts_with("its threads wait on 3 locks that one thread hands to the next, 50 times on the first,"));
     }
 }

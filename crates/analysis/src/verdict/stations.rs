@@ -125,7 +125,7 @@ impl Stations {
         }
         match &meant[..] {
             [] => None,
-            _ if scenario.changes.len() > 1 => refused("of a recording of the kernel's events, more work at once is predicted alone"),
+            _ if scenario.changes.len() > 1 => refused("with kernel events, more concurrency can only be predicted as the only change"),
             [one] => Some(one.predict(answer, scenario, change)),
             [first, second, ..] => {
                 let other = |station: &Station| station.names.last().cloned().unwrap_or_default();
@@ -162,11 +162,13 @@ impl Case<'_> {
             machines: machines.map(str::to_owned).collect(),
             requests: self.requests(id).ok_or_else(|| match self.open(id) {
                 open if subject.activity.served.count == 0 || open == 0.0 => {
-                    format!("no requests to {} were seen, so nothing tells how many wait for it", subject.name)
+                    format!("no requests to {} were recorded, so it is unknown how many wait for it", subject.name)
                 }
-                open => format!("{open:.1} requests to {} are open at a time, and hardly any of them waits for another one", subject.name),
+                open => format!("{open:.1} requests to {} are open at a time, and hardly any of them waits for another", subject.name),
             }),
-            lock: self.lock(id).ok_or_else(|| format!("no lock is seen that the threads of {} hand from one to the next", subject.name)),
+            lock: self
+                .lock(id)
+                .ok_or_else(|| format!("no lock was recorded that the threads of {} hand from one to the next", subject.name)),
         }
     }
 

@@ -71,9 +71,9 @@ impl Answer {
 /// Reasons why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
-    #[error("no machine does anything in it")]
+    #[error("it has no interactions")]
     Empty,
-    #[error("nothing lies in this range")]
+    #[error("there is nothing in this range")]
     NothingInRange,
     /// The whole message, with the nearest names.
     #[error("{0}")]

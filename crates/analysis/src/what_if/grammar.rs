@@ -221,7 +221,7 @@ fn change(words: &[Word]) -> Result<Change, String> {
                     .parse()
                     .ok()
                     .filter(|&units| units > 0)
-                    .ok_or_else(|| format!("\"{number}\" is no capacity: an integer from 1 on, or unlimited"))?,
+                    .ok_or_else(|| format!("\"{number}\" is not a capacity: write an integer from 1 on, or unlimited"))?,
             ),
         };
         return Ok(Change::Capacity { queue, units });
@@ -240,7 +240,7 @@ fn change(words: &[Word]) -> Result<Change, String> {
     }
     let factor = number.strip_prefix(['x', '×']).and_then(|factor| factor.parse::<f64>().ok());
     let Some(factor) = factor.filter(|factor| (0.0..=LARGEST_FACTOR).contains(factor)) else {
-        return Err(format!("\"{number}\" is no factor, such as x0.5 (0 to {LARGEST_FACTOR})"));
+        return Err(format!("\"{number}\" is not a factor, such as x0.5 (0 to {LARGEST_FACTOR})"));
     };
     Ok(Change::Scale { target: target(&joined(before))?, factor })
 }
@@ -257,7 +257,7 @@ fn target(name: &Word) -> Result<Target, String> {
         ways = parts(true);
     }
     if text.is_empty() || text.starts_with("::") || text.ends_with("::") {
-        return Err(format!("\"{text}\" is no state, which is written MACHINE::STATE"));
+        return Err(format!("\"{text}\" is not a state; write MACHINE::STATE"));
     }
     ways.push((text.clone(), None));
     Ok(Target { text, ways })

@@ -40,7 +40,7 @@ pub fn check_before(paths: &[PathBuf], part: &Options) -> anyhow::Result<()> {
 pub fn refused(paths: &[PathBuf], part: &Options) -> anyhow::Error {
     let shown = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
     let own = whole(paths, part).map_or_else(String::new, |own| format!("; {own}; name a part of that with --begin and --end"));
-    anyhow!("{}", plain(format!("{shown}: nothing lies in this range{own}")))
+    anyhow!("{}", plain(format!("{shown}: there is nothing in this range{own}")))
 }
 
 /// Returns the sentence about the range of the whole trace, or `None` if it cannot be read.

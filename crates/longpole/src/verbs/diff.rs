@@ -146,7 +146,7 @@ fn side(path: &Path, part: Options, rules: &Rules, all: bool) -> anyhow::Result<
     }
     let range = pass.session.range();
     if range.is_none() && ranged {
-        bail!("{}: nothing lies in this range", path.display());
+        bail!("{}: there is nothing in this range", path.display());
     }
     side.events(&pass.inputs());
     let report = pass.report(None);

@@ -30,14 +30,14 @@ fn asked(name: &Name) -> Result<(&str, &str), String> {
     }
     match name.argument.as_deref() {
         Some(subject) if !subject.is_empty() => Ok((function, subject)),
-        _ => Err(format!("{function} of what? {function}(\"NAME\") is how it is asked for")),
+        _ => Err(format!("{function} needs a name: {function}(\"NAME\")")),
     }
 }
 
 /// Returns an error if a condition uses unknown functions, before any trace is read.
 pub fn can_be_asked(predicate: &Predicate) -> Result<(), String> {
     if predicate.names().is_empty() {
-        return Err("it asks for nothing of the traces".to_owned());
+        return Err("the condition does not use the traces".to_owned());
     }
     predicate.names().iter().try_for_each(|name| asked(name).map(drop))
 }
@@ -114,13 +114,13 @@ impl Diff {
         };
         if known.contains(&subject) {
             return match is_of_states && !self.is_in_second(subject) {
-                true => Err(format!("nothing in the second trace is called as \"{subject}\" says, so that nobody knows its share")),
+                true => Err(format!("nothing in the second trace has the name \"{subject}\", so its share is unknown")),
                 false => Ok(()),
             };
         }
         let near: Vec<String> = nearest(subject, known, MOST_NAMED).into_iter().map(|name| format!("\"{name}\"")).collect();
         match near.is_empty() {
-            true => Err(format!("there is no \"{subject}\" in either trace, nor anything else that {function}(…) could be asked of")),
+            true => Err(format!("there is no \"{subject}\" in either trace, nor anything else for {function}(…)")),
             false => Err(format!("there is no \"{subject}\" in either trace; the nearest: {}", near.join(", "))),
         }
     }
@@ -149,9 +149,9 @@ impl Diff {
             _ => (lines().any(|line| line.count_a > 0), lines().any(|line| line.count_b > 0)),
         };
         let lacks = match (first, second) {
-            (_, false) => "there is none in the second trace",
-            (false, true) => "there is none in the first trace",
-            (true, true) => "it occurs too seldom to be compared",
+            (_, false) => "it is not in the second trace",
+            (false, true) => "it is not in the first trace",
+            (true, true) => "it occurs too rarely to be compared",
         };
         Ok(format!("{function}(\"{subject}\") is unknown: {lacks}"))
     }

@@ -70,10 +70,9 @@ impl Doubts {
                 None => doubts.path.push(format!("the {which} trace has no critical path")),
                 Some(share) if share > max_unknown => {
                     let share = percent(share);
-                    doubts.path.push(format!(
-                        "{share} of the {which} trace's critical path is unknown, and {} at most may be",
-                        percent(max_unknown)
-                    ));
+                    doubts
+                        .path
+                        .push(format!("{share} of the {which} trace's critical path is unknown; at most {} may be", percent(max_unknown)));
                 }
                 Some(_) => {}
             }

@@ -66,7 +66,7 @@ fn bottleneck(verdict: &Verdict) -> String {
         Some(StateKind::Runnable) if idle => format!("{who} waits for a CPU, although one is idle, for {share}"),
         Some(StateKind::Runnable) => format!("{who} waits for a CPU for {share}"),
         Some(StateKind::Call) => format!("{who} is the bottleneck: its calls of {state} are in transit for {share}"),
-        Some(StateKind::Transit) => format!("{who} is the bottleneck: the way through it ({state}) takes {share}"),
+        Some(StateKind::Transit) => format!("{who} is the bottleneck: the transit through it ({state}) takes {share}"),
         _ => format!("{who} is the bottleneck: {state}{called} takes {share}"),
     };
     format!("{what}{end}")
@@ -99,7 +99,7 @@ fn figures(verdict: &Verdict) -> String {
     let of_several = verdict.because.iter().any(|because| matches!(because, Because::Recordings { .. } | Because::Disagreement { .. }));
     let lost = match verdict.uncounted_losses {
         0 => format!("{lost} events lost"),
-        more => format!("{lost} events lost and {} losses that nobody counted", number(more)),
+        more => format!("{lost} events lost and {} losses of unknown size", number(more)),
     };
     match verdict.basis {
         _ if of_several => format!(", {unknown} unknown, {lost}"),
@@ -166,23 +166,23 @@ pub(super) fn clause(because: &Because) -> String {
         }
         Because::NothingHappens => "nothing happens".to_owned(),
         Because::WaitUnknown => "what it waits for is not in the trace".to_owned(),
-        Because::TransitUnknown => "what is on its way for so long waits for somebody whom the trace does not tell".to_owned(),
+        Because::TransitUnknown => "the transit takes so long because of a wait that the trace does not show".to_owned(),
         Because::OwnTimer { sets_pace, gain } => {
-            let pace = if *sets_pace { ", as one does that makes the pace" } else { "" };
+            let pace = if *sets_pace { ", as a thread does that sets the pace" } else { "" };
             let gain = gain.map_or_else(String::new, |gain| {
-                format!("; if that is not on purpose, the predicted gain of half of it is {}", percent(gain))
+                format!("; if that is not intended, the predicted gain of halving it is {}", percent(gain))
             });
             format!("it sleeps until a time that it set itself{pace}{gain}")
         }
         Because::NotAhead { next } => {
-            format!("{} is not behind it beyond the noise ({})", state_of(next), measured(next.share, next.error))
+            format!("{} is not smaller beyond the noise ({})", state_of(next), measured(next.share, next.error))
         }
         Because::TooSmall { enough } => {
             let one = |of: &RequiredShare| match of.lead > 1.0 {
                 true => format!("{} times the next above {}", of.lead, percent(of.share)),
                 false => percent(of.share),
             };
-            format!("that is not beyond the noise above {}", enough.iter().map(one).collect::<Vec<_>>().join(", nor "))
+            format!("that is not larger than {} beyond the noise", enough.iter().map(one).collect::<Vec<_>>().join(", nor "))
         }
         Because::NobodyWaits => "no machine waits for another".to_owned(),
         Because::LittleGain { change, gain, rival, other } => {
@@ -202,18 +202,18 @@ pub(super) fn clause(because: &Because) -> String {
             format!("{} is waited for most, but works for only {} of its time", name(stage), percent(*share))
         }
         Because::LittleKnown { stage, share } => {
-            format!("{} is waited for most, but of {} of its time nothing is known", name(stage), percent(*share))
+            format!("{} is waited for most, but {} of its time is unknown", name(stage), percent(*share))
         }
         Because::SlowestStage { stage } => format!("{} is the slowest stage", name(stage)),
         Because::NoWork => "it shows no work".to_owned(),
         Because::ManyNames { share } => format!("{} of its work is spread over very many names", percent(*share)),
-        Because::WorkNotNamed { share } => format!("{} of its work lies outside of its probes' states", percent(*share)),
+        Because::WorkNotNamed { share } => format!("{} of its work is outside of the states of its probes", percent(*share)),
         Because::NoStateLeads { first, next, is_ahead } => {
             let takes = |of: &StateShare| format!("{} takes {}", of.state.name, measured(of.share, of.error));
             let best = [Some(first), next.as_ref()].into_iter().flatten().map(takes).collect::<Vec<_>>().join(", ");
             match is_ahead {
                 true => format!("no state dominates it ({best})"),
-                false => format!("no state is ahead beyond the noise ({best})"),
+                false => format!("no state leads beyond the noise ({best})"),
             }
         }
         Because::FewCalls { call } => {
@@ -229,7 +229,7 @@ pub(super) fn clause(because: &Because) -> String {
             let what = match waits_for {
                 WaitedFor::Space => "space in",
                 WaitedFor::Items => "items from",
-                WaitedFor::Backlog => "what it left behind in",
+                WaitedFor::Backlog => "the remaining items of",
             };
             format!("{} waits {} of its time for {what} {queue}", name(waiter), percent(*share))
         }
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(
             Verdict { caveats, ..bottleneck(Basis::States, vec![together]) }.text(),
             "server is the bottleneck: parse takes 60.0 % ± 2.0 % of the critical path, 1.0 % of the path unknown, 5 events lost; \
-             whether it runs or waits there the trace does not tell (`longpole record --kernel sched`, as root, does); \
+             the trace does not show whether it runs or waits there (`longpole record --kernel sched`, as root, records it); \
              a::x and b::y limit it only together: a::x x0.5 and b::y x0.5 bring +1.0 % and -2.0 % alone, and +50.0 % together."
         );
     }

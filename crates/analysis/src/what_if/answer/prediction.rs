@@ -69,8 +69,7 @@ impl Prediction {
         }
         let next = self.next.as_ref().map_or_else(String::new, |next| format!(" with {}::{} next", next.machine, next.state));
         let refused = format!(
-            "it is too far from what was recorded: in the order of the recording the rate would be at least {:.1} times as high{next}, \
-             and {bound} lets it be {:.0} times as high",
+            "it is too far from the recording: in the recorded order the rate would be at least {:.1} times as high{next}, and {bound} allows {:.0} times",
             1.0 + low,
             1.0 + high
         );

@@ -86,9 +86,9 @@ impl Predictor<'_> {
         if let Some(&(key, ns)) = unexplained {
             let [_, machine, _, state] = self.states.words(key);
             let line =
-                self.states.trace.states.first_unexplained.get(&key).map(|line| format!(", first in line {line}")).unwrap_or_default();
+                self.states.trace.states.first_unexplained.get(&key).map(|line| format!(", first at line {line}")).unwrap_or_default();
             said += &format!(
-                "; most of it is {machine}::{state}, whose cause the trace does not tell ({:.1} % of the path{line})",
+                "; most of it is {machine}::{state}, whose cause is not in the trace ({:.1} % of the path{line})",
                 100.0 * ns / observed
             );
         }
@@ -101,7 +101,7 @@ impl Predictor<'_> {
             Change::Batch { target, .. } => Some(target),
             _ => None,
         })?;
-        let said = || format!("{} pays for no call and no signal, so there is nothing to batch", batched.text);
+        let said = || format!("{} makes no calls and sends no signals, so there is nothing to batch", batched.text);
         (!self.states.trace.replay.calls.is_paid(at) && !self.options.guessed).then(said)
     }
 

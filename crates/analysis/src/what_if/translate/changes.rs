@@ -190,14 +190,14 @@ impl Changes {
             let (kind, name, names) = match change {
                 Change::Scale { target, .. } if *met == Met::Derived || is_wait(target) => {
                     let name = &target.text;
-                    return Some(format!("{name} is a wait: its time follows from what is waited for, and that can be changed"));
+                    return Some(format!("{name} is a wait: its time depends on what it waits for; change that instead"));
                 }
                 Change::Scale { target, .. } => ("state", &target.text, &self.states),
                 Change::Batch { target, .. } => ("machine", &target.text, &self.machines),
                 Change::Capacity { queue, .. } => ("queue", queue, &self.queues),
                 Change::Cpus { .. } => continue,
                 Change::Concurrency { of, .. } | Change::Split { lock: of } if self.machines.contains(of) || self.queues.contains(of) => {
-                    return Some(format!("{of} is neither a lock nor a server that takes one request after the other"));
+                    return Some(format!("{of} is neither a lock nor a server that takes one request after another"));
                 }
                 Change::Concurrency { of, .. } => {
                     let names = self.machines.iter().chain(&self.queues).map(String::as_str);
@@ -207,7 +207,7 @@ impl Changes {
             };
             let near = nearest(name, names.iter().map(String::as_str), 3);
             let near = match near.as_slice() {
-                [] => "there is none at all".to_owned(),
+                [] => "there is none".to_owned(),
                 near => format!("the nearest: {}", near.join(", ")),
             };
             return Some(format!("no {kind} \"{name}\" occurs; {near}"));

@@ -209,7 +209,7 @@ impl Translation {
             self.mark_end(vocabulary, last);
         }
         if self.replay.held.count > 0 {
-            self.replay.relax("the machines stand still: each waits for room that only a later interaction gives");
+            self.replay.relax("deadlock in the replay: each machine waits for room that only a later interaction gives");
         }
         let made = std::mem::take(&mut self.replay.service.made);
         self.changes.are_met(&made);
