@@ -25,16 +25,28 @@ LONGPOLE_INLINE uint64_t longpole_word_of_double(double value)
 	return word;
 }
 
+/* Makes the compiler report `sentence` as its first error if the constant `condition` is false.
+ * Costs nothing in the program: the operand of sizeof is not evaluated. */
+#define LONGPOLE_CHECK_(condition, sentence) \
+	((void)sizeof(struct { _Static_assert(condition, sentence); int longpole_checked; }))
+
 /*
  * A literal is an array that is spelled as one: an expression like "a" + 1 is a pointer, and other
- * arrays can change. Any other text is copied into the event. An argument that is not a name
- * matches no association.
+ * arrays can change. Any other text is copied into the event.
  */
 #define LONGPOLE_IS_LITERAL_(name) (#name[0] == '"' && !__builtin_types_compatible_p(__typeof__(name), __typeof__(&(name)[0])))
+#define LONGPOLE_CHECK_NAME_(name)                                                                                       \
+	LONGPOLE_CHECK_(_Generic((name), const struct longpole_name *: 0, default: 1),                                       \
+	                "a struct longpole_name that is used by a probe must not be const: it stores class ids"),            \
+	    LONGPOLE_CHECK_(_Generic((name), struct longpole_name *: 1, const struct longpole_name *: 1, char *: 1, const char *: 1, default: 0), \
+	                    "the name of a probe must be a text (char *) or a handle (struct longpole_name *)"),             \
+	    LONGPOLE_CHECK_(!(__builtin_constant_p(sizeof(name)) && __builtin_types_compatible_p(__typeof__(name), char[1])), \
+	                    "the name of a probe must not be empty")
 #define LONGPOLE_REF_(name)                                                                                              \
-	_Generic((name), struct longpole_name *: longpole_ref_of_name, char *: longpole_ref_of_text,                         \
-	         const char *: longpole_ref_of_text)(                                                                        \
-	    (name), LONGPOLE_IS_LITERAL_(name) ? sizeof(name) - 1 : LONGPOLE_NAME_MAXIMUM, LONGPOLE_IS_LITERAL_(name))
+	(LONGPOLE_CHECK_NAME_(name),                                                                                         \
+	 _Generic((name), struct longpole_name *: longpole_ref_of_name, char *: longpole_ref_of_text,                        \
+	          const char *: longpole_ref_of_text)(                                                                       \
+	     (name), LONGPOLE_IS_LITERAL_(name) ? sizeof(name) - 1 : LONGPOLE_NAME_MAXIMUM, LONGPOLE_IS_LITERAL_(name)))
 #define LONGPOLE_SCOPE_REF_(name) LONGPOLE_REF_(name)
 #define LONGPOLE_AGAIN_(name, before) before
 #define LONGPOLE_FUNCTION_ longpole_ref_of_text(__func__, sizeof(__func__) - 1, 1)
@@ -49,6 +61,8 @@ LONGPOLE_INLINE uint64_t longpole_word_of_double(double value)
 #define LONGPOLE_WORD_(value) (LONGPOLE_IS_REAL_(value) ? longpole_word_of_double((double)LONGPOLE_REAL_(value)) : LONGPOLE_WHOLE_(value))
 
 #define LONGPOLE_COUNTER_CALL_(ref, value)                                                                               \
+	LONGPOLE_CHECK_(_Generic((value), char *: 0, const char *: 0, default: 1),                                           \
+	                "the value of a counter must be a number, not a text");                                              \
 	longpole_probe1(longpole_where_, ref, LONGPOLE_KIND_COUNTER, _Generic((value), float: 1u, double: 1u, long double: 1u, default: 0u), \
 	                _Generic((value), float: "d:value", double: "d:value", long double: "d:value", default: "i:value"),  \
 	                LONGPOLE_WORD_(value))
@@ -146,11 +160,12 @@ LONGPOLE_INLINE struct longpole_enum longpole_enum_of(int64_t value, const char 
 #define LONGPOLE_FIELDS14_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS13_(__VA_ARGS__)
 #define LONGPOLE_FIELDS15_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS14_(__VA_ARGS__)
 #define LONGPOLE_FIELDS16_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS15_(__VA_ARGS__)
-#define LONGPOLE_ODD_FIELDS_(...) longpole_each_field_is_a_name_and_a_value
-#define LONGPOLE_MANY_FIELDS_(...) longpole_an_event_has_up_to_16_fields
+/* No field, if `condition` is true; otherwise a compile-time error. */
+#define LONGPOLE_CHECK_FIELDS_(condition, sentence) {NULL, 0, NULL, 0, (LONGPOLE_CHECK_(condition, sentence), 0), 0}
+#define LONGPOLE_ODD_FIELDS_(...) LONGPOLE_CHECK_FIELDS_(0, "each field of an event is a name and a value")
+#define LONGPOLE_MANY_FIELDS_(...) LONGPOLE_CHECK_FIELDS_(0, "an event has up to 16 fields")
 /* A single argument after the name: a compile-time error, unless the argument is empty. */
-#define LONGPOLE_LONE_FIELD_(...)                                                                                        \
-	{NULL, 0, NULL, 0, (char)(0 * sizeof(struct { int longpole_each_field_is_a_name_and_a_value : sizeof(#__VA_ARGS__) == 2 ? 1 : -1; })), 0}
+#define LONGPOLE_LONE_FIELD_(...) LONGPOLE_CHECK_FIELDS_(sizeof(#__VA_ARGS__) == 2, "each field of an event is a name and a value")
 /* Selects the macro for the pairs after the first argument; there are up to 16. */
 #define LONGPOLE_CHOOSE50__(                                                                                            \
 	a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21, a22, a23, a24,      \

@@ -74,18 +74,38 @@ LONGPOLE_INLINE longpole_ref ref(const Pointer &text, bool = false)
 	return {text, LONGPOLE_EVENT_MAXIMUM, nullptr, 0};
 }
 
-LONGPOLE_INLINE longpole_ref ref(longpole_name &name, bool)
+// A handle stores its class ids when it is used, so it cannot be const.
+template <typename Handle, std::enable_if_t<std::is_base_of_v<longpole_name, Handle>, int> = 0>
+LONGPOLE_INLINE longpole_ref ref(Handle &name, bool = false)
 {
-	return {nullptr, 0, &name, 0};
+	static_assert(!std::is_const_v<Handle>, "a longpole::Name or longpole::Queue that is used by a probe must not be const: it stores class ids");
+	return {nullptr, 0, const_cast<std::remove_const_t<Handle> *>(&name), 0};
 }
 
-// A handle stores its class ids when it is used, so it cannot be const.
-longpole_ref ref(const longpole_name &name, bool) = delete;
-
-LONGPOLE_INLINE longpole_ref ref(longpole_name *name, bool)
+LONGPOLE_INLINE longpole_ref ref(longpole_name *name, bool = false)
 {
 	return {nullptr, 0, name, 0};
 }
+
+template <typename Other>
+constexpr bool is_name_v = !std::is_null_pointer_v<Other> && (std::is_convertible_v<const Other &, std::string_view> ||
+                                                              std::is_base_of_v<longpole_name, Other> || std::is_convertible_v<const Other &, longpole_name *>);
+
+// Anything else is a mistake, which the compiler reports in one sentence instead of a list of
+// overloads that do not match.
+template <typename Other, std::enable_if_t<!is_name_v<Other>, int> = 0>
+LONGPOLE_INLINE longpole_ref ref(const Other &, bool = false)
+{
+	static_assert(is_name_v<Other>, "the name of a probe must be a text (const char *, std::string, std::string_view), a longpole::Name or a longpole::Queue");
+	return {};
+}
+
+// The spelling of a name: whether it is a literal.
+template <bool Literal, bool Empty>
+struct Spelling {
+	static_assert(!Empty, "the name of a probe must not be empty");
+	static constexpr bool literal = Literal;
+};
 
 // A span needs its name at its end as well.
 template <typename Text>
@@ -132,6 +152,7 @@ LONGPOLE_INLINE uint64_t word(const Value &value)
 template <typename Value, std::enable_if_t<!std::is_class_v<Value>, int> = 0>
 LONGPOLE_INLINE void counter(longpole_where where, longpole_ref ref, Value value)
 {
+	static_assert(!is_text_v<Value>, "the value of a counter must be a number, not a text");
 	constexpr bool real = std::is_floating_point_v<Value>;
 	longpole_probe1(where, ref, LONGPOLE_KIND_COUNTER, real ? 1 : 0, real ? "d:value" : "i:value", word(value));
 }
@@ -139,6 +160,7 @@ LONGPOLE_INLINE void counter(longpole_where where, longpole_ref ref, Value value
 template <typename Value, std::enable_if_t<std::is_class_v<Value>, int> = 0>
 LONGPOLE_INLINE void counter(longpole_where where, longpole_ref ref, const Value &value)
 {
+	static_assert(!std::is_convertible_v<const Value &, std::string_view>, "the value of a counter must be a number, not a text");
 	if constexpr (holds_number_v<Value>)
 		counter(where, ref, static_cast<typename Value::value_type>(value));
 	else
@@ -205,6 +227,11 @@ LONGPOLE_INLINE longpole_field field(const char *name, const Value &value)
 	}
 }
 
+template <typename... Fields>
+constexpr bool is_pairs_v = sizeof...(Fields) == 0;
+template <typename Name, typename Value, typename... Rest>
+constexpr bool is_pairs_v<Name, Value, Rest...> = std::is_convertible_v<const Name &, const char *> && is_pairs_v<Rest...>;
+
 LONGPOLE_INLINE void collect(longpole_field *) {}
 
 template <typename Value, typename... Rest>
@@ -218,10 +245,11 @@ LONGPOLE_INLINE void collect(longpole_field *at, const char *name, const Value &
 template <typename Text, typename... Fields>
 LONGPOLE_INLINE void event(longpole_where where, bool literal, Text &&name, const Fields &...fields)
 {
-	static_assert(sizeof...(fields) % 2 == 0, "each field is a name and a value");
+	static_assert(is_pairs_v<Fields...>, "each field of an event is a name (const char *) and a value");
 	static_assert(sizeof...(fields) <= 2 * LONGPOLE_EVENT_FIELDS, "an event has up to 16 fields");
 	longpole_field list[sizeof...(fields) / 2 + 1] = {};
-	collect(list, fields...);
+	if constexpr (is_pairs_v<Fields...>)
+		collect(list, fields...);
 	const longpole_ref called = ref(name, literal);
 	longpole_event(&where, &called, list, sizeof...(fields) / 2);
 }
@@ -266,8 +294,10 @@ struct Close {
 } // extern "C++"
 
 // The spelling of the argument shows if it is a literal, in every build.
-#define LONGPOLE_REF_(name) ::longpole::detail::ref(name, #name[0] == '"')
-#define LONGPOLE_SCOPE_REF_(name) ::longpole::detail::scope_ref(name, #name[0] == '"')
+#define LONGPOLE_SPELLED__(name) (::longpole::detail::Spelling<#name[0] == '"', #name[0] == '"' && sizeof(#name) == 3>::literal)
+#define LONGPOLE_SPELLED_(name) LONGPOLE_SPELLED__(name)
+#define LONGPOLE_REF_(name) ::longpole::detail::ref(name, LONGPOLE_SPELLED__(name))
+#define LONGPOLE_SCOPE_REF_(name) ::longpole::detail::scope_ref(name, LONGPOLE_SPELLED__(name))
 #define LONGPOLE_AGAIN_(name, before) (#name[0] == '"' ? ::longpole::detail::ref(name, true) : before)
 #define LONGPOLE_FUNCTION_ ::longpole::detail::ref(__func__, true)
 #define LONGPOLE_TEXT_REF_(text) ::longpole::detail::ref(text, false)
@@ -275,8 +305,6 @@ struct Close {
 #define LONGPOLE_COUNTER_CALL_(ref, value) ::longpole::detail::counter(longpole_where_, ref, value)
 #define LONGPOLE_ARRAY(elements, count) ::longpole::detail::array(elements, count)
 #define LONGPOLE_ENUM(value, labels) (longpole_enum{static_cast<int64_t>(value), labels})
-#define LONGPOLE_SPELLED__(name) (#name[0] == '"')
-#define LONGPOLE_SPELLED_(name) LONGPOLE_SPELLED__(name)
 #define LONGPOLE_EVENT_NAMED_(...) \
 	::longpole::detail::event(longpole_where_, LONGPOLE_SPELLED_(LONGPOLE_FIRST_(__VA_ARGS__)), __VA_ARGS__)
 #define LONGPOLE_EVENT_FUNCTION_(...) ::longpole::detail::here(longpole_where_, __func__)(__VA_ARGS__)

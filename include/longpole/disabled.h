@@ -16,9 +16,23 @@ struct longpole_name {
 #if defined(__cplusplus)
 extern "C++" {
 
+#if __cplusplus >= 201703L
 #include <string_view>
+#endif
 
 namespace longpole {
+
+#if __cplusplus >= 201703L
+typedef std::string_view Text;
+#else
+/* Accepts any name, so that the only error is the missing C++17; see platform.h. */
+struct Text {
+	template <typename Any>
+	Text(const Any &)
+	{
+	}
+};
+#endif
 
 enum class Order : uint32_t { fifo = LONGPOLE_FIFO, lifo = LONGPOLE_LIFO };
 enum class Unit : uint32_t { items = LONGPOLE_ITEMS, bytes = LONGPOLE_BYTES };
@@ -26,7 +40,7 @@ enum class Unit : uint32_t { items = LONGPOLE_ITEMS, bytes = LONGPOLE_BYTES };
 class Name : public longpole_name
 {
 public:
-	explicit Name(std::string_view) : longpole_name() {}
+	explicit Name(Text) : longpole_name() {}
 
 	Name(const Name &) = delete;
 	Name &operator=(const Name &) = delete;
@@ -35,7 +49,7 @@ public:
 class Queue : public Name
 {
 public:
-	explicit Queue(std::string_view name, uint64_t = 0, Order = Order::fifo, Unit = Unit::items) : Name(name) {}
+	explicit Queue(Text name, uint64_t = 0, Order = Order::fifo, Unit = Unit::items) : Name(name) {}
 };
 
 template <typename... Arguments>

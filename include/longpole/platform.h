@@ -4,7 +4,10 @@
 #define LONGPOLE_PLATFORM_H
 
 #if defined(__cplusplus) && __cplusplus < 201703L
-#error "Longpole's headers need C++17"
+#error "Longpole's headers need C++17: compile with -std=c++17 or later"
+#if !defined(LONGPOLE_DISABLE)
+#define LONGPOLE_DISABLE 1
+#endif
 #endif
 
 #if !defined(LONGPOLE_DISABLE)
