@@ -229,7 +229,7 @@ fn an_impossible_line_is_counted_with_its_number_and_its_cause_is_unknown() {
     let answer = with(options(Mode::Global, None), &lines(text));
     assert_eq!(drawn(&answer), "0-4 A::UNKNOWN, 4-9 A::a");
     let told: Vec<(u64, &str)> = answer.contradiction_list.iter().map(|it| (it.line, it.what.as_str())).collect();
-    assert_eq!(told, [(4, "\"A\" gets 1 from \"q\" that are not there"), (5, "\"A\" puts 1 into \"q\" beyond its capacity")]);
+    assert_eq!(told, [(4, "\"A\" gets 1 from \"q\", which does not hold them"), (5, "\"A\" puts 1 into \"q\" beyond its capacity")]);
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn an_end_line_of_an_unknown_machine_is_a_contradiction_that_names_the_nearest()
     assert_eq!((answer.length_ns, answer.unknown_ns, answer.contradictions), (9, 9, 1));
     let told = &answer.contradiction_list[0];
     assert_eq!(told.line, 4);
-    assert_eq!(told.what, "\"C\", whose end it is to be, has done nothing before it; the nearest machine is \"h2/C\"");
+    assert_eq!(told.what, "\"C\" has not acted before that time, so the path cannot end there; the nearest machine is \"h2/C\"");
     // For a requested machine, the line only gives the time.
     let asked = with(options(Mode::Global, Some("h2/C")), &log);
     assert_eq!((asked.length_ns, asked.unknown_ns, asked.contradictions), (9, 0, 0));

@@ -208,7 +208,7 @@ fn a_stage_of_which_little_is_known_is_not_judged() {
     trace.lose(main, 501_500_000, 2_100_000_000);
     let report = trace.report(0.0);
     assert_eq!(verdict(&report), None, "{}", report.verdict.text());
-    assert!(report.verdict.text().contains("of its time nothing is known; record again with --buffer 4MiB"), "{}", report.verdict.text());
+    assert!(report.verdict.text().contains("of its time is unknown; record again with --buffer 4MiB"), "{}", report.verdict.text());
     assert!(report.verdict.unknown_share.unwrap() > 0.5);
     assert_eq!(report.findings.iter().filter(|finding| finding.subject.starts_with("main")).count(), 0, "{:?}", report.findings);
 }

@@ -135,7 +135,7 @@ fn an_end_of_a_machine_on_another_host_is_reported_with_its_line_and_the_likely_
     let place = TempDir::new().unwrap();
     let text = "{\"t\":0,\"host\":\"h1\",\"machine\":\"A\"}\n{\"t\":0,\"host\":\"h2\",\"machine\":\"C\"}\n{\"t\":9,\"end\":\"C\"}\n";
     let log = log(&place, text);
-    let told = "\"C\", whose end it is to be, has done nothing before it; the nearest machine is \"h2/C\"";
+    let told = "\"C\" has not acted before that time, so the path cannot end there; the nearest machine is \"h2/C\"";
     let said = String::from_utf8(run("path", &[], &log).stdout).unwrap();
     assert!(said.contains("1 contradiction; their effects are unknown:\n  line 3: "), "{said}");
     assert!(said.contains(told), "{said}");

@@ -151,7 +151,7 @@ fn the_path_over_time_shows_when_another_state_takes_over() {
     let said = text(&["report", "--full"], &[&log]);
     let strip = format!("a::first   {}", "█".repeat(40));
     assert!(said.contains("OVER TIME") && said.contains(&strip), "{said}");
-    assert!(said.contains("of all quarters of the path, wherever one begins, a::first has the most in 71.7 %"), "{said}");
+    assert!(said.contains("of all stretches of a quarter of the path, a::first has the largest share in 71.7 %"), "{said}");
     // Windows shorter than 1 ns are not shown.
     for (text, count) in [
         ("{\"t\":5,\"machine\":\"a\"}\n", "1 interaction\n"),

@@ -108,7 +108,7 @@ fn a_machine_that_neither_calls_nor_signals_has_nothing_to_batch() {
     let place = TempDir::new().unwrap();
     let log = log(&place, &pair(50));
     let answer = json(&["batch maker 3"], &log);
-    assert_eq!(answer[0]["refused"], "maker pays for no call and no signal, so there is nothing to batch");
+    assert_eq!(answer[0]["refused"], "maker makes no calls and sends no signals, so there is nothing to batch");
     assert!(answer[0]["gain"].is_null());
 }
 

@@ -257,6 +257,6 @@ fn trace_without_events_reports_the_reason() {
     assert_eq!(told(&full(), None, Some(11)), Some(NoEvent::InPart { first_ns: 12, begin_ns: None, end_ns: Some(11) }));
     assert_eq!(
         NoEvent::InPart { first_ns: 12, begin_ns: Some(15), end_ns: Some(17) }.to_string(),
-        "there is no event in the part that was asked for: the first one of all is at 12 ns, and none from 15 ns on up to 17 ns"
+        "there is no event in the requested part: the first event is at 12 ns, and none from 15 ns on up to 17 ns"
     );
 }

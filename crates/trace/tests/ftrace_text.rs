@@ -398,7 +398,7 @@ fn line_that_is_too_long_is_reported_with_its_place() {
         let (lines, diagnostics) = of(&format!("# tracer: nop\n{text}"));
         assert_eq!(lines.len(), 2, "{extra}");
         let expected =
-            format!("line 2 at byte 14: the line has {} bytes; what is behind the first 65536 is left out", text.len() - last.len() + 1);
+            format!("line 2 at byte 14: the line has {} bytes; the bytes after the first 65536 are left out", text.len() - last.len() + 1);
         assert_eq!(
             diagnostics.iter().map(|diagnostic| diagnostic.ends_with(&expected)).collect::<Vec<_>>(),
             vec![true; usize::from(told)],

@@ -104,9 +104,9 @@ fn header_with_false_sizes_is_refused() {
     described[132..136].copy_from_slice(&136u32.to_le_bytes());
     assert!(told(&described).contains("shorter than it says"));
     head[48..56].copy_from_slice(&(1u64 << 62).to_le_bytes());
-    assert!(told(&head).contains("section of data is said to be 4611686018427387904 bytes"));
+    assert!(told(&head).contains("section of data should be 4611686018427387904 bytes"));
     head[8] = 17;
-    assert!(told(&head).contains("its head is said to have 17 bytes"));
+    assert!(told(&head).contains("its header claims to have 17 bytes"));
 }
 
 #[test]

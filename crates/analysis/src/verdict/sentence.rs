@@ -350,14 +350,14 @@ pub(super) fn clause(because: &Because) -> String {
             let whom = callee.as_ref().map_or_else(String::new, |callee| format!(" of {}", name(callee)));
             let per = per_request.map_or_else(String::new, |per| format!(", {per:.1} for each request that it answers"));
             let whom = if asker.is_empty() { whom } else { String::new() };
-            format!("{asker}{} requests{whom}, one after another, {} each{per}", number(*count), time(*mean_ns))
+            format!("{asker}{} requests{whom}, one after the other, {} each{per}", number(*count), time(*mean_ns))
         }
         Because::KernelTimer { timer, mean_ns, count, between } => {
             let between: Vec<String> = between.iter().map(name).collect();
             let between = if between.is_empty() { String::new() } else { format!(" between {}", listed(&between)) };
             format!("{timer}, {} each, {} times{between}", time(*mean_ns), number(*count))
         }
-        Because::Disk { call, mean_ns, count } => format!("{} requests one after another, {} each ({call})", number(*count), time(*mean_ns)),
+        Because::Disk { call, mean_ns, count } => format!("{} requests one after the other, {} each ({call})", number(*count), time(*mean_ns)),
         Because::Divided { parts } => {
             let parts: Vec<String> = parts.iter().map(|(state, share)| format!("{} {}", short(state), percent(*share))).collect();
             format!("its time: {}", listed(&parts))

@@ -585,6 +585,6 @@ mod tests {
         let mut sieve = Sieve::new(Some(Filter::parse("name == 'b' && x == 1 || y == 2").unwrap()), None);
         sieve.learn(&catalogue);
         assert!(matches!(sieve.classes[0], Bound::Constant(false)), "{:?}", sieve.classes[0]);
-        assert_eq!(sieve.notes(), ["no event of this trace has `y`, of which the filter speaks"]);
+        assert_eq!(sieve.notes(), ["the filter uses `y`, which no event of this trace has"]);
     }
 }

@@ -179,10 +179,10 @@ pub(super) fn clause(because: &Because) -> String {
         }
         Because::TooSmall { enough } => {
             let one = |of: &RequiredShare| match of.lead > 1.0 {
-                true => format!("{} times the next above {}", of.lead, percent(of.share)),
+                true => format!("{} times the next (and {})", of.lead, percent(of.share)),
                 false => percent(of.share),
             };
-            format!("that is not larger than {} beyond the noise", enough.iter().map(one).collect::<Vec<_>>().join(", nor "))
+            format!("that does not exceed {} beyond the noise", enough.iter().map(one).collect::<Vec<_>>().join(" or "))
         }
         Because::NobodyWaits => "no machine waits for another".to_owned(),
         Because::LittleGain { change, gain, rival, other } => {
@@ -310,8 +310,7 @@ mod tests {
         let next = Measured { subject: named("b"), ..part.clone() };
         let because = vec![Because::Largest { part, whole: None }, Because::NotAhead { next }];
         let verdict = Verdict { because, unknown_share: Some(0.0), ..Verdict::new(Outcome::Spread, Basis::States) };
-        let why =
-            "a::work has the most, 30.0 % ± 1.0 % of the critical path, but b::work is not behind it beyond the noise (30.0 % ± 1.0 %)";
+        let why = "a::work has the most, 30.0 % ± 1.0 % of the critical path, but b::work is not smaller beyond the noise (30.0 % ± 1.0 %)";
         let end = "0.0 % of the path unknown, 0 events lost";
         assert_eq!(verdict.text(), format!("Nothing stands out: {why}, {end}."));
         assert_eq!(verdict.if_known().text(), format!("The bottleneck cannot be determined: {why}, {end}."));

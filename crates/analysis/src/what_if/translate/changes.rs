@@ -197,7 +197,7 @@ impl Changes {
                 Change::Capacity { queue, .. } => ("queue", queue, &self.queues),
                 Change::Cpus { .. } => continue,
                 Change::Concurrency { of, .. } | Change::Split { lock: of } if self.machines.contains(of) || self.queues.contains(of) => {
-                    return Some(format!("{of} is neither a lock nor a server that takes one request after another"));
+                    return Some(format!("{of} is neither a lock nor a server that takes one request after the other"));
                 }
                 Change::Concurrency { of, .. } => {
                     let names = self.machines.iter().chain(&self.queues).map(String::as_str);
