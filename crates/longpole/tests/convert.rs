@@ -203,7 +203,7 @@ fn events_out_of_order_are_sorted_and_a_note_reports_it() {
     let out = directory.path().join("out");
     let output = longpole(&["convert", "--to", "ctf", "-o", out.to_str().unwrap()], &[&trace]);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && said.contains("trace/one: not in the order of time"), "{said}");
+    assert!(output.status.success() && said.contains("trace/one: its events are not in order of time"), "{said}");
     let times = |trace: &Path| printed(trace).iter().map(|line| line["t_ns"].as_i64().unwrap()).collect::<Vec<_>>();
     assert_eq!(times(&out), times(&trace));
     if let Some(found) = babeltrace2(&out) {

@@ -90,7 +90,7 @@ fn an_unknown_name_is_refused_with_the_nearest_known_name() {
         ("maker::mak x0.5", "no state \"maker::mak\" occurs; the nearest: maker::make"),
         ("queue qq capacity 3", "no queue \"qq\" occurs; the nearest: q"),
         ("batch makr 3", "no machine \"makr\" occurs; the nearest: maker"),
-        ("maker::blocked:full x0.5", "maker::blocked:full is a wait: its time follows from what is waited for"),
+        ("maker::blocked:full x0.5", "maker::blocked:full is a wait: its time depends on what it waits for"),
     ] {
         let (status, error) = refusal(&[change], &log);
         assert!(status == Some(1) && error.contains(said), "{change}: {error}");

@@ -163,6 +163,6 @@ fn a_process_that_changes_its_user_is_recorded_as_the_new_user_or_reports_why_no
         );
         let run = record("kept 40");
         let told = String::from_utf8_lossy(&run.stderr).into_owned();
-        assert!(told.contains("a thread could not go over to a larger ring, and stays in one of 32 KiB"), "{told}");
+        assert!(told.contains("a thread could not change to a larger ring, and keeps its ring of 32 KiB"), "{told}");
     }
 }

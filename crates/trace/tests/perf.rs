@@ -90,7 +90,7 @@ fn header_with_false_sizes_is_refused() {
         counts(&file).unwrap_err()
     };
     assert!(told(&head[..60]).contains("ends within its head"));
-    assert!(told(&head).contains("attributes are said to have 0 bytes"));
+    assert!(told(&head).contains("attributes claim to have 0 bytes"));
     head[16..24].copy_from_slice(&136u64.to_le_bytes());
     // A description of four billion events in eight bytes.
     let mut described = head.clone();
