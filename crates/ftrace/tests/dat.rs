@@ -163,9 +163,11 @@ fn the_events_of_the_text_versions_are_in_the_files() {
 
 #[test]
 fn other_files_than_trace_dat_are_rejected() {
-    for (bytes, kind) in
-        [(&b"PERFILE2 and more"[..], "not a trace.dat"), (b"\x17\x08\x44tracing5\0\0\x08\0\x10\0\0", "version"), (b"\x17\x08", "not a trace.dat")]
-    {
+    for (bytes, kind) in [
+        (&b"PERFILE2 and more"[..], "not a trace.dat"),
+        (b"\x17\x08\x44tracing5\0\0\x08\0\x10\0\0", "version"),
+        (b"\x17\x08", "not a trace.dat"),
+    ] {
         let error = Dat::open(std::io::Cursor::new(bytes)).unwrap_err();
         assert!(error.to_string().contains(kind), "{error}");
     }

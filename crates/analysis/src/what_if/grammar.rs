@@ -339,18 +339,18 @@ mod tests {
         for (text, said) in [
             ("", "there is no change in it"),
             ("a::b x0.5 and", "there is no change in it"),
-            ("a::b 0.5", "\"0.5\" is no factor"),
-            ("a::b x-1", "\"x-1\" is no factor"),
-            ("a::b xNaN", "\"xNaN\" is no factor"),
-            ("::b x0.5", "\"::b\" is no state"),
-            ("a:: x0.5", "\"a::\" is no state"),
+            ("a::b 0.5", "\"0.5\" is not a factor"),
+            ("a::b x-1", "\"x-1\" is not a factor"),
+            ("a::b xNaN", "\"xNaN\" is not a factor"),
+            ("::b x0.5", "\"::b\" is not a state"),
+            ("a:: x0.5", "\"a::\" is not a state"),
             ("\"a::b x0.5", "a quote is not closed"),
-            ("queue q capacity 0", "\"0\" is no capacity"),
+            ("queue q capacity 0", "\"0\" is not a capacity"),
             ("cpus 1", "\"1\" is not a number of CPUs"),
             ("cpus +99999", "\"+99999\" is not a number of CPUs"),
             ("batch m 0", "\"0\" is not a number of items"),
             ("concurrency m 0", "\"0\" is not a number of pieces of work"),
-            ("lock m halved", "\"halved\" is no factor"),
+            ("lock m halved", "\"halved\" is not a factor"),
         ] {
             let error = Scenario::parse(text).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");
