@@ -97,8 +97,8 @@ fn a_handler_that_forks_in_a_probe_leaves_the_parents_ring_to_the_parent() {
         let main = tried.held.of("main");
         let twice = main.recorded - main.threads.values().max().unwrap();
         assert!(twice <= tried.said["child"] / 20, "{main:?}");
-        // Such an event may have had no ring, if the child was made just after the lookup of its
-        // parent's ring.
+        // An event of the child may have had no ring, if the child was made just after the lookup
+        // of its parent's ring.
         tried.said.insert("twice".to_owned(), twice + tried.refused);
         tried.assert_all_counted(&format!("fork in a handler, {way}"), &["main", "child", "twice"], 0);
     }
