@@ -126,8 +126,8 @@ LONGPOLE_INLINE uint64_t *longpole_place(struct longpole_ring *ring, uint64_t po
 	return (uint64_t *)(void *)((char *)ring + LONGPOLE_RING_DATA + (position & ring->mask));
 }
 
-/* Moves the time of an event back to that of the earliest event in the side area. The interrupted
- * event is written first, so it must not be later than those. */
+/* Moves the time of an event back to that of the earliest event in the side area, before which it
+ * is written. */
 LONGPOLE_SLOW uint64_t longpole_restamp(const struct longpole_ring *ring, uint64_t header)
 {
 	for (uint32_t i = 0; i < ring->nested && i < LONGPOLE_SIDE_ENTRIES; i++) {
@@ -155,14 +155,44 @@ LONGPOLE_INLINE void longpole_settle(struct longpole_ring *ring, uint64_t positi
 	}
 }
 
-/* The rest of longpole_commit, if handlers left events in the side area. */
-LONGPOLE_SLOW void longpole_commit_nested(struct longpole_ring *ring, uint64_t *place, uint64_t header, uint64_t head)
+/* Stores an event as the next entry of the side area; returns 0 if the area is full. An entry
+ * consists of a header, up to 6 words, and the number of words. An event with more words has the
+ * header 0, and is counted as lost when it is taken out. */
+LONGPOLE_SLOW int longpole_set_aside(struct longpole_ring *ring, uint64_t header, const uint64_t *words, uint64_t count)
 {
-	header = longpole_restamp(ring, header);
-	place[0] = header;
-	ring->last = header;
-	ring->events++;
-	__atomic_store_n(&ring->head, head, __ATOMIC_RELEASE);
+	const uint32_t at = __atomic_fetch_add(&ring->nested, 1, __ATOMIC_RELAXED);
+	uint64_t entry[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+	if (at >= LONGPOLE_SIDE_ENTRIES) {
+		__atomic_fetch_sub(&ring->nested, 1, __ATOMIC_RELAXED);
+		return 0;
+	}
+	if (count <= LONGPOLE_SIDE_WORDS) {
+		entry[0] = header;
+		__builtin_memcpy(entry + 1, words, 8 * count);
+		entry[7] = count;
+	}
+	__builtin_memcpy(ring->side[at], entry, sizeof entry);
+	return 1;
+}
+
+/*
+ * The rest of longpole_commit, if there are events in the side area. Handlers left them there that
+ * interrupted this probe; or this probe is in a handler that interrupted another one, just before
+ * that moved them. The event becomes another entry, so that all reach the ring in the order of
+ * their times. An event that does not fit there comes first: longpole_take has moved those from
+ * before it.
+ */
+LONGPOLE_SLOW void longpole_commit_nested(struct longpole_ring *ring, uint64_t *place, uint64_t header, uint64_t head, uint64_t size)
+{
+	const uint64_t words = size / 8 - 1;
+	const int set_aside = words <= LONGPOLE_SIDE_WORDS && ring->head + size == head && longpole_set_aside(ring, header, place + 1, words);
+	if (!set_aside) {
+		header = longpole_restamp(ring, header);
+		place[0] = header;
+		ring->last = header;
+		ring->events++;
+		__atomic_store_n(&ring->head, head, __ATOMIC_RELEASE);
+	}
 	longpole_flush_nested(ring);
 }
 
@@ -175,7 +205,7 @@ LONGPOLE_INLINE void longpole_commit(struct longpole_ring *ring, uint64_t *place
 {
 	LONGPOLE_COMPILER_BARRIER();
 	if (LONGPOLE_UNLIKELY(__atomic_load_n(&ring->nested, __ATOMIC_RELAXED) != 0)) {
-		longpole_commit_nested(ring, place, header, position + size);
+		longpole_commit_nested(ring, place, header, position + size, size);
 		return;
 	}
 	place[0] = header;
@@ -199,26 +229,13 @@ LONGPOLE_INLINE void longpole_abandon(struct longpole_ring *ring)
 		longpole_flush_nested(ring);
 }
 
-/* Stores the event of a probe in a handler that interrupted another probe. A side entry consists of
- * a header, up to 6 words, and the number of words. */
+/* Stores the event of a probe in a handler that interrupted another probe. */
 LONGPOLE_SLOW void longpole_emit_nested(struct longpole_ring *ring, uint32_t id, const uint64_t *words, uint32_t count)
 {
-	const uint32_t at = __atomic_fetch_add(&ring->nested, 1, __ATOMIC_RELAXED);
-	if (at >= LONGPOLE_SIDE_ENTRIES || count > LONGPOLE_SIDE_WORDS) {
-		if (at >= LONGPOLE_SIDE_ENTRIES)
-			__atomic_fetch_sub(&ring->nested, 1, __ATOMIC_RELAXED);
-		else
-			__builtin_memset(ring->side[at], 0, sizeof ring->side[at]); /* class 0: counted as lost when it is taken out */
-		if (at >= LONGPOLE_SIDE_ENTRIES) {
-			__atomic_fetch_add(&ring->nested_lost, 1, __ATOMIC_RELAXED);
-			__atomic_fetch_add(&ring->lost, 1, __ATOMIC_RELEASE);
-		}
-		return;
+	if (!longpole_set_aside(ring, longpole_event_header(id, longpole_now(ring)), words, count)) {
+		__atomic_fetch_add(&ring->nested_lost, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&ring->lost, 1, __ATOMIC_RELEASE);
 	}
-	uint64_t entry[8] = {longpole_event_header(id, longpole_now(ring)), 0, 0, 0, 0, 0, 0, count};
-	for (uint32_t i = 0; i < count; i++)
-		entry[1 + i] = words[i];
-	__builtin_memcpy(ring->side[at], entry, sizeof entry);
 }
 
 /* Moves the events that handlers left in the side area into the ring, sorted by time. */
@@ -340,8 +357,14 @@ LONGPOLE_SLOW struct longpole_ring *longpole_take(int *nested)
 		}
 		longpole_occupy(ring);
 		const int ended = __atomic_load_n(&ring->state, __ATOMIC_RELAXED) == LONGPOLE_RING_ENDED;
-		if (LONGPOLE_LIKELY(__atomic_load_n(&longpole_thread, __ATOMIC_RELAXED) == ring && !ended))
-			return ring;
+		if (LONGPOLE_LIKELY(__atomic_load_n(&longpole_thread, __ATOMIC_RELAXED) == ring && !ended)) {
+			if (LONGPOLE_LIKELY(__atomic_load_n(&ring->nested, __ATOMIC_RELAXED) == 0))
+				return ring;
+			/* This probe is in a handler that interrupted another one just before that moved these
+			 * events. They are from before this probe. */
+			longpole_flush_nested(ring);
+			continue;
+		}
 		/*
 		 * A handler replaced the ring by a larger one in the meantime, or another library did so
 		 * before.

@@ -9,6 +9,9 @@
  *                                    one of their own
  *     steps COUNT                    the same after each of the first COUNT instructions of a probe
  *                                    that begins a sub-buffer
+ *     interrupts COUNT               two handlers that emit events, after each two consecutive
+ *                                    instructions of the first COUNT of a probe, within a sub-buffer
+ *                                    and at its begin
  *     forks fork|clone|clone3|files|vfork|shared|exec|spawn COUNT EVENTS
  *                                    children that emit events while another thread does, too
  *     handler fork|clone COUNT       handlers that fork, even if they interrupted a probe; then the
@@ -231,12 +234,21 @@ static int jumping(void)
 		sigaltstack(&stack, NULL);
 	handle(SIGUSR1, jump, own ? SA_ONSTACK : 0);
 	const timer_t timer = ticks(100);
+	/*
+	 * A jump leaves the signal blocked. If it were delivered before the jump has left the stack of
+	 * the handler, handlers would pile up there on a slow host.
+	 */
+	sigset_t usr1;
+	sigemptyset(&usr1);
+	sigaddset(&usr1, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &usr1, NULL);
 	if (sigsetjmp(place, 1) != 0 && begun != returned) {
 		/* The interrupted probe will not return, and it is unknown whether its event was
 		 * written. */
 		left = left + 1;
 		returned = begun;
 	}
+	sigprocmask(SIG_UNBLOCK, &usr1, NULL);
 	/*
 	 * The depth varies, so that the next probe's stack frame is above or below that of the
 	 * interrupted probe.
@@ -288,18 +300,23 @@ static void emit_one(int stepped)
 	returned = returned + 1;
 }
 
+/* Emits events until the sub-buffer is full, so that the next probe begins a new one. */
+static void fill_subbuffer(void)
+{
+	do {
+		emit_one(0);
+		if (begun % 64 == 0)
+			pause_us(200);
+	} while (longpole_thread->head + 16 <= longpole_thread->limit);
+}
+
 static int stepping(void)
 {
 	const uint64_t wanted = strtoull(words[2], NULL, 10);
 	static volatile uint64_t turn;
 	handle(SIGTRAP, step, 0);
 	for (turn = 1; turn <= wanted; turn = turn + 1) {
-		/* Emits events until the sub-buffer is full, so that the next probe begins a new one. */
-		do {
-			emit_one(0);
-			if (begun % 64 == 0)
-				pause_us(200);
-		} while (longpole_thread->head + 16 <= longpole_thread->limit);
+		fill_subbuffer();
 		steps = turn;
 		if (sigsetjmp(place, 1) == 0) {
 			emit_one(1);
@@ -311,6 +328,38 @@ static int stepping(void)
 	say("main", begun);
 	say("left", left);
 	say("handler", jumps);
+	return 0;
+}
+
+static volatile uint64_t interrupts;
+
+/* Emits an event in place of each of the last two steps. */
+static void step_and_emit(int number)
+{
+	(void)number;
+	if (steps == 0)
+		return;
+	steps = steps - 1;
+	if (steps < 2) {
+		LONGPOLE_MARK("handler", interrupts);
+		interrupts = interrupts + 1;
+	}
+}
+
+static int interrupting(void)
+{
+	const uint64_t wanted = strtoull(words[2], NULL, 10);
+	handle(SIGTRAP, step_and_emit, 0);
+	for (uint64_t turn = 2; turn < wanted + 2; turn++) {
+		for (int is_full = 0; is_full < 2; is_full++) {
+			if (is_full)
+				fill_subbuffer();
+			steps = turn;
+			emit_one(1);
+		}
+	}
+	say("main", begun);
+	say("handler", interrupts);
 	return 0;
 }
 
@@ -448,12 +497,15 @@ static int forks(void)
 
 /* ---- forks in handlers */
 
-static volatile uint64_t forked;
+static volatile uint64_t forked, forks_wanted;
 static volatile int is_child, raw;
 
 static void fork_here(int number)
 {
 	(void)number;
+	/* Ticks come until the timer is deleted, on a slow host several. */
+	if (forked >= forks_wanted)
+		return;
 	const pid_t child = raw ? raw_clone(SIGCHLD) : fork();
 	if (child == 0) {
 		is_child = 1;
@@ -470,12 +522,12 @@ static void fork_here(int number)
 
 static int handlers_that_fork(void)
 {
-	const uint64_t wanted = strtoull(words[3], NULL, 10);
 	uint64_t number = 0, ok = 0;
+	forks_wanted = strtoull(words[3], NULL, 10);
 	raw = strcmp(words[2], "clone") == 0;
 	handle(SIGUSR1, fork_here, 0);
 	const timer_t timer = ticks(2000);
-	while (forked < wanted && !is_child) {
+	while (forked < forks_wanted && !is_child) {
 		LONGPOLE_MARK("main", number++);
 		spin(100);
 	}
@@ -842,7 +894,7 @@ int main(int count, char **arguments)
 		int count;
 		int (*run)(void);
 	} ways[] = {
-	    {"signals", 4, signals}, {"jumps", 4, jumping}, {"steps", 3, stepping}, {"forks", 5, forks}, {"handler", 4, handlers_that_fork},
+	    {"signals", 4, signals}, {"jumps", 4, jumping}, {"steps", 3, stepping}, {"interrupts", 3, interrupting}, {"forks", 5, forks}, {"handler", 4, handlers_that_fork},
 	    {"first", 2, first_in_child}, {"ended", 2, ended_children}, {"threads", 5, threads}, {"silent", 4, silent},
 	    {"cancelled", 3, cancelling}, {"destructors", 3, destructors}, {"library", 4, library}, {"libraries", 4, libraries}, {"processes", 4, processes}, {"image", 4, image},
 	};

@@ -69,6 +69,17 @@ fn a_probe_that_begins_a_sub_buffer_may_be_left_after_any_instruction() {
 }
 
 #[test]
+fn handlers_that_interrupt_a_probe_after_any_two_instructions_keep_the_order_of_their_events() {
+    let place = Place::new();
+    for language in ["c", "cpp"] {
+        let program = place.build_as(language, "reliable", &[]);
+        // As above, the ring keeps its first size.
+        let tried = Tried::record(&place, &["--buffer", "32KiB"], &[&program, "interrupts", "400"]);
+        tried.assert_all_counted(&format!("interrupts, {language}"), &["main", "handler"], 0);
+    }
+}
+
+#[test]
 fn children_of_every_kind_of_fork_write_into_rings_of_their_own() {
     let place = Place::new();
     let ways = ["fork", "clone", "clone3", "files", "vfork", "shared", "exec", "spawn"];

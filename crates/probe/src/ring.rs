@@ -133,8 +133,8 @@ fn advance(current: &mut Ring, size: u64) -> Option<u64> {
     Some(next.wrapping_add(SUBBUFFER_HEADER))
 }
 
-/// Moves the time of an event back to that of the earliest event in the side area. The interrupted
-/// event is written first, so it must not be later than those.
+/// Moves the time of an event back to that of the earliest event in the side area, before which it
+/// is written.
 #[cold]
 fn restamp(ring: Ring, mut header: u64) -> u64 {
     for entry in ring.side.iter().take(usize::from(ring.nested.load(Relaxed))) {
@@ -165,10 +165,48 @@ fn settle(ring: Ring, position: u64, header: u64) {
     }
 }
 
-/// The rest of `commit`, if handlers left events in the side area.
+/// Stores an event as the next entry of the side area; returns `false` if the area is full. An
+/// entry consists of a header, up to 6 words, and the number of words. An event with more words has
+/// the header 0, and is counted as lost when it is taken out.
+#[cold]
+fn set_aside(ring: Ring, header: u64, words: &[u64]) -> bool {
+    let at = usize::from(ring.nested.fetch_add(1, Relaxed));
+    let Some(side) = ring.side.get(at) else {
+        ring.nested.fetch_sub(1, Relaxed);
+        return false;
+    };
+    let mut entry = [0u64; 8];
+    if words.len() as u64 <= SIDE_WORDS {
+        entry[0] = header;
+        entry[7] = words.len() as u64;
+        for (to, from) in entry[1..7].iter_mut().zip(words) {
+            *to = *from;
+        }
+    }
+    for (to, from) in side.iter().zip(entry.iter().flat_map(|word| word.to_ne_bytes())) {
+        to.store(from, Relaxed);
+    }
+    true
+}
+
+/// The rest of `commit`, if there are events in the side area. Handlers left them there that
+/// interrupted this probe; or this probe is in a handler that interrupted another one, just before
+/// that moved them. The event becomes another entry, so that all reach the ring in the order of
+/// their times. An event that does not fit there comes first: `take` has moved those from before
+/// it.
 #[cold]
 #[inline(never)]
-extern "C" fn commit_nested(ring: Ring, place: *mut u64, header: u64, head: u64) {
+extern "C" fn commit_nested(ring: Ring, place: *mut u64, header: u64, head: u64, size: u64) {
+    let count = size / 8 - 1;
+    let mut words = [0u64; SIDE_WORDS as usize];
+    if count <= SIDE_WORDS && ring.head.load(Relaxed).wrapping_add(size) == head {
+        let words = &mut words[..count as usize];
+        // SAFETY: the event's words are behind its header, within the data of the ring.
+        unsafe { copy_nonoverlapping(place.add(1), words.as_mut_ptr(), words.len()) };
+        if set_aside(ring, header, words) {
+            return flush_nested(ring);
+        }
+    }
     let header = restamp(ring, header);
     // SAFETY: `place` is the event's place within the data of the ring.
     unsafe { place.write(header) };
@@ -180,10 +218,10 @@ extern "C" fn commit_nested(ring: Ring, place: *mut u64, header: u64, head: u64)
 /// there were anything to do after such a call, the compiler would save registers for it in every
 /// probe.
 #[inline(always)]
-fn commit(ring: Ring, place: *mut u64, header: u64, head: u64) {
+fn commit(ring: Ring, place: *mut u64, header: u64, head: u64, size: u64) {
     in_order();
     if ring.nested.load(Relaxed) != 0 {
-        return commit_nested(ring, place, header, head);
+        return commit_nested(ring, place, header, head, size);
     }
     // SAFETY: `place` is the event's place within the data of the ring.
     unsafe { place.write(header) };
@@ -202,28 +240,12 @@ fn release_ring(ring: Ring) {
     }
 }
 
-/// Stores the event of a probe in a handler that interrupted another probe. A side entry consists
-/// of a header, up to 6 words, and the number of words.
+/// Stores the event of a probe in a handler that interrupted another probe.
 #[cold]
 fn emit_nested(ring: Ring, id: u32, words: &[u64]) {
-    let at = usize::from(ring.nested.fetch_add(1, Relaxed));
-    let Some(side) = ring.side.get(at) else {
-        ring.nested.fetch_sub(1, Relaxed);
+    if !set_aside(ring, event_header(id, ring.now()), words) {
         ring.nested_lost.fetch_add(1, Relaxed);
         count_lost(ring);
-        return;
-    };
-    let mut entry = [0u64; 8];
-    // An event with more words is stored with header 0 and is counted as lost when it is taken out.
-    if words.len() <= 6 {
-        entry[0] = event_header(id, ring.now());
-        entry[7] = words.len() as u64;
-        for (to, from) in entry[1..7].iter_mut().zip(words) {
-            *to = *from;
-        }
-    }
-    for (to, from) in side.iter().zip(entry.iter().flat_map(|word| word.to_ne_bytes())) {
-        to.store(from, Relaxed);
     }
 }
 
@@ -332,8 +354,12 @@ fn take() -> Taken {
                 return Taken::Nested(ring);
             }
             // The event of the abandoned probe was either completed or never visible. The events
-            // that handlers left in the side area are moved into the ring.
+            // that handlers left in the side area are moved into the ring. A sub-buffer without any
+            // event is begun again.
             ring.mark_moved_side_entries();
+            if ring.end.load(Relaxed).wrapping_sub(ring.head.load(Relaxed)) > ring.subbuffer.load(Relaxed) - SUBBUFFER_HEADER {
+                ring.seal();
+            }
             release_ring(ring);
             continue;
         }
@@ -341,7 +367,13 @@ fn take() -> Taken {
         in_order();
         let ended = ring.state.load(Relaxed) == RING_ENDED;
         if current() == ring && !ended {
-            return Taken::Free(ring);
+            if ring.nested.load(Relaxed) == 0 {
+                return Taken::Free(ring);
+            }
+            // This probe is in a handler that interrupted another one just before that moved these
+            // events. They are from before this probe.
+            flush_nested(ring);
+            continue;
         }
         // A handler replaced the ring by a larger one in the meantime, or another library did so
         // before.
@@ -361,7 +393,7 @@ fn write(mut ring: Ring, id: u32, size: u64, fill: impl FnOnce(Ring, *mut u64)) 
     let place = ring.place(position);
     // SAFETY: there is room for `size` bytes, of which the header is the first word.
     fill(ring, unsafe { place.add(1) });
-    commit(ring, place, header, position.wrapping_add(size));
+    commit(ring, place, header, position.wrapping_add(size), size);
 }
 
 /// The slow path of a probe: the thread has no ring yet, the ring is busy, the sub-buffer is full,
@@ -412,7 +444,7 @@ pub fn emit<const N: usize>(id: u32, words: [u64; N]) {
                 // SAFETY: below the limit there is room for the whole event at its position.
                 unsafe { place.add(1 + nth).write(*word) };
             }
-            return commit(ring, place, header, head);
+            return commit(ring, place, header, head, size);
         }
         // The slow path takes the ring again. It also moves events that handlers left in the side
         // area since the ring was taken.
