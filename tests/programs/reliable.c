@@ -9,9 +9,9 @@
  *                                    one of their own
  *     steps COUNT                    the same after each of the first COUNT instructions of a probe
  *                                    that begins a sub-buffer
- *     interrupts COUNT               two handlers that emit events, after each two consecutive
- *                                    instructions of the first COUNT of a probe, within a sub-buffer
- *                                    and at its begin
+ *     interrupts COUNT               two handlers that emit events, after each two consecutive ones
+ *                                    of the first COUNT instructions of a probe, within a
+ *                                    sub-buffer and at its begin
  *     forks fork|clone|clone3|files|vfork|shared|exec|spawn COUNT EVENTS
  *                                    children that emit events while another thread does, too
  *     handler fork|clone COUNT       handlers that fork, even if they interrupted a probe; then the
