@@ -14,9 +14,27 @@ use longpole_model::names::NameId;
 use longpole_model::system::activity::{State, Total};
 use std::collections::HashMap;
 
+/// One stage whose facts are collected.
+struct OneStage<'a> {
+    evidence: &'a StageEvidence<'a>,
+    prepared: &'a Prepared,
+    machine: ActorId,
+    stage: &'a Stage,
+    /// Sum of the stages of its pool; `stage` if there is no pool. Counts are those of the pool,
+    /// and shares are those of `stage`, its leader.
+    all: &'a Stage,
+    /// Of the stage's work, by state.
+    shares: &'a [Share],
+    /// Working time of the stage in ns.
+    work: u64,
+    /// Facts that all rules of the stage have: 1 if it is the subject of the verdict, and its part
+    /// of the others' waiting.
+    verdict: f64,
+    blame: f64,
+}
+
 impl StageEvidence<'_> {
     pub(crate) fn facts(&self, prepared: &Prepared, verdict: bool) -> Vec<Facts> {
-        let vocabulary = self.vocabulary;
         let verdict = if verdict { 1.0 } else { 0.0 };
         let stages = self.stages(prepared);
         let thresholds = &self.rules.verdict;
@@ -32,113 +50,26 @@ impl StageEvidence<'_> {
             let Some(stage) = self.stages.of(machine) else { continue };
             let shares = self.shares(prepared, machine);
             let work: u64 = shares.iter().map(|share| share.ns).sum();
-            // Counts of a pool are those of all members; shares are those of the leader.
             let pool = prepared.pools.of(at);
             let summed = (pool.len() > 1).then(|| Stage::sum(pool.iter().filter_map(|&at| self.stages.of(ActorId(at as u32)))));
             let all = summed.as_ref().unwrap_or(stage);
-            let items = all.items();
             // No facts about stages of which little is known.
-            if work == 0 || items == 0 || self.unseen_share(machine, &shares) > thresholds.max_unknown {
+            if work == 0 || all.items() == 0 || self.unseen_share(machine, &shares) > thresholds.max_unknown {
                 continue;
             }
             let blame = prepared.blame.share[at].max(1e-9);
-            let name = prepared.names[at].clone();
-            let by_state: HashMap<State, &Share> = shares.iter().map(|share| (share.state, share)).collect();
-            let signalling: u64 = stage
-                .signalling
-                .iter()
-                .filter(|(state, _)| by_state.contains_key(state))
-                .map(|(_, total)| net(without_long_stays(*total), self.probe_cost_ps))
-                .sum();
-            let share_of = |total: Total| net(without_long_stays(total), self.probe_cost_ps) as f64 / work as f64;
-            let unit = if self.takes_portions(stage) { "portions" } else { "units" };
-            let per_item = |count: u64| count as f64 / items as f64;
-            let facts =
-                |scope, texts: Vec<(&'static str, String)>, share: f64, count: u64, more: &[(&'static str, f64)], error, evidence| {
-                    let mut numbers = vec![("share", share), ("count", count as f64), ("verdict", verdict), ("blame", blame)];
-                    numbers.extend_from_slice(more);
-                    let mut named = vec![("machine", name.clone())];
-                    named.extend(texts);
-                    Facts { scope, texts: named, numbers, error, process: None, evidence }
-                };
-            let mut calls: Vec<(NameId, u64)> = all.calls.iter().map(|(&call, &count)| (call, count)).collect();
-            calls.sort_unstable();
-            for (call, count) in calls {
-                let of_call = by_state.get(&State::Call(call));
-                out.push(facts(
-                    Scope::Call,
-                    vec![("call", vocabulary.names.text(call).to_owned()), ("items", unit.to_owned())],
-                    of_call.map_or(0.0, |share| share.share),
-                    count,
-                    &[("calls_per_item", per_item(count))],
-                    of_call.map(|share| share.error),
-                    of_call.map_or(prepared.whole, |share| share.evidence),
-                ));
-            }
-            let submits: u64 = all.signals.iter().map(|signal| signal.submits - signal.self_sent).sum();
-            let mut cost = Total::default();
-            for signal in stage.signals.iter().filter(|signal| signal.submits > signal.self_sent) {
-                cost.ns += signal.cost.ns;
-                cost.probes += signal.cost.probes;
-                cost.long_ns += signal.cost.long_ns;
-                cost.longs += signal.cost.longs;
-            }
-            let cells = self.session.activity.cells();
-            let of_states = |wanted: &dyn Fn(State) -> bool| -> Vec<usize> {
-                prepared.cells_of(machine).iter().copied().filter(|&at| wanted(cells[at].state)).collect()
-            };
-            if let (true, Some(inner)) = (submits > 0, all.inner_signals_per_item()) {
-                let cells = of_states(&|state| stage.signalling.contains_key(&state));
-                out.push(facts(
-                    Scope::Signal,
-                    Vec::new(),
-                    share_of(cost),
-                    submits,
-                    &[("signals_per_item", per_item(submits)), ("inner_per_item", inner)],
-                    self.error_within(prepared, machine, &cells, share_of(cost)),
-                    prepared.strongest(&cells),
-                ));
-            }
-            let cells = of_states(&|state| state == State::Reentry);
-            let largest = all.inputs.iter().map(|input| input.items).max().unwrap_or(0);
-            for input in all.inputs.iter().filter(|input| input.items >= largest / 2 && input.resubmitted.batches > 0) {
-                let ended = &input.resubmitted;
-                let of = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
-                let (limit, at_limit) = ended.sizes.buckets().max_by_key(|&(_, count)| count).unwrap_or((0, 0));
-                let queue = input.queue.map_or("", |queue| vocabulary.program_queue_name(queue));
-                // State in which items are submitted again.
-                let state = stage.resubmits.iter().max_by_key(|&(&state, &count)| (count, state_name(vocabulary, state)));
-                let mut texts = vec![("queue", queue.to_owned())];
-                texts.extend(state.map(|(&state, _)| ("state", state_name(vocabulary, state))));
-                out.push(facts(
-                    Scope::Batch,
-                    texts,
-                    share_of(stage.reentry),
-                    ended.batches,
-                    &[
-                        ("resubmitted", of(ended.batches, input.batches)),
-                        ("at_limit", of(at_limit, ended.batches)),
-                        ("with_more", of(ended.with_more, ended.batches)),
-                        ("limit", limit as f64),
-                        ("of_loop", share_of(stage.reentry) * work as f64 / work.saturating_sub(signalling).max(1) as f64),
-                    ],
-                    self.error_within(prepared, machine, &cells, share_of(stage.reentry)),
-                    prepared.strongest(&cells),
-                ));
-            }
-            let stands_out = self.no_lead(machine, &shares).is_none();
-            for (rank, share) in shares.iter().enumerate() {
-                out.push(facts(
-                    Scope::State,
-                    vec![("state", share.name.clone())],
-                    share.share,
-                    items,
-                    &[("stands_out", f64::from(u8::from(rank == 0 && stands_out)))],
-                    Some(share.error),
-                    share.evidence,
-                ));
-            }
+            let one = OneStage { evidence: self, prepared, machine, stage, all, shares: &shares, work, verdict, blame };
+            one.calls(&mut out);
+            out.extend(one.signals());
+            one.batches(&mut out);
+            one.states(&mut out);
         }
+        self.queue_facts(prepared, verdict, &mut out);
+        out
+    }
+
+    /// Facts of each queue that has a producer and a consumer: how long it is full or empty.
+    fn queue_facts(&self, prepared: &Prepared, verdict: f64, out: &mut Vec<Facts>) {
         let mut waits: HashMap<State, Vec<usize>> = HashMap::new();
         for (at, cell) in self.session.activity.cells().iter().enumerate() {
             if let State::WaitFull(_) | State::WaitEmpty(_) = cell.state {
@@ -154,7 +85,7 @@ impl StageEvidence<'_> {
             let waiting = if full >= empty { State::WaitFull(queue) } else { State::WaitEmpty(queue) };
             out.push(Facts {
                 scope: Scope::Queue,
-                texts: vec![("queue", vocabulary.program_queue_name(queue).to_owned())],
+                texts: vec![("queue", self.vocabulary.program_queue_name(queue).to_owned())],
                 numbers: vec![
                     ("share", full.max(empty)),
                     ("count", self.queues.puts(queue) as f64),
@@ -167,7 +98,6 @@ impl StageEvidence<'_> {
                 evidence: waits.get(&waiting).map_or(prepared.whole, |cells| prepared.strongest(cells)),
             });
         }
-        out
     }
 
     /// Returns the number of calls per item. A queue of bytes has portions instead of items: one
@@ -187,5 +117,114 @@ impl StageEvidence<'_> {
         let main = stage.main_input().and_then(|at| stage.inputs[at].queue);
         let queue = main.or(stage.outputs.first().map(|output| output.queue));
         queue.is_some_and(|queue| self.session.scene(self.vocabulary).is_of_bytes(queue))
+    }
+}
+
+impl OneStage<'_> {
+    /// Facts with a share of the stage's work and a count; `texts` and `more` are those of the
+    /// scope. The error and the evidence are added by the caller.
+    fn facts(&self, scope: Scope, texts: Vec<(&'static str, String)>, share: f64, count: u64, more: &[(&'static str, f64)]) -> Facts {
+        let mut numbers = vec![("share", share), ("count", count as f64), ("verdict", self.verdict), ("blame", self.blame)];
+        numbers.extend_from_slice(more);
+        let mut named = vec![("machine", self.prepared.names[self.machine.0 as usize].clone())];
+        named.extend(texts);
+        Facts { scope, texts: named, numbers, error: None, process: None, evidence: self.prepared.whole }
+    }
+
+    fn per_item(&self, count: u64) -> f64 {
+        count as f64 / self.all.items() as f64
+    }
+
+    /// Time in ns without long stays and without the probes' own cost.
+    fn net(&self, total: Total) -> u64 {
+        net(without_long_stays(total), self.evidence.probe_cost_ps)
+    }
+
+    fn share_of(&self, total: Total) -> f64 {
+        self.net(total) as f64 / self.work as f64
+    }
+
+    /// Positions of the stage's cells in the given states.
+    fn cells(&self, wanted: impl Fn(State) -> bool) -> Vec<usize> {
+        let cells = self.evidence.session.activity.cells();
+        self.prepared.cells_of(self.machine).iter().copied().filter(|&at| wanted(cells[at].state)).collect()
+    }
+
+    /// Adds the error and the strongest evidence of `cells`.
+    fn with_cells(&self, facts: Facts, share: f64, cells: &[usize]) -> Facts {
+        let error = self.evidence.error_within(self.prepared, self.machine, cells, share);
+        Facts { error, evidence: self.prepared.strongest(cells), ..facts }
+    }
+
+    fn calls(&self, out: &mut Vec<Facts>) {
+        let unit = if self.evidence.takes_portions(self.stage) { "portions" } else { "units" };
+        let mut calls: Vec<(NameId, u64)> = self.all.calls.iter().map(|(&call, &count)| (call, count)).collect();
+        calls.sort_unstable();
+        for (call, count) in calls {
+            let of_call = self.shares.iter().find(|share| share.state == State::Call(call));
+            let texts = vec![("call", self.evidence.vocabulary.names.text(call).to_owned()), ("items", unit.to_owned())];
+            let per_item = [("calls_per_item", self.per_item(count))];
+            let facts = self.facts(Scope::Call, texts, of_call.map_or(0.0, |share| share.share), count, &per_item);
+            out.push(match of_call {
+                Some(share) => Facts { error: Some(share.error), evidence: share.evidence, ..facts },
+                None => facts,
+            });
+        }
+    }
+
+    /// Facts of the signals that the stage sends to others.
+    fn signals(&self) -> Option<Facts> {
+        let submits: u64 = self.all.signals.iter().map(|signal| signal.submits - signal.self_sent).sum();
+        let inner = self.all.inner_signals_per_item().filter(|_| submits > 0)?;
+        let mut cost = Total::default();
+        for signal in self.stage.signals.iter().filter(|signal| signal.submits > signal.self_sent) {
+            cost.ns += signal.cost.ns;
+            cost.probes += signal.cost.probes;
+            cost.long_ns += signal.cost.long_ns;
+            cost.longs += signal.cost.longs;
+        }
+        let share = self.share_of(cost);
+        let numbers = [("signals_per_item", self.per_item(submits)), ("inner_per_item", inner)];
+        let cells = self.cells(|state| self.stage.signalling.contains_key(&state));
+        Some(self.with_cells(self.facts(Scope::Signal, Vec::new(), share, submits, &numbers), share, &cells))
+    }
+
+    /// Facts of the batches of the largest inputs that end at a limit and submit the rest again.
+    fn batches(&self, out: &mut Vec<Facts>) {
+        let OneStage { stage, all, work, .. } = *self;
+        let vocabulary = self.evidence.vocabulary;
+        let of = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
+        let signalling = stage.signalling.iter().filter(|(state, _)| self.shares.iter().any(|share| share.state == **state));
+        let signalling: u64 = signalling.map(|(_, total)| self.net(*total)).sum();
+        let share = self.share_of(stage.reentry);
+        let of_loop = share * work as f64 / work.saturating_sub(signalling).max(1) as f64;
+        let cells = self.cells(|state| state == State::Reentry);
+        let largest = all.inputs.iter().map(|input| input.items).max().unwrap_or(0);
+        for input in all.inputs.iter().filter(|input| input.items >= largest / 2 && input.resubmitted.batches > 0) {
+            let ended = &input.resubmitted;
+            let (limit, at_limit) = ended.sizes.buckets().max_by_key(|&(_, count)| count).unwrap_or((0, 0));
+            let queue = input.queue.map_or("", |queue| vocabulary.program_queue_name(queue));
+            // State in which items are submitted again.
+            let state = stage.resubmits.iter().max_by_key(|&(&state, &count)| (count, state_name(vocabulary, state)));
+            let mut texts = vec![("queue", queue.to_owned())];
+            texts.extend(state.map(|(&state, _)| ("state", state_name(vocabulary, state))));
+            let numbers = [
+                ("resubmitted", of(ended.batches, input.batches)),
+                ("at_limit", of(at_limit, ended.batches)),
+                ("with_more", of(ended.with_more, ended.batches)),
+                ("limit", limit as f64),
+                ("of_loop", of_loop),
+            ];
+            out.push(self.with_cells(self.facts(Scope::Batch, texts, share, ended.batches, &numbers), share, &cells));
+        }
+    }
+
+    fn states(&self, out: &mut Vec<Facts>) {
+        let stands_out = self.evidence.no_lead(self.machine, self.shares).is_none();
+        for (rank, share) in self.shares.iter().enumerate() {
+            let numbers = [("stands_out", f64::from(u8::from(rank == 0 && stands_out)))];
+            let facts = self.facts(Scope::State, vec![("state", share.name.clone())], share.share, self.all.items(), &numbers);
+            out.push(Facts { error: Some(share.error), evidence: share.evidence, ..facts });
+        }
     }
 }

@@ -150,49 +150,11 @@ impl Case<'_> {
             verdict.evidence = first.evidence;
             verdict.subject = Some(self.name(first.subject, None));
         }
-        let mut states: Vec<(StateNamed, f64)> = Vec::new();
-        for part in &parts {
-            let state = state_of(part);
-            match states.iter_mut().find(|(known, _)| short(known) == short(&state)) {
-                Some((_, share)) => *share += part.share,
-                None => states.push((state, part.share)),
-            }
-        }
-        states.sort_by(|a, b| b.1.total_cmp(&a.1));
-        states.truncate(4);
-        let divided = || Because::Divided { parts: states.clone() };
         if !alone {
             verdict.state = None;
         }
-        let faults: Vec<&&Part> = parts.iter().filter(|part| part.does == Does::Faults).collect();
-        let of_faults: f64 = faults.iter().map(|part| part.share).sum();
-        if of_faults >= self.limits.fault_share * first.share {
-            verdict.mechanism = Some(Mechanism::PageFaults);
-            let count = faults.iter().map(|part| part.count).sum();
-            verdict.because.push(Because::Faults { count, share: of_faults });
-        } else if let Some(faults) = self.findings.iter().find(|finding| finding.of == Scope::Fault && finding.subject == top.class) {
-            if faults.share >= self.limits.fault_share * first.share {
-                verdict.mechanism = Some(Mechanism::PageFaults);
-                verdict.because.push(Because::Faults { count: faults.count, share: faults.share });
-            }
-        }
-        if let Some(reclaims) = self.reclaims(first.subject, first.share) {
-            verdict.mechanism = Some(Mechanism::MemoryReclaim);
-            verdict.because.push(reclaims);
-        }
-        if let Some(lock) = self.lock_of(first.subject) {
-            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LockConvoy));
-            let locks = self.locks(first.subject, 0);
-            verdict.because.push(Because::Lock { count: lock.count, share: lock.share, locks });
-        }
-        if let Some(serialised) = self.serialisation(first.subject) {
-            verdict.because.push(serialised);
-            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::Serialisation));
-        }
-        if let Some(asking) = self.chatty(first.subject) {
-            verdict.because.push(asking);
-            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::RoundTrips));
-        }
+        self.add_memory(first, top, &mut verdict);
+        self.add_hand_overs(first.subject, &mut verdict);
         if let Some(processes) = self.processes(first.subject) {
             // The kernel's work to start and end processes consists mostly of their own system
             // calls and page faults.
@@ -203,9 +165,58 @@ impl Case<'_> {
             }
             verdict.because.push(processes);
         }
+        self.add_use_of_cpus(first.subject, &parts, &mut verdict);
+        if parts.len() > 1 {
+            verdict.because.push(Because::Divided { parts: largest_states(&parts) });
+        }
+        Some(verdict)
+    }
+
+    /// Adds page faults and the freeing of memory if they have a considerable share of the subject,
+    /// whose largest part is `top`.
+    fn add_memory(&self, whole: &Whole, top: &Part, verdict: &mut Verdict) {
+        let least = self.limits.fault_share * whole.share;
+        let faults = self.parts.of(whole.subject).filter(|part| part.does == Does::Faults);
+        let (count, share) = faults.fold((0, 0.0), |(count, share), part| (count + part.count, share + part.share));
+        let in_states = self.findings.iter().find(|finding| finding.of == Scope::Fault && finding.subject == top.class);
+        // The faults are states of their own, or else are counted within another state.
+        let faults = match share >= least {
+            true => Some((count, share)),
+            false => in_states.filter(|faults| faults.share >= least).map(|faults| (faults.count, faults.share)),
+        };
+        if let Some((count, share)) = faults {
+            verdict.mechanism = Some(Mechanism::PageFaults);
+            verdict.because.push(Because::Faults { count, share });
+        }
+        if let Some(reclaims) = self.reclaims(whole.subject, whole.share) {
+            verdict.mechanism = Some(Mechanism::MemoryReclaim);
+            verdict.because.push(reclaims);
+        }
+    }
+
+    /// Adds how the threads of the subject wait for one another and for others: at a lock, one
+    /// after another, or in round trips.
+    fn add_hand_overs(&self, subject: SubjectId, verdict: &mut Verdict) {
+        if let Some(lock) = self.lock_of(subject) {
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LockConvoy));
+            let locks = self.locks(subject, 0);
+            verdict.because.push(Because::Lock { count: lock.count, share: lock.share, locks });
+        }
+        if let Some(serialised) = self.serialisation(subject) {
+            verdict.because.push(serialised);
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::Serialisation));
+        }
+        if let Some(asking) = self.chatty(subject) {
+            verdict.because.push(asking);
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::RoundTrips));
+        }
+    }
+
+    /// Adds whether the subject's work leaves CPUs idle or occupies all of them.
+    fn add_use_of_cpus(&self, subject: SubjectId, parts: &[&Part], verdict: &mut Verdict) {
         let runs: f64 = parts.iter().filter(|part| part.does.is_work()).map(|part| part.share).sum();
         let idle = self.cpus.idle.unwrap_or(0.0);
-        let (running, threads) = self.running(first.subject);
+        let (running, threads) = self.running(subject);
         let one_at_a_time = running <= 1.0 + self.limits.considerable;
         if runs >= self.limits.most && idle > self.limits.idle_share && self.cpus.count > 1 && one_at_a_time {
             verdict.because.push(Because::Alone { threads, cpus: self.cpus.count, idle });
@@ -221,12 +232,8 @@ impl Case<'_> {
             // Its threads or processes occupy all CPUs: none of them delays the others.
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::CpuContention));
             let users = self.cpu_users().into_iter().take(3).map(|(user, share)| (self.name(user, None), share)).collect();
-            verdict.because.push(Because::CpuUsers { waits: self.name(first.subject, None), users, idle });
+            verdict.because.push(Because::CpuUsers { waits: self.name(subject, None), users, idle });
         }
-        if parts.len() > 1 {
-            verdict.because.push(divided());
-        }
-        Some(verdict)
     }
 
     /// Returns a reason if a thread of the subject spends a considerable share of its time on
@@ -377,4 +384,20 @@ impl Case<'_> {
         let threads = ran.iter().filter(|&&ns| ns as f64 >= self.limits.considerable * all as f64).count() as u64;
         (all as f64 / (end - begin).max(1) as f64, threads)
     }
+}
+
+/// The four largest states of a subject with their shares of the path. Parts with the same name are
+/// one state.
+fn largest_states(parts: &[&Part]) -> Vec<(StateNamed, f64)> {
+    let mut states: Vec<(StateNamed, f64)> = Vec::new();
+    for part in parts {
+        let state = state_of(part);
+        match states.iter_mut().find(|(known, _)| short(known) == short(&state)) {
+            Some((_, share)) => *share += part.share,
+            None => states.push((state, part.share)),
+        }
+    }
+    states.sort_by(|a, b| b.1.total_cmp(&a.1));
+    states.truncate(4);
+    states
 }

@@ -1,8 +1,6 @@
 //! `longpole info`: shows what a trace contains. Reads everything once and stores only counts.
 
-use crate::input::empty_range;
-use crate::input::unpacked;
-use crate::input::{self, Input};
+use crate::input::{self, empty_range, unpacked, Input};
 use crate::packets::described;
 use crate::render::answer;
 use crate::render::length::Length;
@@ -10,17 +8,7 @@ use crate::render::output;
 use crate::render::screen::LINES;
 use crate::render::style::title;
 use crate::render::table::{bytes, duration, number, percent, plain, plain_lines, rate, utc, Table};
-use longpole_trace::Description;
-use longpole_trace::EnvValue;
-use longpole_trace::Loss;
-use longpole_trace::Packets;
-use longpole_trace::Part;
-use longpole_trace::Run;
-use longpole_trace::StreamId;
-use longpole_trace::StreamKind;
-use longpole_trace::SwitchedOff;
-use longpole_trace::Trace;
-use longpole_trace::Unmerged;
+use longpole_trace::{Description, EnvValue, Loss, Packets, Part, Recording, Run, StreamId, StreamKind, SwitchedOff, Trace, Unmerged};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -270,98 +258,13 @@ impl Counts {
 
     fn text(&self, trace: &Trace, path: &str, (histogram, length): (bool, Length), out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}", title(plain(path.to_owned())))?;
-        let mut head = Table::new(&["", ""]);
-        if let Some(recording) = trace.recordings().first() {
-            let system: Vec<&str> = [&recording.host, &recording.kernel].into_iter().flatten().map(String::as_str).collect();
-            if !system.is_empty() {
-                head.row(["host".to_owned(), system.join(", ")]);
-            }
-        }
-        if !trace.sources().is_empty() {
-            head.row(["sources".to_owned(), trace.sources().join(", ")]);
-        }
-        let length_ns = self.end_ns.zip(self.start_ns).map_or(0, |(end, start)| end.abs_diff(start));
-        match (self.start_ns, self.end_ns) {
-            (Some(start), Some(end)) => {
-                head.row(["begin".to_owned(), utc(start)]);
-                head.row(["end".to_owned(), utc(end)]);
-                head.row(["duration".to_owned(), duration(length_ns)]);
-            }
-            _ => head.row(["duration", "no event"]),
-        }
-        let per_second = if length_ns > 0 { self.events as f64 * 1e9 / length_ns as f64 } else { 0.0 };
-        head.row(["events".to_owned(), format!("{} ({})", number(self.events), rate(per_second, "events"))]);
-        let all = self.events.saturating_add(self.lost);
-        let share = if all > 0 { self.lost as f64 / all as f64 } else { 0.0 };
-        let uncounted = match self.uncounted {
-            0 => String::new(),
-            some => format!(", and {} losses of an unknown number", number(some)),
-        };
-        head.row(["lost".to_owned(), format!("{} ({}){uncounted}", number(self.lost), percent(share))]);
-        if let Some(recording) = trace.recordings().first() {
-            for off in recording.kernel_events.iter().flat_map(|kernel| &kernel.switched_off) {
-                let since = off.since_ns.zip(self.start_ns).map(|(since, start)| since.saturating_sub(start).max(0) as f64 / 1e9);
-                let since = since.map_or(String::new(), |since| format!("from +{since:.3} s on, "));
-                let what = format!("{since}{}: the kernel emitted more events than could be stored", off.what);
-                head.row(["not recorded".to_owned(), plain(what)]);
-            }
-            if let Some(chunk) = &recording.chunk {
-                let removed = &chunk.removed;
-                head.row(["chunk".to_owned(), number(chunk.number)]);
-                if removed.chunks > 0 {
-                    let kernel = match removed.kernel_events {
-                        Some(0) => String::new(),
-                        Some(events) => format!(" and {} of the kernel", number(events)),
-                        None => " and an unknown number of the kernel".to_owned(),
-                    };
-                    let lost = if removed.lost > 0 { format!(", {} lost", number(removed.lost)) } else { String::new() };
-                    let until = removed.until_ns.map_or(String::new(), |until| format!(", until {}", utc(until)));
-                    let (chunks, events) = (number(removed.chunks), number(removed.events));
-                    head.row(["removed".to_owned(), format!("{chunks} older chunks with {events} events{kernel}{lost}{until}")]);
-                }
-            }
-            if let Some(snapshot) = &recording.snapshot {
-                let cause = snapshot.cause.as_deref().map_or(String::new(), |cause| format!(": {cause}"));
-                let late = snapshot.latency_ns.map_or(String::new(), |late| format!(", frozen {} later", duration(late)));
-                head.row(["snapshot".to_owned(), plain(format!("of {}{cause}{late}", snapshot.of.as_deref().unwrap_or("?")))]);
-            }
-        }
-        let clock = trace.clock();
-        if let Some(frequency) = clock.frequency_hz {
-            let source = clock.source.as_deref().unwrap_or("unknown source");
-            let residual = clock.residual_ns.map_or("residual unknown".to_owned(), |ns| format!("residual {ns:.0} ns"));
-            head.row(["clock".to_owned(), format!("{source}, {} Hz, {residual}", number(frequency))]);
-        }
-        if let Some(cost) = trace.probe_cost_ns() {
-            head.row(["probe cost".to_owned(), format!("{cost:.1} ns")]);
-        }
-        let of_packets = |of: fn(&Packets) -> u64| self.streams.iter().filter_map(|stream| stream.packets.as_ref()).map(of).sum::<u64>();
-        let stored = of_packets(|packets| packets.bytes);
-        if stored > 0 {
-            head.row(["stored".to_owned(), format!("{} in {} packets", bytes(stored), number(of_packets(|packets| packets.packets)))]);
-        }
+        let head = self.head(trace);
         head.print(out)?;
         let room = LINES.saturating_sub(OTHER_LINES + head.len()).max(2);
         parts(trace, out)?;
 
         writeln!(out, "\n{}", title("Streams"))?;
-        let mut streams = Table::new(&["name", "kind", ">events", ">share", ">lost", "~>packets"]);
-        for stream in &self.streams {
-            let share = match stream.kind {
-                // Captured packets are not events, so they have no share of the events.
-                Some(StreamKind::Packets) if self.events == 0 => String::new(),
-                _ if self.events == 0 || stream.events > self.events => String::new(),
-                _ => percent(stream.events as f64 / self.events as f64),
-            };
-            let kind = stream.kind.map_or("", kind_name);
-            let packets = stream.packets.map_or(String::new(), |packets| match packets.lost {
-                0 => number(packets.packets),
-                lost => format!("{}, {} missing", number(packets.packets), number(lost)),
-            });
-            streams.row([stream.name.as_str(), kind, &number(stream.events), &share, &number(stream.lost), &packets]);
-        }
-        streams.print_first(out, length.rows(room / 2))?;
-
+        self.stream_table().print_first(out, length.rows(room / 2))?;
         for (name, capture) in &self.described {
             described::text(name, capture, out)?;
         }
@@ -392,6 +295,106 @@ impl Counts {
             }
         }
         Ok(())
+    }
+
+    /// What holds for the whole trace: host, times, counts, clock.
+    fn head(&self, trace: &Trace) -> Table {
+        let mut head = Table::new(&["", ""]);
+        if let Some(recording) = trace.recordings().first() {
+            let system: Vec<&str> = [&recording.host, &recording.kernel].into_iter().flatten().map(String::as_str).collect();
+            if !system.is_empty() {
+                head.row(["host".to_owned(), system.join(", ")]);
+            }
+        }
+        if !trace.sources().is_empty() {
+            head.row(["sources".to_owned(), trace.sources().join(", ")]);
+        }
+        let length_ns = self.end_ns.zip(self.start_ns).map_or(0, |(end, start)| end.abs_diff(start));
+        match (self.start_ns, self.end_ns) {
+            (Some(start), Some(end)) => {
+                head.row(["begin".to_owned(), utc(start)]);
+                head.row(["end".to_owned(), utc(end)]);
+                head.row(["duration".to_owned(), duration(length_ns)]);
+            }
+            _ => head.row(["duration", "no event"]),
+        }
+        let per_second = if length_ns > 0 { self.events as f64 * 1e9 / length_ns as f64 } else { 0.0 };
+        head.row(["events".to_owned(), format!("{} ({})", number(self.events), rate(per_second, "events"))]);
+        let all = self.events.saturating_add(self.lost);
+        let share = if all > 0 { self.lost as f64 / all as f64 } else { 0.0 };
+        let uncounted = match self.uncounted {
+            0 => String::new(),
+            some => format!(", and {} losses of an unknown number", number(some)),
+        };
+        head.row(["lost".to_owned(), format!("{} ({}){uncounted}", number(self.lost), percent(share))]);
+        if let Some(recording) = trace.recordings().first() {
+            self.recording_rows(recording, &mut head);
+        }
+        let clock = trace.clock();
+        if let Some(frequency) = clock.frequency_hz {
+            let source = clock.source.as_deref().unwrap_or("unknown source");
+            let residual = clock.residual_ns.map_or("residual unknown".to_owned(), |ns| format!("residual {ns:.0} ns"));
+            head.row(["clock".to_owned(), format!("{source}, {} Hz, {residual}", number(frequency))]);
+        }
+        if let Some(cost) = trace.probe_cost_ns() {
+            head.row(["probe cost".to_owned(), format!("{cost:.1} ns")]);
+        }
+        let of_packets = |of: fn(&Packets) -> u64| self.streams.iter().filter_map(|stream| stream.packets.as_ref()).map(of).sum::<u64>();
+        let stored = of_packets(|packets| packets.bytes);
+        if stored > 0 {
+            head.row(["stored".to_owned(), format!("{} in {} packets", bytes(stored), number(of_packets(|packets| packets.packets)))]);
+        }
+        head
+    }
+
+    /// What is particular to our own recordings: events that were switched off, the number of the
+    /// chunk and what was removed before it, and the cause of a snapshot.
+    fn recording_rows(&self, recording: &Recording, head: &mut Table) {
+        for off in recording.kernel_events.iter().flat_map(|kernel| &kernel.switched_off) {
+            let since = off.since_ns.zip(self.start_ns).map(|(since, start)| since.saturating_sub(start).max(0) as f64 / 1e9);
+            let since = since.map_or(String::new(), |since| format!("from +{since:.3} s on, "));
+            let what = format!("{since}{}: the kernel emitted more events than could be stored", off.what);
+            head.row(["not recorded".to_owned(), plain(what)]);
+        }
+        if let Some(chunk) = &recording.chunk {
+            let removed = &chunk.removed;
+            head.row(["chunk".to_owned(), number(chunk.number)]);
+            if removed.chunks > 0 {
+                let kernel = match removed.kernel_events {
+                    Some(0) => String::new(),
+                    Some(events) => format!(" and {} of the kernel", number(events)),
+                    None => " and an unknown number of the kernel".to_owned(),
+                };
+                let lost = if removed.lost > 0 { format!(", {} lost", number(removed.lost)) } else { String::new() };
+                let until = removed.until_ns.map_or(String::new(), |until| format!(", until {}", utc(until)));
+                let (chunks, events) = (number(removed.chunks), number(removed.events));
+                head.row(["removed".to_owned(), format!("{chunks} older chunks with {events} events{kernel}{lost}{until}")]);
+            }
+        }
+        if let Some(snapshot) = &recording.snapshot {
+            let cause = snapshot.cause.as_deref().map_or(String::new(), |cause| format!(": {cause}"));
+            let late = snapshot.latency_ns.map_or(String::new(), |late| format!(", frozen {} later", duration(late)));
+            head.row(["snapshot".to_owned(), plain(format!("of {}{cause}{late}", snapshot.of.as_deref().unwrap_or("?")))]);
+        }
+    }
+
+    fn stream_table(&self) -> Table {
+        let mut streams = Table::new(&["name", "kind", ">events", ">share", ">lost", "~>packets"]);
+        for stream in &self.streams {
+            let share = match stream.kind {
+                // Captured packets are not events, so they have no share of the events.
+                Some(StreamKind::Packets) if self.events == 0 => String::new(),
+                _ if self.events == 0 || stream.events > self.events => String::new(),
+                _ => percent(stream.events as f64 / self.events as f64),
+            };
+            let kind = stream.kind.map_or("", kind_name);
+            let packets = stream.packets.map_or(String::new(), |packets| match packets.lost {
+                0 => number(packets.packets),
+                lost => format!("{}, {} missing", number(packets.packets), number(lost)),
+            });
+            streams.row([stream.name.as_str(), kind, &number(stream.events), &share, &number(stream.lost), &packets]);
+        }
+        streams
     }
 }
 

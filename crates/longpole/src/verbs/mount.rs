@@ -112,7 +112,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         recorder.abandon();
         eprintln!("longpole: no program was enabled, so nothing was recorded");
     } else {
-        record::tell(&recorder.finish(), &[]);
+        record::print_outcome(&recorder.finish(), &[]);
     }
     ended.and(followed).map(|()| ExitCode::SUCCESS)
 }

@@ -4,29 +4,27 @@
 //! command keeps its own exit status: a recorder that fails prints the reason and lets the command
 //! run to its end.
 
+mod command;
+mod outcome;
+mod units;
+
+pub use command::run_until_the_end;
+pub use outcome::{code_of, print as print_outcome};
+pub use units::{bytes, duration, size};
+
 use crate::log::Log;
-use crate::output_tee::Prepared;
 use crate::render::conversion;
 use anyhow::{bail, Context};
+use command::{lives, process_of_thread, Inherited, Recorded};
 use longpole_record::control::steady::Steady;
 use longpole_record::interfaces::Pattern;
 use longpole_record::kernel::{Context as EventContext, EventRequest, Group, KernelError, Request, RequestError};
-use longpole_record::parse_duration;
-use longpole_record::parse_size;
-use longpole_record::InterfacesOutcome;
-use longpole_record::Mode;
-use longpole_record::Options;
-use longpole_record::Outcome;
-use longpole_record::Recorder;
-use longpole_record::Runtime;
-use longpole_record::Scope;
-use longpole_record::Stop;
+use longpole_record::{Mode, Options, Recorder, Scope, Stop};
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
+use std::time::Duration;
 
 const EXAMPLES: &str = "Examples:
   longpole record -- ./my-system --its-options   record what this command starts, until it ends; as root the kernel, too
@@ -267,8 +265,6 @@ fn steady(text: &str) -> Result<Steady, String> {
 /// Limit of a recording that has neither a command nor an end nor a limit. As root the kernel alone
 /// can emit some 10 MB a second, which fills a disk while nobody looks.
 const DEFAULT_MAX_SIZE: u64 = 10 << 30;
-/// Time that a command has to end after a signal; then the recording ends without it.
-const GRACE: Duration = Duration::from_secs(3);
 /// Time between two checks of output that the command still prints.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Nice value of the recorder, if it may choose one.
@@ -355,46 +351,20 @@ pub fn words(command: &[OsString]) -> Vec<String> {
 /// Records. Calls `ready` once everything that was requested is being recorded, before the command
 /// starts.
 pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitCode> {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let nice = rustix::process::getpriority_process(None).unwrap_or(0);
+    let inherited = Inherited::new();
     let stop = Stop::install().context("cannot handle signals")?;
     if !args.command.is_empty() {
         stop.pass_on().context("cannot handle signals")?;
     }
-    let scope = match args.pid {
-        Some(pid) => Scope::Process(pid),
-        None if args.command.is_empty() || args.all => Scope::Everything,
-        None => Scope::Descendants,
-    };
     if let Some(pid) = args.pid {
-        match (lives(pid), process_of_thread(pid)) {
-            (true, Some(process)) if process != pid => bail!("{pid} is a thread of process {process}; write --pid {process}"),
-            (true, _) => {}
-            (false, _) => bail!("there is no process {pid}; `longpole list` shows those with probes"),
-        }
+        check_process(pid)?;
     }
     let note = args.kernel.note();
-    let options = Options {
-        root: args.output,
-        config: args.config,
-        scope,
-        selection: None,
-        buffer: args.buffer,
-        mode: args.mode,
-        max_size: args.max_size,
-        default_max_size: (scope == Scope::Everything && args.command.is_empty() && args.time.is_none()).then_some(DEFAULT_MAX_SIZE),
-        max_age: args.max_age,
-        command: words(&args.command),
-        probe_cost_ns: crate::overhead::probe_cost(),
-        kernel: args.kernel.request(),
-        stacks: args.kernel.stacks(),
-        packets: args.packets.interfaces.map(|Interfaces(patterns)| patterns),
-        snaplen: args.packets.snaplen,
-        steady: args.steady.map(|steady| (steady, nice)),
-    };
+    let options = options(&args, inherited.nice);
     // If all CPUs are busy, a recorder that waits for a CPU loses events. It needs little CPU time,
     // and root may raise its priority.
-    let _ = rustix::process::setpriority_process(None, nice.min(URGENT));
+    let urgent = inherited.nice.min(URGENT);
+    let _ = rustix::process::setpriority_process(None, urgent);
     if let Some(steady) = args.steady {
         steady.stay_ahead();
     }
@@ -405,171 +375,82 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         eprintln!("longpole: note: {trouble}");
     }
     ready(&recorder);
-    let mut relay = None;
-    let mut child = match args.command.split_first() {
-        Some((program, rest)) => {
-            let (name, value) = recorder.environment();
-            let mut command = Command::new(program);
-            let steady = args.steady;
-            command.args(rest).env(name, value);
-            // The command inherits the runtime directory as an absolute path, so that programs find
-            // it from any working directory.
-            if std::env::var_os("LONGPOLE_RUNTIME_DIR").is_some_and(|path| !path.is_empty()) {
-                command.env("LONGPOLE_RUNTIME_DIR", Runtime::default_path());
-            }
-            let output = match args.capture_output.then(|| Prepared::new(&mut command)).transpose() {
-                Ok(output) => output,
-                Err(error) => {
-                    recorder.abandon();
-                    bail!("cannot capture the command's output: {error}");
-                }
-            };
-            // SAFETY: between fork and exec only system calls are made, on copied values.
-            unsafe {
-                command.pre_exec(move || {
-                    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
-                    Stop::restore_inherited();
-                    let _ = rustix::process::setpriority_process(None, nice);
-                    if let Some(steady) = steady {
-                        // The result was already reported by `Recorder::troubles`.
-                        let _ = steady.apply(nice);
-                    }
-                    Ok(())
-                })
-            };
-            let mut child = match command.spawn() {
-                Ok(child) => child,
-                Err(error) => {
-                    // Nothing was recorded; leave no empty recording behind.
-                    recorder.abandon();
-                    bail!("cannot run {}: {error}", program.to_string_lossy());
-                }
-            };
-            recorder.follow(child.id() as i32);
-            // Closes our copies of the command's ends of the streams; otherwise we would never see
-            // the end of its output.
-            drop(command);
-            relay =
-                output.map(|output| output.begin(&mut child, &mut recorder)).transpose().context("cannot capture the command's output")?;
-            Some(child)
-        }
-        None => None,
-    };
-    let log = match args.log {
-        true => {
-            let chunks = recorder.chunks();
-            Some(Log::begin(recorder.path().to_owned(), chunks, recorder.period()).context("cannot show the recorded events (--log)")?)
-        }
-        false => None,
-    };
-    let status = run_until_the_end(&mut recorder, &stop, args.time, args.pid, child.as_mut());
-    if let Some(relay) = &relay {
-        relay.drain(GRACE, || {
-            let longest = recorder.turn().unwrap_or(PAUSE);
-            recorder.wait(longest.min(PAUSE));
-        });
+    let mut recorded = Recorded::start(&args.command, &mut recorder, inherited, (args.steady, args.capture_output))?;
+    let log = args.log.then(|| Log::begin(recorder.path().to_owned(), recorder.chunks(), recorder.period()));
+    let log = log.transpose().context("cannot show the recorded events (--log)")?;
+    let child = recorded.as_mut().map(|recorded| &mut recorded.child);
+    let status = run_until_the_end(&mut recorder, &stop, args.time, args.pid, child);
+    if let Some(recorded) = &recorded {
+        recorded.drain_output(&mut recorder);
     }
     if let Some(steady) = args.steady {
         // The remaining work may take long, and at normal priority it disturbs nobody.
-        steady.fall_back(nice.min(URGENT));
+        steady.fall_back(urgent);
     }
     let asked = stop.count();
     let outcome = recorder.finish_with(&mut conversion::progress(Some(stop)), &mut |path| match stop.count() > asked {
         true => Vec::new(),
         false => crate::input::complete_symbols(path),
     });
-    if let Some(relay) = relay {
-        relay.end(|| stop.count() > asked);
+    if let Some(recorded) = &mut recorded {
+        recorded.end_output(|| stop.count() > asked);
     }
     if let Some(log) = log {
         log.end();
     }
-    let status = match (status, child.as_mut()) {
+    let status = match (status, recorded.as_mut()) {
         (Ok(status), _) => status,
         (Err(error), None) => {
-            tell(&outcome, &troubles);
+            outcome::print(&outcome, &troubles);
             return Err(error);
         }
         // The command still runs, and the process that started us waits for its status.
-        (Err(error), Some(child)) => {
+        (Err(error), Some(recorded)) => {
             eprintln!("longpole: {}; the command continues without being recorded", crate::in_one_line(&error));
-            Some(child.wait().context("cannot wait for the command")?)
+            Some(recorded.child.wait().context("cannot wait for the command")?)
         }
     };
-    tell(&outcome, &troubles);
+    outcome::print(&outcome, &troubles);
     if let Some(signal) = stop.signal().filter(|_| stop.count() > asked) {
         // The user did not want to wait for the rest.
         return Ok(ExitCode::from(128u8.wrapping_add(signal as u8)));
     }
-    Ok(exit_code(status, child.is_some(), &stop, &outcome))
+    Ok(outcome::exit_code(status, recorded.is_some(), &stop, &outcome))
 }
 
-/// Runs the recorder until the command ends, `time` has passed, the process `pid` has ended, or a
-/// signal requests the end. Returns the command's status if it ended.
-pub fn run_until_the_end(
-    recorder: &mut Recorder,
-    stop: &Stop,
-    time: Option<Duration>,
-    pid: Option<i32>,
-    mut child: Option<&mut Child>,
-) -> anyhow::Result<Option<ExitStatus>> {
-    let end = time.map(|time| Instant::now() + time);
-    let mut asked: Option<Instant> = None;
-    loop {
-        let mut longest = recorder.turn()?;
-        if let Some(child) = child.as_deref_mut() {
-            if let Some(status) = child.try_wait().context("cannot wait for the command")? {
-                return Ok(Some(status));
-            }
-        }
-        if pid.is_some_and(|pid| !lives(pid)) {
-            return Ok(None);
-        }
-        if let Some(child) = child.as_deref() {
-            stop.passed().for_each(|signal| pass_on(child, signal));
-        }
-        let now = Instant::now();
-        if let Some(end) = end {
-            if now >= end {
-                return Ok(None);
-            }
-            longest = longest.min(end - now);
-        }
-        if let Some(signal) = stop.signal() {
-            let Some(child) = child.as_deref() else { return Ok(None) };
-            // The terminal sends its signal to the command, too. A signal sent to this process
-            // alone must be passed on.
-            if asked.is_none() && stop.directed() {
-                pass_on(child, signal);
-            }
-            let since = *asked.get_or_insert(now);
-            if stop.count() > 1 || now - since >= GRACE {
-                eprintln!("longpole: the command (process {}) continues without being recorded", child.id());
-                return Ok(None);
-            }
-            longest = longest.min(GRACE - (now - since));
-        }
-        recorder.wait(longest);
+fn options(args: &Args, nice: i32) -> Options {
+    let scope = match args.pid {
+        Some(pid) => Scope::Process(pid),
+        None if args.command.is_empty() || args.all => Scope::Everything,
+        None => Scope::Descendants,
+    };
+    let has_no_end = scope == Scope::Everything && args.command.is_empty() && args.time.is_none();
+    Options {
+        root: args.output.clone(),
+        config: args.config.clone(),
+        scope,
+        selection: None,
+        buffer: args.buffer,
+        mode: args.mode,
+        max_size: args.max_size,
+        default_max_size: has_no_end.then_some(DEFAULT_MAX_SIZE),
+        max_age: args.max_age,
+        command: words(&args.command),
+        probe_cost_ns: crate::overhead::probe_cost(),
+        kernel: args.kernel.request(),
+        stacks: args.kernel.stacks(),
+        packets: args.packets.interfaces.clone().map(|Interfaces(patterns)| patterns),
+        snaplen: args.packets.snaplen,
+        steady: args.steady.map(|steady| (steady, nice)),
     }
 }
 
-fn pass_on(child: &Child, signal: i32) {
-    if let (Some(pid), Some(signal)) = (rustix::process::Pid::from_raw(child.id() as i32), rustix::process::Signal::from_named_raw(signal))
-    {
-        let _ = rustix::process::kill_process(pid, signal);
+fn check_process(pid: i32) -> anyhow::Result<()> {
+    match (lives(pid), process_of_thread(pid)) {
+        (true, Some(process)) if process != pid => bail!("{pid} is a thread of process {process}; write --pid {process}"),
+        (true, _) => Ok(()),
+        (false, _) => bail!("there is no process {pid}; `longpole list` shows those with probes"),
     }
-}
-
-/// Returns true if the process exists and is not a zombie.
-fn lives(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
-}
-
-/// Returns the process to which a thread belongs.
-fn process_of_thread(tid: i32) -> Option<i32> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
 /// Turns the request for an event that this kernel does not have into wrong usage, as a wrong group
@@ -578,90 +459,5 @@ fn wrong_request(error: longpole_record::Error) -> anyhow::Error {
     match error {
         longpole_record::Error::Kernel(error @ KernelError::NoEvent { .. }) => crate::WrongUsage(error.to_string()).into(),
         error => error.into(),
-    }
-}
-
-/// Prints the outcome of a recording to stderr. Diagnostics in `said` were printed at the start and
-/// are skipped.
-pub fn tell(outcome: &Outcome, said: &[String]) {
-    for diagnostic in outcome.diagnostics.iter().filter(|diagnostic| !said.contains(diagnostic)) {
-        eprintln!("longpole: note: {diagnostic}");
-    }
-    let lost = if outcome.lost > 0 { format!(", {} events lost", crate::render::table::number(outcome.lost)) } else { String::new() };
-    match &outcome.empty {
-        Some(why) => eprintln!("longpole: nothing was recorded: {why}"),
-        None if outcome.recorded == 0
-            && outcome.lost == 0
-            && (outcome.kernel.is_some() || outcome.samples.is_some() || outcome.interfaces.is_some()) => {}
-        None if outcome.recorded == 0 => eprintln!("longpole: {} packets captured{lost}", crate::render::table::number(outcome.packets)),
-        None => {
-            let streams = if outcome.lanes == 1 { "stream" } else { "streams" };
-            eprintln!("longpole: {} of events in {} {streams}{lost}", crate::render::table::bytes(outcome.recorded), outcome.lanes);
-        }
-    }
-    if let Some(kernel) = &outcome.kernel {
-        let number = crate::render::table::number;
-        eprintln!("longpole: {} kernel events on {} CPUs, {} lost", number(kernel.events), kernel.cpus, number(kernel.lost));
-    }
-    if let Some(samples) = &outcome.samples {
-        let number = crate::render::table::number;
-        eprintln!("longpole: {} stacks of {} CPUs, {} lost", number(samples.samples), samples.cpus, number(samples.lost));
-    }
-    if let Some(InterfacesOutcome { packets, lost, interfaces }) = outcome.interfaces {
-        let number = crate::render::table::number;
-        let devices = if interfaces == 1 { "network device" } else { "network devices" };
-        eprintln!("longpole: {} packets of {interfaces} {devices}, {} lost", number(packets), number(lost));
-    }
-    eprintln!("longpole: recording: {}", outcome.path.display());
-}
-
-fn exit_code(status: Option<ExitStatus>, has_command: bool, stop: &Stop, outcome: &Outcome) -> ExitCode {
-    let code = match status {
-        Some(status) => code_of(status),
-        None if has_command => stop.signal().map_or(0, |signal| 128u8.wrapping_add(signal as u8)),
-        None => 0,
-    };
-    if code == 0 && outcome.empty.is_some() {
-        return ExitCode::FAILURE;
-    }
-    ExitCode::from(code)
-}
-
-/// Returns the exit status as a shell does: 128 plus the number of the signal that ended the
-/// process.
-pub fn code_of(status: ExitStatus) -> u8 {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => code as u8,
-        (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
-        (None, None) => OWN_FAILURE,
-    }
-}
-
-/// Returns true if the text is a number without a unit. An option with such a value is refused,
-/// because a guessed unit ends a recording too early, or removes most of it.
-fn lacks_unit(text: &str) -> bool {
-    let text = text.trim();
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
-}
-
-pub fn duration(text: &str) -> Result<Duration, String> {
-    if lacks_unit(text) {
-        return Err(format!("{text:?} has no unit; write ns, us, ms, s, min, h or d after the number, for example 10s or 500ms"));
-    }
-    parse_duration(text).ok_or_else(|| format!("{text:?} is not a time; write, for example, 10s or 500ms"))
-}
-
-pub fn bytes(text: &str) -> Result<u64, String> {
-    if lacks_unit(text) {
-        let units = "B, KiB, MiB, GiB, TiB, kB, MB, GB or TB";
-        return Err(format!("{text:?} has no unit; write {units} after the number, for example 500MiB or 10GiB"));
-    }
-    parse_size(text).ok_or_else(|| format!("{text:?} is not a size; write, for example, 500MiB or 10GiB"))
-}
-
-pub fn size(text: &str) -> Result<u64, String> {
-    match parse_size(text).and_then(longpole_record::ring_size) {
-        Some(size) => Ok(size),
-        None => Err(format!("{text:?} is not a size of a ring; write, for example, 256KiB or 4MiB (at most 1GiB)")),
     }
 }
