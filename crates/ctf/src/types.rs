@@ -5,13 +5,16 @@
 //! produces, and what the plan compiler and the writer consume. It holds no positions in the text
 //! except the [`Span`]s that error messages need, and it does not know how bytes are decoded.
 
-use std::borrow::Cow;
-use std::collections::HashSet;
-use std::sync::Arc;
+mod schema;
+mod shown_names;
 
-use crate::clock::Clock;
-use crate::error::Span;
 pub use crate::mappings::Mappings;
+pub use schema::{EnvValue, EventClass, Identity, Schema, StreamClass, TraceClass, Version};
+pub use shown_names::display_name;
+pub(crate) use shown_names::{display_names, undotted_names};
+
+use crate::error::Span;
+use std::sync::Arc;
 
 /// Order of the bytes, and also of the bits, of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -610,168 +613,4 @@ impl StructType {
     pub(crate) fn tells_time(&self) -> bool {
         self.tells(Roles::TIME.and(Roles::END_TIME))
     }
-}
-
-/// The name to show for a field. LTTng and babeltrace put one underscore before names so that they
-/// cannot clash with keywords, and readers remove it.
-pub fn display_name(name: &str) -> &str {
-    name.strip_prefix('_').unwrap_or(name)
-}
-
-/// The names to show for all fields of a structure, or all options of a variant, of CTF 1.8. An
-/// underscore stays if its removal would produce the name of another member: `len` and `_len` keep
-/// their names.
-pub(crate) fn display_names(members: &[Member]) -> Vec<&str> {
-    let names = || members.iter().map(|member| member.name.as_str());
-    let all: HashSet<&str> = names().filter(|name| name.starts_with('_')).collect();
-    let mut kept = HashSet::new();
-    for plain in names().filter(|name| !all.is_empty() && !name.starts_with('_')) {
-        let mut longer = format!("_{plain}");
-        while let Some(name) = all.get(longer.as_str()) {
-            kept.insert(*name);
-            longer.insert(0, '_');
-        }
-    }
-    names().map(|name| if kept.contains(name) { name } else { display_name(name) }).collect()
-}
-
-/// Maximum number of dots in a name at which a structure of the name before the dot is searched
-/// for.
-const MOST_DOTS: usize = 64;
-
-/// The names to show for all fields of a CTF 2 structure. Fields of nested structures are flattened
-/// to `outer.inner`. If a structure has a field `a.b` and also a structure `a`, which may have a
-/// field `b`, then the dots of `a.b` are written as `\.`.
-pub(crate) fn undotted_names(fields: &[Member]) -> Vec<Cow<'_, str>> {
-    let structures: HashSet<&str> = fields.iter().filter(|f| matches!(f.ty, Type::Struct(_))).map(|f| f.name.as_str()).collect();
-    let is_ambiguous = |name: &str| name.match_indices('.').take(MOST_DOTS).any(|(dot, _)| structures.contains(&name[..dot]));
-    let names = fields.iter().map(|field| field.name.as_str());
-    let shown = names.map(|name| match !structures.is_empty() && is_ambiguous(name) {
-        true => Cow::Owned(name.replace('.', "\\.")),
-        false => Cow::Borrowed(name),
-    });
-    shown.collect()
-}
-
-/// A value of the trace's environment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EnvValue {
-    /// An integer.
-    Int(i64),
-    /// A text.
-    Text(String),
-}
-
-impl EnvValue {
-    /// The integer, or its digits as a text if it does not fit `i64`.
-    pub(crate) fn integer(value: i128) -> EnvValue {
-        i64::try_from(value).map_or_else(|_| EnvValue::Text(value.to_string()), EnvValue::Int)
-    }
-}
-
-/// The events of one class: their id, name and fields.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct EventClass {
-    /// Id in the events' headers.
-    pub id: u64,
-    /// Name; empty if CTF 2 metadata has none.
-    pub name: String,
-    /// Identity of the class, in CTF 2.
-    pub identity: Identity,
-    /// Log level.
-    pub loglevel: Option<i64>,
-    /// URI of the model (EMF).
-    pub model_emf_uri: Option<String>,
-    /// Attributes that CTF 2 attaches to the class, as JSON.
-    pub attributes: Option<String>,
-    /// Type of the context of its events.
-    pub context: Option<Arc<StructType>>,
-    /// Type of the payload of its events.
-    pub payload: Option<Arc<StructType>>,
-}
-
-/// Identifies a CTF 2 object.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
-    /// Namespace of the name.
-    pub namespace: Option<String>,
-    /// Unique id in the namespace.
-    pub uid: Option<String>,
-}
-
-/// The streams of one class: their headers, contexts and event classes.
-#[derive(Clone, Debug, PartialEq, Default)]
-pub struct StreamClass {
-    /// Id in the packets' headers.
-    pub id: u64,
-    /// Name of the class.
-    pub name: Option<String>,
-    /// Identity of the class, in CTF 2.
-    pub identity: Identity,
-    /// Index of the clock of the timestamps, if the metadata states it for the whole class.
-    pub clock: Option<usize>,
-    /// Type of the packets' contexts.
-    pub packet_context: Option<Arc<StructType>>,
-    /// Type of the events' headers.
-    pub event_header: Option<Arc<StructType>>,
-    /// Type of the context that all its events have.
-    pub event_context: Option<Arc<StructType>>,
-    /// The event classes.
-    pub events: Vec<EventClass>,
-}
-
-/// Properties that all streams of the trace share.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TraceClass {
-    /// UUID of the metadata and of the packets that belong to it.
-    pub uuid: Option<[u8; 16]>,
-    /// Name of the trace.
-    pub name: Option<String>,
-    /// Identity of the trace, in CTF 2.
-    pub identity: Identity,
-    /// Byte order of fields that do not state one.
-    pub byte_order: ByteOrder,
-    /// Type of the packets' headers.
-    pub packet_header: Option<Arc<StructType>>,
-    /// Facts about the traced system, in the order of the metadata.
-    pub env: Vec<(String, EnvValue)>,
-}
-
-impl TraceClass {
-    /// A value of the environment.
-    pub fn env(&self, name: &str) -> Option<&EnvValue> {
-        self.env.iter().find(|(n, _)| n == name).map(|(_, v)| v)
-    }
-
-    /// A text of the environment.
-    pub fn env_text(&self, name: &str) -> Option<&str> {
-        match self.env(name) {
-            Some(EnvValue::Text(text)) => Some(text),
-            _ => None,
-        }
-    }
-}
-
-/// Version of the metadata language, which decides the rules.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Version {
-    /// CTF 1.8: names decide the roles of the fields of packets and event headers, and one leading
-    /// underscore of a name is not shown.
-    #[default]
-    V1_8,
-    /// CTF 2: the metadata states the roles, and names are shown unchanged.
-    V2,
-}
-
-/// The whole content of the metadata.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Schema {
-    /// Version of the format.
-    pub version: Version,
-    /// Properties that all streams share.
-    pub trace: TraceClass,
-    /// The clocks.
-    pub clocks: Vec<Clock>,
-    /// The stream classes.
-    pub streams: Vec<StreamClass>,
 }
