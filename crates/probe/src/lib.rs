@@ -68,6 +68,7 @@ recording! {
     mod name;
     mod process;
     mod ring;
+    mod runtime_directory;
     mod site;
     mod sync;
     mod system;

@@ -2,6 +2,7 @@
 //! of a user have equal ids, so that one description is valid for all streams of a recording.
 
 use crate::process::{self, Process};
+use crate::runtime_directory;
 use crate::sync::Shared;
 use crate::system::Text;
 use core::mem::size_of;
@@ -109,8 +110,8 @@ impl Asked<'_> {
             if offset + size > SITE_ARENA_MAXIMUM {
                 return None;
             }
-            let directory = process::open_directory(&self.process.directory()).ok()?;
-            let file = process::open_writable(&directory, &Text::<16>::of(&[b"sites"])).ok()?;
+            let directory = runtime_directory::open_directory(&self.process.directory()).ok()?;
+            let file = runtime_directory::open_writable(&directory, &Text::<16>::of(&[b"sites"])).ok()?;
             if crate::system::fallocate(file.0, 0, 0, size_of::<Sites>() + (backed + SITE_ARENA_STEP) as usize) < 0 {
                 return None;
             }

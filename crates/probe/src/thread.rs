@@ -5,16 +5,18 @@
 //! changed, and the program continues normally if there is no memory. The code never waits for the
 //! recorder; it waits for other threads of the program only for a bounded time.
 
-use crate::process::{self, create, library, open_directory, open_writable, own_process, page, publish, read_orders, Entry, Process, ENTRIES};
+use crate::process::{self, library, own_process, page, read_orders, Entry, Process, ENTRIES};
+use crate::runtime_directory::{create, open_directory, open_writable, publish, store_bytes};
 use crate::sync::has_room;
 use crate::system::{self, Blocked, File, Text};
 use core::arch::asm;
 use core::ffi::c_void;
-use core::ops::Deref;
 use core::mem::offset_of;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use longpole_abi::{
-    Subbuffer, CLOCK_MONO_RAW, CONTROL_SIZE, MAGIC, MODE_DISCARD, MODE_OVERWRITE, RING_DATA, RING_ENDED, RING_IDLE, RING_MINIMUM, RING_OWNED, RING_SUBBUFFERS, VERSION,
+    Subbuffer, CLOCK_MONO_RAW, CONTROL_SIZE, MAGIC, MODE_DISCARD, MODE_OVERWRITE, RING_DATA, RING_ENDED, RING_IDLE, RING_MINIMUM,
+    RING_OWNED, RING_SUBBUFFERS, VERSION,
 };
 
 /// A mapped ring, or the closed ring. The header stays mapped as long as the process lives.
@@ -101,7 +103,7 @@ impl Ring {
         self.busy.store(0, Relaxed);
         let mut name = [0u8; 32];
         system::thread_name(&mut name);
-        process::store_bytes(&self.thread, &name);
+        store_bytes(&self.thread, &name);
         self.state.store(RING_OWNED, Release);
     }
 }
