@@ -375,7 +375,14 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         eprintln!("longpole: note: {trouble}");
     }
     ready(&recorder);
-    let mut recorded = Recorded::start(&args.command, &mut recorder, inherited, (args.steady, args.capture_output))?;
+    let mut recorded = match Recorded::start(&args.command, &mut recorder, inherited, (args.steady, args.capture_output)) {
+        Ok(recorded) => recorded,
+        Err(error) => {
+            // Nothing was recorded; leave no empty recording behind.
+            recorder.abandon();
+            return Err(error);
+        }
+    };
     let log = args.log.then(|| Log::begin(recorder.path().to_owned(), recorder.chunks(), recorder.period()));
     let log = log.transpose().context("cannot show the recorded events (--log)")?;
     let child = recorded.as_mut().map(|recorded| &mut recorded.child);

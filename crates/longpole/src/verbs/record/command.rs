@@ -3,7 +3,7 @@
 
 use super::PAUSE;
 use crate::output_tee::{OutputTee, Prepared};
-use anyhow::{bail, Context};
+use anyhow::{anyhow, Context};
 use longpole_record::control::steady::Steady;
 use longpole_record::{Recorder, Runtime, Stop};
 use rustix::process::{Resource, Rlimit};
@@ -48,8 +48,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Starts the command. If that fails, the recorder is abandoned, so that no empty recording is
-    /// left behind.
+    /// Starts the command; `None` if there is none.
     pub fn start(
         command: &[OsString],
         recorder: &mut Recorder,
@@ -65,22 +64,12 @@ impl Recorded {
         if std::env::var_os("LONGPOLE_RUNTIME_DIR").is_some_and(|path| !path.is_empty()) {
             command.env("LONGPOLE_RUNTIME_DIR", Runtime::default_path());
         }
-        let output = match capture_output.then(|| Prepared::new(&mut command)).transpose() {
-            Ok(output) => output,
-            Err(error) => {
-                recorder.abandon();
-                bail!("cannot capture the command's output: {error}");
-            }
-        };
+        let output = capture_output.then(|| Prepared::new(&mut command)).transpose();
+        let output = output.map_err(|error| anyhow!("cannot capture the command's output: {error}"))?;
         // SAFETY: between fork and exec only system calls are made, on copied values.
         unsafe { command.pre_exec(move || inherited.restore(steady)) };
-        let mut child = match command.spawn() {
-            Ok(child) => child,
-            Err(error) => {
-                recorder.abandon();
-                bail!("cannot run {}: {error}", program.to_string_lossy());
-            }
-        };
+        let child = command.spawn();
+        let mut child = child.map_err(|error| anyhow!("cannot run {}: {error}", program.to_string_lossy()))?;
         recorder.follow(child.id() as i32);
         // Closes our copies of the command's ends of the streams; otherwise we would never see the
         // end of its output.

@@ -106,8 +106,8 @@ impl Conversion<'_> {
         cpu_pages.time(&mut self.done).map_err(ConvertError::io("read", path))
     }
 
-    fn write_error(&self) -> impl FnOnce(io::Error) -> ConvertError {
-        ConvertError::io("write", self.building.path())
+    fn write_error(&self, error: io::Error) -> ConvertError {
+        ConvertError::io("write", self.building.path())(error)
     }
 
     /// Begins the streams of all CPUs at the earliest moment of all; the events of the state dump
@@ -133,8 +133,8 @@ impl Conversion<'_> {
             let Conversion { threads, context, done, counts, classes, .. } = self;
             let mut dump = dump::Dump { stream, time: start, first: classes.dump, counts, context: context.nobody(), layout };
             let written = dump.write(self.raw.read("state.jsonl"), self.raw.read("names.jsonl"), threads, done);
-            written.map_err(self.write_error())?;
-            self.offs_until(start, stream).map_err(self.write_error())?;
+            written.map_err(|error| self.write_error(error))?;
+            self.offs_until(start, stream).map_err(|error| self.write_error(error))?;
         }
         Ok((heap, streams))
     }
@@ -166,7 +166,7 @@ impl Conversion<'_> {
             }
         }
         match streams.first_mut() {
-            Some(stream) => self.offs_until(u64::MAX, stream).map_err(self.write_error()),
+            Some(stream) => self.offs_until(u64::MAX, stream).map_err(|error| self.write_error(error)),
             None => Ok(()),
         }
     }
