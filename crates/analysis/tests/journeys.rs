@@ -467,7 +467,7 @@ fn packets_that_are_never_taken_need_bounded_memory_and_are_counted() {
 /// A toy network: a queue that drops, a wire, a socket that drops, and a reader. Buffers are reused
 /// as soon as they are free.
 fn toy(seed: u64, count: i64) -> (Net, [u64; 4], u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut net = Net::new();
     let (mut free, mut wire, mut socket): (Vec<i64>, VecDeque<(i64, i64)>, VecDeque<(i64, i64, i64)>) =
         ((1..40).collect(), VecDeque::new(), VecDeque::new());

@@ -165,7 +165,7 @@ proptest! {
         let last = kernel.events.iter().map(|(t, ..)| *t).max().unwrap();
         let begin = BEGIN_NS + (last - BEGIN_NS) * from / 100;
         let end = begin + (last - begin) * length / 100;
-        let cpu = Random(seed).below(u64::from(cpus)) as u32;
+        let cpu = Random::new(seed).below(u64::from(cpus)) as u32;
         kernel.lose(cpu, begin, end);
         let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
         let total = linux.range().map(|(begin, end)| (end - begin) as u64).unwrap();
@@ -185,7 +185,7 @@ proptest! {
     #[test]
     fn random_errors_in_events_neither_cause_a_panic_nor_break_the_sum(seed in any::<u64>(), steps in 1usize..3000) {
         let (mut kernel, _) = simulate(seed, 3, 5, steps, ALL);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         // Events vanish or change their CPU.
         let mut events = std::mem::take(&mut kernel.events);
         events.retain(|_| random.below(4) > 0);

@@ -9,7 +9,7 @@ use support::{pipeline, Costs, Random, Trace};
 
 /// Random events of three threads, with every kind of probe, sometimes nested wrongly.
 fn noise(seed: u64, count: usize) -> Trace {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut trace = Trace::default();
     for label in ["a", "b", "c"] {
         trace.thread(label);

@@ -9,7 +9,6 @@
 mod coverage;
 mod memory;
 mod mutate;
-mod random;
 mod seeds;
 mod targets;
 mod watch;

@@ -6,8 +6,8 @@
 use crate::coverage::Coverage;
 use crate::memory;
 use crate::mutate::{mutate, LARGEST};
-use crate::random::Random;
 use crate::targets::Target;
+use fastrand::Rng;
 use memmap2::MmapMut;
 use std::fs::File;
 use std::io;
@@ -89,7 +89,7 @@ pub fn run(target: &Target, seed: u64, time: Duration, desk: &Path) -> anyhow::R
     }
     kept.push(Vec::new());
     memory::bound();
-    let mut random = Random::new(seed);
+    let mut random = Rng::with_seed(seed);
     let mut coverage = Coverage::default();
     let begin = Instant::now();
     let seeds = kept.len();
@@ -113,7 +113,7 @@ pub fn run(target: &Target, seed: u64, time: Duration, desk: &Path) -> anyhow::R
         if coverage.has_grown() && number >= seeds {
             match kept.len() {
                 0..MOST_KEPT => kept.push(input),
-                length => kept[random.below(length)] = input,
+                length => kept[random.usize(..length)] = input,
             }
         }
         desk.set(Word::Edges, coverage.edges as u64);

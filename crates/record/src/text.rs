@@ -1,10 +1,8 @@
 //! Texts that come from programs and users: printing them, matching them, and reading numbers with
 //! units.
 //!
-//! Everything here is a function of its arguments. `glob` matches patterns of labels, `units` reads
-//! sizes and times.
+//! Everything here is a function of its arguments. `units` reads sizes and times.
 
-pub(crate) mod glob;
 pub(crate) mod units;
 
 /// Text up to the first NUL, with control characters replaced.

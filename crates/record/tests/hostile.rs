@@ -3,26 +3,15 @@
 
 mod support;
 
+use fastrand::Rng;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{symlink, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 use support::{numbered, Place, Running};
 
-/// xorshift64*: good enough for tests, and the same seed gives the same bytes.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.next() as u8).collect()
-    }
+fn random_bytes(random: &mut Rng, length: usize) -> Vec<u8> {
+    (0..length).map(|_| random.u8(..)).collect()
 }
 
 /// Makes a file with the mode that programs use.
@@ -90,7 +79,7 @@ fn numbered_of(recording: &Path, pid: i32) -> u64 {
 
 #[test]
 fn random_bytes_in_headers_harm_no_other_program() {
-    let mut random = Random(0x1234_5678);
+    let mut random = Rng::with_seed(0x1234_5678);
     for _ in 0..3 {
         let place = Place::new();
         // The streams of those rings may hold anything.
@@ -98,28 +87,28 @@ fn random_bytes_in_headers_harm_no_other_program() {
         let runtime = place.runtime();
         record_next_to(&place, || {
             let own = std::process::id();
-            make(&runtime.join(format!("{own}-00000001.control")), &random.bytes(4096), 4096);
+            make(&runtime.join(format!("{own}-00000001.control")), &random_bytes(&mut random, 4096), 4096);
             make(&runtime.join(format!("{own}-00000002.control")), &control(40), 4096);
             for number in 0..20 {
                 let mut bytes = ring(32768);
                 // Head, limit, last, lost, end, state, and all words that the recorder writes.
-                let noise = random.bytes(128);
+                let noise = random_bytes(&mut random, 128);
                 for at in (0..128).filter(|at| !(16..24).contains(at)) {
                     bytes[at] = noise[at];
                 }
                 if number % 2 == 0 {
                     // A head within the geometry, and sub-buffers of random bytes.
-                    bytes[0..8].copy_from_slice(&(random.next() % 32768 / 8 * 8).to_ne_bytes());
+                    bytes[0..8].copy_from_slice(&(random.u64(..) % 32768 / 8 * 8).to_ne_bytes());
                     bytes[64..128].fill(0);
-                    let noise = random.bytes(32768);
+                    let noise = random_bytes(&mut random, 32768);
                     bytes[4096..].copy_from_slice(&noise);
                 }
                 make(&runtime.join(format!("{own}-00000002.{number}.ring")), &bytes, bytes.len() as u64);
             }
             for number in 20..30 {
-                make(&runtime.join(format!("{own}-00000002.{number}.ring")), &random.bytes(8192), 4096 + 32768);
+                make(&runtime.join(format!("{own}-00000002.{number}.ring")), &random_bytes(&mut random, 8192), 4096 + 32768);
             }
-            make(&runtime.join(format!("{own}-00000002.s4000000000.ring")), &random.bytes(8192), 4096 + 32768);
+            make(&runtime.join(format!("{own}-00000002.s4000000000.ring")), &random_bytes(&mut random, 8192), 4096 + 32768);
         });
     }
 }
@@ -176,11 +165,11 @@ fn a_truncated_ring_costs_only_itself() {
 #[test]
 fn a_site_table_of_random_bytes_costs_only_the_names() {
     let place = Place::new();
-    let mut random = Random(99);
+    let mut random = Rng::with_seed(99);
     let mut bytes = vec![0; 4096 + 262_144 + (1 << 20)];
     bytes[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
     bytes[8..12].copy_from_slice(&1u32.to_ne_bytes());
-    let noise = random.bytes(40_000);
+    let noise = random_bytes(&mut random, 40_000);
     bytes[4096..4096 + 40_000].copy_from_slice(&noise);
     let mut recorder = place.recorder("0", None);
     make(&place.runtime().join("sites"), &bytes, bytes.len() as u64);

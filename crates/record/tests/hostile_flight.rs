@@ -4,6 +4,7 @@
 
 mod support;
 
+use fastrand::Rng;
 use longpole_record::snapshot;
 use longpole_record::Asked;
 use longpole_record::Request;
@@ -16,18 +17,6 @@ use support::{Place, Running};
 const MAGIC: u64 = 0x454c_4f50_474e_4f4c;
 const SIZE: u64 = 32768;
 
-/// xorshift64*: good enough for tests, and the same seed gives the same bytes.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-}
-
 fn make(path: &Path, bytes: &[u8]) {
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).unwrap();
     file.write_all_at(bytes, 0).unwrap();
@@ -35,17 +24,17 @@ fn make(path: &Path, bytes: &[u8]) {
 }
 
 /// A ring that overwrites, in which only the geometry is valid.
-fn liar(random: &mut Random) -> Vec<u8> {
-    let mut bytes: Vec<u8> = (0..4096 + SIZE as usize).map(|_| random.next() as u8).collect();
+fn liar(random: &mut Rng) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..4096 + SIZE as usize).map(|_| random.u8(..)).collect();
     let part = SIZE / 4;
-    let head = match random.next() % 4 {
-        0 => random.next() % (1 << 20) / 8 * 8,
-        1 => part * (random.next() % 64) + 256 + random.next() % (part - 256) / 8 * 8,
-        2 => (1 << 62) - random.next() % 100 * 8,
-        _ => random.next(),
+    let head = match random.u64(..) % 4 {
+        0 => random.u64(..) % (1 << 20) / 8 * 8,
+        1 => part * (random.u64(..) % 64) + 256 + random.u64(..) % (part - 256) / 8 * 8,
+        2 => (1 << 62) - random.u64(..) % 100 * 8,
+        _ => random.u64(..),
     };
     let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
-    for (at, value) in [(0, head), (16, SIZE - 1), (48, 0), (56, random.next()), (64, 0), (128, MAGIC), (136, 1), (144, SIZE), (152, part)]
+    for (at, value) in [(0, head), (16, SIZE - 1), (48, 0), (56, random.u64(..)), (64, 0), (128, MAGIC), (136, 1), (144, SIZE), (152, part)]
     {
         put(at, value);
     }
@@ -53,15 +42,15 @@ fn liar(random: &mut Random) -> Vec<u8> {
     put(104, 0);
     put(168, 0);
     put(208, 1);
-    put(232, random.next() % 3 * 1000);
+    put(232, random.u64(..) % 3 * 1000);
     let current = head.saturating_sub(1) / part * part;
     for back in 0..4 {
         let position = current.wrapping_sub(back * part);
         let at = 4096 + (position & (SIZE - 1)) as usize;
-        let shift = u64::from(random.next().is_multiple_of(8));
+        let shift = u64::from(random.u64(..).is_multiple_of(8));
         put(at + 24, position.wrapping_add(shift));
-        put(at + 8, if random.next().is_multiple_of(3) { random.next() } else { 256 + random.next() % 1000 * 8 });
-        put(at + 80, if random.next().is_multiple_of(2) { random.next() } else { random.next() % 5000 });
+        put(at + 8, if random.u64(..).is_multiple_of(3) { random.u64(..) } else { 256 + random.u64(..) % 1000 * 8 });
+        put(at + 80, if random.u64(..).is_multiple_of(2) { random.u64(..) } else { random.u64(..) % 5000 });
     }
     bytes
 }
@@ -84,7 +73,7 @@ fn snapshot_of(recording: &Path, when: Option<&str>) -> Result<PathBuf, String> 
 
 #[test]
 fn rings_with_wrong_contents_spoil_no_snapshot_and_no_count() {
-    let mut random = Random(0x5eed);
+    let mut random = Rng::with_seed(0x5eed);
     for round in 0..2 {
         let place = Place::new();
         // The streams of those rings may hold anything.

@@ -1,5 +1,7 @@
 //! A moment named by a user: absolute, within a day, or relative to the begin of the trace.
 
+use jiff::civil::Date;
+
 /// Begin or end of a part of a trace. A relative moment is resolved when the trace's first time is
 /// known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,26 +111,17 @@ fn zoned(text: &str) -> Option<i64> {
     of_day(time)?.checked_sub(if offset.starts_with('-') { -ahead } else { ahead })
 }
 
-/// Returns the days from 1970-01-01 to a civil date. Years begin in March here, so that the leap
-/// day is the last day of its year. Returns `None` if the text is no date, and `Some(Err(message))`
-/// if the month does not have that day.
+/// Returns the days from 1970-01-01 to a civil date. Returns `None` if the text is no date, and
+/// `Some(Err(message))` if the month does not have that day.
 fn days(text: &str) -> Option<Result<i64, String>> {
     let mut parts = text.splitn(3, '-');
-    let mut number = |most| parts.next()?.parse::<i64>().ok().filter(|number| (1..=most).contains(number));
-    let (year, month, day) = (number(9999)?, number(12)?, number(31)?);
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let length = match month {
-        2 => 28 + i64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    };
-    if day > length {
-        return Some(Err(format!("there is no {text}: that month has {length} days")));
-    }
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    Some(Ok(era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * month + 2) / 5 + day - 1 - 719_468))
+    let mut number = |most| parts.next()?.parse::<i16>().ok().filter(|number| (1..=most).contains(number));
+    let (year, month, day) = (number(9999)?, number(12)? as i8, number(31)? as i8);
+    let length = Date::new(year, month, 1).ok()?.days_in_month();
+    Some(match Date::new(year, month, day) {
+        Ok(date) => Ok(date.duration_since(Date::constant(1970, 1, 1)).as_hours() / 24),
+        Err(_) => Err(format!("there is no {text}: that month has {length} days")),
+    })
 }
 
 #[cfg(test)]

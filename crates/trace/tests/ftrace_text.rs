@@ -353,13 +353,8 @@ fn in_memory() -> tempfile::TempDir {
 fn damaged_text_is_read_to_its_end() {
     let folder = in_memory();
     let path = folder.path().join("trace");
-    let mut seed = 0x2545_f491_4f6c_dd1du64;
-    let mut below = |limit: usize| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        (seed % limit as u64) as usize
-    };
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut below = |limit: usize| random.usize(..limit);
     for case in 0..3000 {
         let mut bytes = [NOP, "CPU:2 [LOST 3 EVENTS]\n x-1 0d.s2 17us+: a <-b\n 1.5 | 0) a-1 | 1 us | f();\n"].concat().into_bytes();
         for _ in 0..=below(12) {

@@ -322,13 +322,8 @@ fn files_of_a_folder_form_one_recording() {
 #[test]
 fn damaged_files_lead_to_an_error_or_to_other_events() {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let mut seed = 0x2545_f491_4f6c_dd1du64;
-    let mut below = |limit: usize| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        (seed % limit as u64) as usize
-    };
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut below = |limit: usize| random.usize(..limit);
     let mut opened = 0;
     for big in [false, true] {
         for whole in [Machine { big }.file(), Machine { big }.pipe()] {

@@ -297,7 +297,7 @@ pub const BEGIN_NS: i64 = 1_000;
 
 /// Simulates a kernel. The truth covers the time `range`.
 pub fn simulate(seed: u64, cpus: u32, threads: i32, steps: usize, range: (i64, i64)) -> (Kernel, Truth) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut kernel = Kernel::new(cpus);
     let mut truth = Truth { cpus: vec![CpuTruth::default(); cpus as usize], ..Truth::default() };
     let mut cores = vec![Core { thread: None, open: Vec::new(), raised: [None; 10] }; cpus as usize];

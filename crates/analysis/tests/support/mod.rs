@@ -7,21 +7,17 @@ use longpole_analysis::report::{ProbePass, Report};
 use longpole_trace::event::{Catalogue, Class, ClassId, Event, Item, Loss, Stream, StreamId, StreamKind, Subject, SubjectId, Value};
 use std::collections::{HashMap, VecDeque};
 
-/// splitmix64: sufficient for jitter and names.
+/// Random numbers and names.
 #[derive(Clone)]
-pub struct Random(pub u64);
+pub struct Random(fastrand::Rng);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    pub fn new(seed: u64) -> Random {
+        Random(fastrand::Rng::with_seed(seed))
     }
 
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+        self.0.u64(..limit)
     }
 
     /// Returns a number from half of `mean` to one and a half times `mean`.
@@ -31,7 +27,7 @@ impl Random {
 
     fn word(&mut self) -> String {
         let length = 4 + self.below(6);
-        (0..length).map(|_| char::from(b'a' + self.below(26) as u8)).collect()
+        (0..length).map(|_| self.0.lowercase()).collect()
     }
 }
 
@@ -206,7 +202,7 @@ struct Agent {
 
 /// Runs the system for `length_ns`.
 pub fn pipeline(seed: u64, costs: &Costs, length_ns: i64) -> Pipeline {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let names = Names::random(&mut random);
     let mut trace = Trace::default();
     let order = random.below(6);

@@ -261,25 +261,9 @@ fn scaled(value: f64, prefixes: &[&str], step: f64, unit: &str) -> String {
 
 /// Formats Unix time in ns as `2026-11-20 23:04:05.123456789Z`.
 pub fn utc(ns: i64) -> String {
-    let (seconds, rest) = (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
-    let (year, month, day) = date(seconds.div_euclid(86_400));
-    let of_day = seconds.rem_euclid(86_400);
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{rest:09}Z")
-}
-
-/// Converts days since 1970-01-01 to the civil date. Years begin in March in this computation, so
-/// that the leap day is the last day of its year.
-fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+    // A timestamp's range is that of the years up to 9999, which contains all times in 64 bits.
+    let time = jiff::Timestamp::from_nanosecond(ns.into()).unwrap_or_default();
+    format!("{time:.9}").replace('T', " ")
 }
 
 #[cfg(test)]

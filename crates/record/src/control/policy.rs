@@ -5,11 +5,11 @@
 //! reason.
 
 use crate::interfaces;
-use crate::text::glob;
 use crate::text::nearest;
 use crate::text::units::{optional_size, parse_duration, snaplen, DEFAULT_SNAPLEN};
 use longpole_abi::kind::{Category, ALL_CATEGORIES};
 use longpole_abi::{MODE_BLOCK, MODE_DISCARD, MODE_OVERWRITE, RING_MINIMUM};
+use longpole_predicate::glob;
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -5,8 +5,8 @@
 //! that began before it was armed are unknown to it.
 
 use crate::control::condition::{Condition, Part};
-use crate::text::glob;
 use longpole_abi::Kind;
+use longpole_predicate::glob;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 

@@ -5,8 +5,8 @@
 //! afterwards.
 
 use super::InterfaceError;
-use crate::text::glob;
 use longpole_pcapng::LinkType;
+use longpole_predicate::glob;
 use std::ffi::CStr;
 use std::fmt;
 use std::fs::File;

@@ -9,7 +9,7 @@
 //! ended it.
 
 use super::layout::Layout;
-use crate::text::glob;
+use longpole_predicate::glob;
 
 /// Events that are never given up. Without any of these, a critical path is wrong or ends early;
 /// without the others, an answer is right but has less detail.

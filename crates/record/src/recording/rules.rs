@@ -12,10 +12,10 @@ use crate::runtime_dir::proc_status;
 use crate::runtime_dir::process::Process;
 use crate::runtime_dir::session::Order;
 use crate::subjects::ring_source::{Decision, RingSource};
-use crate::text::glob;
 use crate::text::units::DEFAULT_SNAPLEN;
 use longpole_abi::kind::ALL_CATEGORIES;
 use longpole_abi::RING_MINIMUM;
+use longpole_predicate::glob;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
