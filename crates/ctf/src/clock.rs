@@ -215,6 +215,15 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn a_time_beyond_64_bits_is_the_limit() {
+        // A base of exactly 2^62 ns, to which as much is added.
+        let clock = Clock { offset_s: 4_611_686_018, offset: 427_387_904, ..Clock::new("far", 1_000_000_000) };
+        assert_eq!(clock.ns(0), 1 << 62);
+        assert_eq!(clock.ns((1 << 62) - 1), i64::MAX);
+        assert_eq!(clock.ns(1 << 62), i64::MAX);
+    }
+
+    #[test]
     fn a_short_counter_is_extended_over_its_wraps() {
         assert_eq!(extend(0x1_0005, 0x0004, low_bits(16)), 0x2_0004);
         assert_eq!(extend(0x1_0005, 0x0005, low_bits(16)), 0x1_0005);
