@@ -8,9 +8,13 @@
  *   sites                   event classes of all programs of this user, filled on the first hit of
  *                           each call site
  *   session                 the orders of a recorder for processes that start later
+ *   session-<pid>           the same of further recorders; session-c<number> for the processes that
+ *                           a recorder's command starts
  *   <pid>-<tag>.control     one per process; its first word is the enable word, which every probe
  *                           loads
- *   <pid>-<tag>.<n>.ring    one per recorded thread, n counts from 0
+ *   <pid>-<tag>.<n>.ring    one per recorded thread, n counts from 0; <pid>-<tag>.s<n>.ring is a
+ *                           larger ring that the recorder made for a thread
+ *   .new-<tid>-<counter>    a file that does not have its name yet
  *
  * The tag distinguishes executions of the same pid, because exec keeps the pid. Files have mode
  * 0400 and are complete before they get their name; a process that must write to one adds the
@@ -180,7 +184,8 @@ struct longpole_ring {
 	uint32_t lane;            /* number of the stream file, plus one */
 	uint32_t successor;       /* number of a larger ring made for this thread, plus one; 0: none */
 	uint64_t session;         /* the recording that took data from this ring last */
-	uint64_t spare_reader[2];
+	uint64_t pending_lost;    /* value of lost_reported when the packet at pending_offset is committed */
+	uint64_t pending_discarded; /* events_discarded in the header of that packet */
 
 	/* Constant after the ring is made, except for the owner, which changes only together with a
 	 * sub-buffer. */
@@ -250,7 +255,7 @@ struct longpole_subbuffer {
  */
 #define LONGPOLE_SITE_SLOTS 65536u
 /* number of slots that are tried before a site gets the overflow class */
-#define LONGPOLE_SITE_PROBES 64u
+#define LONGPOLE_SITE_ATTEMPTS 64u
 #define LONGPOLE_SITE_ARENA_STEP (1u << 20)
 #define LONGPOLE_SITE_ARENA_MAXIMUM (64u << 20)
 

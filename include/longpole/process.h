@@ -355,7 +355,7 @@ LONGPOLE_SLOW void longpole_write_label(const char *text, size_t size)
 
 /* Returns 1 if `name` is the control file of a process of this execution that has ended and never
  * had a ring. */
-LONGPOLE_SLOW int longpole_is_left(int directory, const char *name, const char *tail)
+LONGPOLE_SLOW int longpole_is_stale_control_file(int directory, const char *name, const char *tail)
 {
 	const char *at = name;
 	uint32_t pid = 0, rings = 1;
@@ -399,7 +399,7 @@ LONGPOLE_SLOW void longpole_sweep(int directory, const char *stem)
 		for (long at = 0; at < size; at += entry.size) {
 			const char *name = entries + at + head;
 			__builtin_memcpy(&entry, entries + at, head);
-			if (longpole_is_left(directory, name, tail))
+			if (longpole_is_stale_control_file(directory, name, tail))
 				longpole_call(SYS_unlinkat, (uintptr_t)directory, (uintptr_t)name, 0, 0, 0, 0);
 		}
 	}

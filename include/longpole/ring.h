@@ -158,7 +158,7 @@ LONGPOLE_INLINE void longpole_settle(struct longpole_ring *ring, uint64_t positi
 /* Stores an event as the next entry of the side area; returns 0 if the area is full. An entry
  * consists of a header, up to 6 words, and the number of words. An event with more words has the
  * header 0, and is counted as lost when it is taken out. */
-LONGPOLE_SLOW int longpole_set_aside(struct longpole_ring *ring, uint64_t header, const uint64_t *words, uint64_t count)
+LONGPOLE_SLOW int longpole_store_in_side_area(struct longpole_ring *ring, uint64_t header, const uint64_t *words, uint64_t count)
 {
 	const uint32_t at = __atomic_fetch_add(&ring->nested, 1, __ATOMIC_RELAXED);
 	uint64_t entry[8] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -176,17 +176,17 @@ LONGPOLE_SLOW int longpole_set_aside(struct longpole_ring *ring, uint64_t header
 }
 
 /*
- * The rest of longpole_commit, if there are events in the side area. Handlers left them there that
- * interrupted this probe; or this probe is in a handler that interrupted another one, just before
- * that moved them. The event becomes another entry, so that all reach the ring in the order of
- * their times. An event that does not fit there comes first: longpole_take has moved those from
- * before it.
+ * The rest of longpole_commit, if there are events in the side area. They are from handlers that
+ * interrupted this probe, or from before this probe if it is in a handler that came just before the
+ * interrupted probe moved them. The event of this probe becomes another entry, so that the move
+ * sorts all by time. An event that is too large for an entry is written first, with the earliest
+ * time in the area; longpole_take has moved all entries from before such an event.
  */
 LONGPOLE_SLOW void longpole_commit_nested(struct longpole_ring *ring, uint64_t *place, uint64_t header, uint64_t head, uint64_t size)
 {
 	const uint64_t words = size / 8 - 1;
-	const int set_aside = words <= LONGPOLE_SIDE_WORDS && ring->head + size == head && longpole_set_aside(ring, header, place + 1, words);
-	if (!set_aside) {
+	const int is_stored = words <= LONGPOLE_SIDE_WORDS && ring->head + size == head && longpole_store_in_side_area(ring, header, place + 1, words);
+	if (!is_stored) {
 		header = longpole_restamp(ring, header);
 		place[0] = header;
 		ring->last = header;
@@ -232,7 +232,7 @@ LONGPOLE_INLINE void longpole_abandon(struct longpole_ring *ring)
 /* Stores the event of a probe in a handler that interrupted another probe. */
 LONGPOLE_SLOW void longpole_emit_nested(struct longpole_ring *ring, uint32_t id, const uint64_t *words, uint32_t count)
 {
-	if (!longpole_set_aside(ring, longpole_event_header(id, longpole_now(ring)), words, count)) {
+	if (!longpole_store_in_side_area(ring, longpole_event_header(id, longpole_now(ring)), words, count)) {
 		__atomic_fetch_add(&ring->nested_lost, 1, __ATOMIC_RELAXED);
 		__atomic_fetch_add(&ring->lost, 1, __ATOMIC_RELEASE);
 	}
@@ -313,7 +313,7 @@ LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring)
  * new probe, whose stack pointer is `here`, is not deeper on the stack than the old one. On an
  * alternate signal stack stack pointers cannot be compared, so the result is 0.
  */
-LONGPOLE_SLOW int longpole_was_left(const struct longpole_ring *ring, uintptr_t here)
+LONGPOLE_SLOW int longpole_probe_was_abandoned(const struct longpole_ring *ring, uintptr_t here)
 {
 	struct {
 		uintptr_t begin;
@@ -330,8 +330,7 @@ LONGPOLE_SLOW int longpole_was_left(const struct longpole_ring *ring, uintptr_t 
 }
 
 /* Takes this thread's ring; attaches one if the thread has none. Returns NULL if there is none.
- * Sets `nested` if the ring is already taken, by the probe that the handler of this one
- * interrupted. */
+ * Sets `nested` to 1 if an interrupted probe of this thread holds the ring. */
 LONGPOLE_SLOW struct longpole_ring *longpole_take(int *nested)
 {
 	const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
@@ -342,11 +341,11 @@ LONGPOLE_SLOW struct longpole_ring *longpole_take(int *nested)
 		if (!longpole_is_open(ring) && (ring = longpole_attach()) == NULL)
 			return NULL;
 		if (__atomic_load_n(&ring->busy, __ATOMIC_RELAXED) != 0) {
-			if (longpole_was_left(ring, here)) {
+			if (longpole_probe_was_abandoned(ring, here)) {
 				/* The event of the abandoned probe was either completed or never visible. The
 				 * events that handlers left in the side area are moved into the ring. A sub-buffer
 				 * without any event is begun again. */
-				longpole_left_aside(ring);
+				longpole_mark_moved_side_entries(ring);
 				if (ring->end - ring->head > ring->subbuffer - LONGPOLE_SUBBUFFER_HEADER)
 					longpole_seal(ring);
 				longpole_abandon(ring);
@@ -360,14 +359,14 @@ LONGPOLE_SLOW struct longpole_ring *longpole_take(int *nested)
 		if (LONGPOLE_LIKELY(__atomic_load_n(&longpole_thread, __ATOMIC_RELAXED) == ring && !ended)) {
 			if (LONGPOLE_LIKELY(__atomic_load_n(&ring->nested, __ATOMIC_RELAXED) == 0))
 				return ring;
-			/* This probe is in a handler that interrupted another one just before that moved these
-			 * events. They are from before this probe. */
+			/* These events are from before this probe: it is in a handler that came just before the
+			 * interrupted probe moved them. */
 			longpole_flush_nested(ring);
 			continue;
 		}
 		/*
-		 * A handler replaced the ring by a larger one in the meantime, or another library did so
-		 * before.
+		 * The ring was replaced by a larger one: by a handler since the pointer was read, or before
+		 * that by another library of this thread.
 		 */
 		__atomic_store_n(&ring->busy, 0, __ATOMIC_RELAXED);
 		if (ended && __atomic_load_n(&longpole_thread, __ATOMIC_RELAXED) == ring && !longpole_follow(ring))

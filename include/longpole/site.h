@@ -102,7 +102,7 @@ LONGPOLE_SLOW uint32_t longpole_site_find(struct longpole_key *key)
 
 	const uint32_t room = LONGPOLE_SITE_SLOTS - LONGPOLE_FIRST_SITE_ID;
 	uint64_t made = 0;
-	for (uint32_t probe = 0; probe < LONGPOLE_SITE_PROBES; probe++) {
+	for (uint32_t probe = 0; probe < LONGPOLE_SITE_ATTEMPTS; probe++) {
 		const uint32_t id = LONGPOLE_FIRST_SITE_ID + (hash + probe) % room;
 		uint32_t slot = __atomic_load_n(&sites->slots[id], __ATOMIC_ACQUIRE);
 		if (slot == 0) {
@@ -133,6 +133,8 @@ LONGPOLE_SLOW uint32_t longpole_site_find(struct longpole_key *key)
 				return id;
 			}
 		}
+		/* Another process wrote this slot. It is compared only if the entry, with texts of up to 2048
+		 * bytes, lies within the memory that exists. */
 		const uint64_t offset = (uint64_t)slot * 8;
 		if (offset + sizeof(struct longpole_site) + 2048 <= __atomic_load_n(&sites->arena_size, __ATOMIC_ACQUIRE) ||
 		    offset < __atomic_load_n(&sites->arena_next, __ATOMIC_ACQUIRE)) {

@@ -180,7 +180,7 @@ LONGPOLE_SLOW struct longpole_ring *longpole_make_ring(struct longpole_process *
  * into the ring; since it moves them in the order of their times, these are not later than the
  * newest event. Marks those entries as moved, and returns the number of the others.
  */
-LONGPOLE_SLOW uint32_t longpole_left_aside(struct longpole_ring *ring)
+LONGPOLE_SLOW uint32_t longpole_mark_moved_side_entries(struct longpole_ring *ring)
 {
 	uint32_t others = 0;
 	for (uint32_t i = 0; i < ring->nested && i < LONGPOLE_SIDE_ENTRIES; i++) {
@@ -200,7 +200,7 @@ LONGPOLE_SLOW void longpole_return_ring(struct longpole_entry *entry)
 {
 	/* The thread may have ended in a probe, or in a handler that interrupted one. The entries that
 	 * this probe would have moved are lost. */
-	__atomic_fetch_add(&entry->ring->lost, longpole_left_aside(entry->ring), __ATOMIC_RELEASE);
+	__atomic_fetch_add(&entry->ring->lost, longpole_mark_moved_side_entries(entry->ring), __ATOMIC_RELEASE);
 	entry->ring->nested = 0;
 	entry->ring->busy = 0;
 	longpole_seal(entry->ring);

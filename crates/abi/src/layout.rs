@@ -31,7 +31,7 @@ pub const RING_IDLE: u32 = 1;
 pub const RING_ENDED: u32 = 2;
 
 pub const SITE_SLOTS: usize = 65536;
-pub const SITE_PROBES: u32 = 64;
+pub const SITE_ATTEMPTS: u32 = 64;
 pub const SITE_ARENA_STEP: u64 = 1 << 20;
 pub const SITE_ARENA_MAXIMUM: u64 = 64 << 20;
 pub const NAME_MAXIMUM: usize = 255;
@@ -103,7 +103,8 @@ pub struct Ring {
     pub lane: AtomicU32,
     pub successor: AtomicU32,
     pub session: AtomicU64,
-    pub spare_reader: [AtomicU64; 2],
+    pub pending_lost: AtomicU64,
+    pub pending_discarded: AtomicU64,
 
     pub magic: AtomicU64,
     pub version: AtomicU32,

@@ -76,7 +76,8 @@ fn the_c_and_rust_views_of_the_shared_memory_are_equal_byte_for_byte() {
         lane,
         successor,
         session,
-        spare_reader,
+        pending_lost,
+        pending_discarded,
         magic,
         version,
         number,
@@ -113,7 +114,7 @@ fn the_c_and_rust_views_of_the_shared_memory_are_equal_byte_for_byte() {
     constant!(views, "LONGPOLE_RING_IDLE", RING_IDLE);
     constant!(views, "LONGPOLE_RING_ENDED", RING_ENDED);
     constant!(views, "LONGPOLE_SITE_SLOTS", SITE_SLOTS);
-    constant!(views, "LONGPOLE_SITE_PROBES", SITE_PROBES);
+    constant!(views, "LONGPOLE_SITE_ATTEMPTS", SITE_ATTEMPTS);
     constant!(views, "LONGPOLE_SITE_ARENA_STEP", SITE_ARENA_STEP);
     constant!(views, "LONGPOLE_SITE_ARENA_MAXIMUM", SITE_ARENA_MAXIMUM);
     constant!(views, "LONGPOLE_NAME_MAXIMUM", NAME_MAXIMUM);

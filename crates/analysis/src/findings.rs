@@ -232,7 +232,7 @@ impl Finding {
 /// The thresholds and rules of `rules/findings.toml`.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    pub verdict: Thresholds,
+    pub stages: Thresholds,
     pub path: PathThresholds,
     findings: Vec<(Rule, Predicate)>,
 }
@@ -277,7 +277,7 @@ pub struct Lead {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    verdict: Thresholds,
+    stages: Thresholds,
     path: PathThresholds,
     #[serde(default)]
     finding: Vec<Rule>,
@@ -290,8 +290,8 @@ struct Rule {
     of: Scope,
     when: Spanned<String>,
     subject: Spanned<String>,
-    /// Observation; the advice is this, a colon and `remedy`.
-    advice: Spanned<String>,
+    /// The advice is this, a colon and `remedy`.
+    observation: Spanned<String>,
     remedy: Spanned<String>,
     /// True if the rule repeats an observation instead of naming a cause. Such findings follow the
     /// causes.
@@ -321,7 +321,7 @@ impl Rules {
             if let Some(name) = when.names().iter().find(|name| !known.contains(&name.name.as_str())) {
                 return Err(place(begin, unknown(&name.name)));
             }
-            for template in [&rule.subject, &rule.advice, &rule.remedy] {
+            for template in [&rule.subject, &rule.observation, &rule.remedy] {
                 for key in template.get_ref().split('{').skip(1).filter_map(|part| part.split_once('}')) {
                     let (name, _) = form_of(key.0);
                     if !known.contains(&name) {
@@ -331,7 +331,7 @@ impl Rules {
             }
             findings.push((rule, when));
         }
-        Ok(Rules { verdict: parsed.verdict, path: parsed.path, findings })
+        Ok(Rules { stages: parsed.stages, path: parsed.path, findings })
     }
 
     /// Returns the findings that apply. Causes come first, ordered by the time of their stage that
@@ -343,7 +343,7 @@ impl Rules {
                 if !when.holds(|at| when.names().get(at).map_or(Datum::Unknown, |name| facts.datum(&name.name))) {
                     continue;
                 }
-                let what = facts.fill(rule.advice.get_ref(), true);
+                let what = facts.fill(rule.observation.get_ref(), true);
                 let remedy = facts.fill(rule.remedy.get_ref(), true);
                 let share = facts.number("share").unwrap_or(0.0);
                 let finding = Finding {
@@ -353,7 +353,7 @@ impl Rules {
                     share,
                     evidence: facts.evidence,
                     advice: format!("{what}: {remedy}."),
-                    of_it: facts.of_it().fill(rule.advice.get_ref(), false),
+                    of_it: facts.of_it().fill(rule.observation.get_ref(), false),
                     what,
                     remedy,
                     error: facts.error,
@@ -381,7 +381,7 @@ impl Rules {
 mod tests {
     use super::*;
 
-    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmax_unknown = 1\nstands_out = []\nmin_enclosing_share = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\nmin_finding = 0\n[path]\nstands_out = []\nmin_gain = 0\nmin_of_promise = 0\nmax_of_others = 9\nmax_unknown = 1\n";
+    const THRESHOLDS: &str = "[stages]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmax_unknown = 1\nstands_out = []\nmin_enclosing_share = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\nmin_finding = 0\n[path]\nstands_out = []\nmin_gain = 0\nmin_of_promise = 0\nmax_of_others = 9\nmax_unknown = 1\n";
 
     fn refused(rule: &str) -> RuleError {
         Rules::parse("f.toml", &format!("{THRESHOLDS}{rule}")).unwrap_err()
@@ -395,18 +395,19 @@ mod tests {
     #[test]
     fn a_rule_with_an_error_is_refused_with_its_line() {
         let before = THRESHOLDS.lines().count();
-        let error =
-            refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"depth > 1\"\nsubject = \"s\"\nadvice = \"a\"\nremedy = \"r\"\n");
+        let error = refused(
+            "[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"depth > 1\"\nsubject = \"s\"\nobservation = \"a\"\nremedy = \"r\"\n",
+        );
         assert_eq!(error.line, before + 4);
         assert!(error.message.contains("unknown fact `depth`: expected one of machine, call"), "{error}");
         let error = refused(
-            "[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share > 1\"\nsubject = \"{queue}\"\nadvice = \"a\"\nremedy = \"r\"\n",
+            "[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share > 1\"\nsubject = \"{queue}\"\nobservation = \"a\"\nremedy = \"r\"\n",
         );
         assert_eq!(error.line, before + 5);
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"moon\"\n");
         assert_eq!(error.line, before + 3);
         let error =
-            refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share >\"\nsubject = \"s\"\nadvice = \"a\"\nremedy = \"r\"\n");
+            refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share >\"\nsubject = \"s\"\nobservation = \"a\"\nremedy = \"r\"\n");
         assert!(error.message.contains("column 8"), "{error}");
     }
 

@@ -313,7 +313,7 @@ impl ProbePass {
         let (verdict, others) = evidence.verdict_and_findings();
         let mut findings = self.rules.findings(&self.lost);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.count));
-        let is_cause = |finding: &&Finding| finding.is_cause() && finding.share >= self.rules.verdict.min_finding;
+        let is_cause = |finding: &&Finding| finding.is_cause() && finding.share >= self.rules.stages.min_finding;
         let losses = findings.iter().find(is_cause).cloned();
         findings.extend(others);
         Report {

@@ -473,7 +473,7 @@ fn the_documentation_gives_the_rules_figures() {
         let tells = |line: &&str| limits.iter().all(|&limit| said(line, limit)) && line.matches(" %").count() <= limits.len();
         assert!(lines.iter().any(tells), "{kind}: {limits:?} in {lines:?}");
     }
-    let of_path = doc.split_once("### The path's").unwrap().1.split_once("### The stages'").unwrap().0;
+    let of_path = doc.split_once("### Rules for the path").unwrap().1.split_once("### Rules for the stages").unwrap().0;
     for (name, value) in rules["path"].as_table().unwrap() {
         match value {
             toml::Value::Float(value) => assert!(said(of_path, *value), "{name} = {value}"),
@@ -487,7 +487,7 @@ fn the_documentation_gives_the_rules_figures() {
     for page in [include_str!("../../../docs/reference/verbs/report.md"), include_str!("../../../docs/decisions/0018-verdict-limits.md")] {
         assert!(page.contains(&format!("{} % of what its share promises", promised * 100.0)), "{promised}");
     }
-    let rest = doc.split_once("### The stages'").unwrap().1;
+    let rest = doc.split_once("### Rules for the stages").unwrap().1;
     for (name, value) in rules["verdict"].as_table().unwrap() {
         let part = if name == "min_stage_blame" { rest } else { rest.split_once("## Errors").unwrap().0 };
         match value {

@@ -19,14 +19,14 @@ use crate::event::{EventRef, Item};
 use crate::exec::{Executor, Mark, PacketRoleValues, Record, RoleValues, Stop};
 use crate::metadata::{marks, Metadata, StreamPlan};
 use crate::packet::{discarded_events, discarded_packets, Loss, Packet};
+use crate::packet_signature::MAGIC;
 use crate::plan::{Beyond, Block, Field};
-use crate::sign::MAGIC;
 use crate::source::Source;
 use crate::types::ByteOrder;
 use crate::value::{Located, Value, Values};
 
-/// Value of the last id and its class while there is none. Events of this class would exceed every
-/// limit. So if an event has this id, the fast path fails, and the slow path looks up the class.
+/// Id and class of the last event while there is none. No event of 2^60 bits fits, so the fast path
+/// fails, and the slow path looks up the class.
 const NO_CLASS: (u64, (usize, u32, u64)) = (u64::MAX, (0, 1, 1 << 60));
 
 /// The next item of a stream.

@@ -11,9 +11,9 @@ use crate::exec::Mark;
 use crate::header::{HeaderPlan, QuickHeader};
 use crate::json::{self, Draft};
 use crate::metadata_text::MetadataText;
+use crate::packet_signature::PacketSignature;
 use crate::plan::{Block, Field, Flattener, NodeMaker};
 use crate::refs::{find, Counters, ScopeRefs, Scopes};
-use crate::sign::PacketSignature;
 use crate::tsdl;
 use crate::types::*;
 

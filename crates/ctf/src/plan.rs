@@ -554,7 +554,7 @@ impl Flattener {
     }
 
     /// Sets the roles of the field that was added last.
-    fn tells(&mut self, roles: Roles) {
+    fn set_roles(&mut self, roles: Roles) {
         if let Some(field) = self.block.fields.last_mut() {
             field.roles = roles;
         }
@@ -596,7 +596,7 @@ impl Flattener {
                     }
                 }
                 self.field(scope, name, ty, mark, offset, Shape::Number(leaf));
-                self.tells(roles);
+                self.set_roles(roles);
             }
             Node::VarInt(int) => {
                 self.close();
@@ -605,7 +605,7 @@ impl Flattener {
                 self.block.ops.push(Op::VarInt { mark, int });
                 self.at_byte = true;
                 self.field(scope, name, ty, mark, 0, Shape::VarInt { signed });
-                self.tells(roles);
+                self.set_roles(roles);
             }
             Node::Text(encoding) => {
                 self.close();

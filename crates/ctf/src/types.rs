@@ -505,16 +505,16 @@ impl Type {
     }
 
     /// Returns `true` if this type, or a type in it, has one of these roles.
-    pub(crate) fn tells(&self, roles: Roles) -> bool {
+    pub(crate) fn has_roles(&self, roles: Roles) -> bool {
         match self {
             Type::Int(int) => int.roles.has(roles),
             Type::Enum(labelled) => labelled.int.roles.has(roles),
             Type::VarInt(int) => int.roles.has(roles),
             Type::Blob(blob) => blob.roles.has(roles),
-            Type::Struct(inner) => inner.tells(roles),
-            Type::Variant(variant) => variant.options().iter().any(|option| option.ty.tells(roles)),
-            Type::Optional(optional) => optional.ty.tells(roles),
-            Type::Array(array) => array.element().tells(roles),
+            Type::Struct(inner) => inner.has_roles(roles),
+            Type::Variant(variant) => variant.options().iter().any(|option| option.ty.has_roles(roles)),
+            Type::Optional(optional) => optional.ty.has_roles(roles),
+            Type::Array(array) => array.element().has_roles(roles),
             _ => false,
         }
     }
@@ -605,12 +605,12 @@ impl StructType {
     }
 
     /// Returns `true` if a field, or a type in one, has one of these roles.
-    pub(crate) fn tells(&self, roles: Roles) -> bool {
-        self.fields.iter().any(|field| field.ty.tells(roles))
+    pub(crate) fn has_roles(&self, roles: Roles) -> bool {
+        self.fields.iter().any(|field| field.ty.has_roles(roles))
     }
 
     /// Returns `true` if a field has a role for a value of the stream's clock.
-    pub(crate) fn tells_time(&self) -> bool {
-        self.tells(Roles::TIME.and(Roles::END_TIME))
+    pub(crate) fn has_time(&self) -> bool {
+        self.has_roles(Roles::TIME.and(Roles::END_TIME))
     }
 }

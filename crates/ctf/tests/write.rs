@@ -131,14 +131,14 @@ fn a_large_offset_in_cycles_becomes_seconds_in_ctf_2() {
 /// CTF 2 rejects a UUID role if the preamble has no UUID.
 #[test]
 fn a_uuid_in_packets_is_a_blob_in_ctf_2_if_the_metadata_has_none() {
-    for (said, is_way_reported) in [("uuid = \"2a6422d0-6cee-11e0-8c08-cb07d7b3a564\";", true), ("", false)] {
+    for (said, has_uuid) in [("uuid = \"2a6422d0-6cee-11e0-8c08-cb07d7b3a564\";", true), ("", false)] {
         let text = format!(
             "/* CTF 1.8 */\ntrace {{ major = 1; minor = 8; byte_order = le; {said}\n\tpacket.header := struct {{ \
              integer {{ size = 8; align = 8; }} uuid[16]; }};\n}};\n"
         );
         let metadata = Arc::new(Metadata::from_text(&text).unwrap());
         let raised = write::metadata(Layout::to_ctf2(&metadata).unwrap().metadata());
-        assert_eq!(raised.contains("metadata-stream-uuid"), is_way_reported, "{raised}");
+        assert_eq!(raised.contains("metadata-stream-uuid"), has_uuid, "{raised}");
         Metadata::from_text(&raised).unwrap();
     }
 }

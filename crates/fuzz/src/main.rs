@@ -95,7 +95,7 @@ fn fuzz(wanted: &[&Target], times: (Duration, Duration), seed: u64, findings: &s
         while let Some(target) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
             let watched = watch::watch(target, seed, times, findings)?;
             found.fetch_add(usize::from(watched.finding.is_some()), Ordering::Relaxed);
-            tell(target, seed, &watched);
+            print_outcome(target, seed, &watched);
         }
         Ok(())
     };
@@ -106,7 +106,7 @@ fn fuzz(wanted: &[&Target], times: (Duration, Duration), seed: u64, findings: &s
     Ok(if found.into_inner() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(target: &Target, seed: u64, watched: &watch::Watched) {
+fn print_outcome(target: &Target, seed: u64, watched: &watch::Watched) {
     let edges = if watched.edges > 0 { format!(", {} edges, {} kept", watched.edges, watched.kept) } else { String::new() };
     let (slowest, peak) = (watched.slowest, watched.peak.div_ceil(1 << 20));
     let mut text = format!("{:<12} {} inputs, slowest {slowest:.0?}, {peak} MiB at most{edges}", target.name, watched.runs);

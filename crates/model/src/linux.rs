@@ -300,12 +300,12 @@ impl Linux {
         if self.covers(t_ns) {
             self.events += 1;
         }
-        self.tell(catalogue, event, cpu, watch);
+        self.apply_event(catalogue, event, cpu, watch);
         self.cpus[cpu.0 as usize].seen_ns = t_ns;
     }
 
     #[inline]
-    fn tell<W: Watch + ?Sized>(&mut self, catalogue: &Catalogue, event: &Event<'_>, cpu: CpuId, watch: &mut W) {
+    fn apply_event<W: Watch + ?Sized>(&mut self, catalogue: &Catalogue, event: &Event<'_>, cpu: CpuId, watch: &mut W) {
         let t_ns = event.t_ns;
         // Borrow the plan instead of copying it: it is large.
         let Some(Some(plan)) = self.plans.get(event.class.0 as usize) else { return };
@@ -357,7 +357,7 @@ impl Linux {
     /// Reports what the thread `tid` has done until now, although it may continue to do the same.
     ///
     /// For callers that sum up times; a caller that counts intervals would count this one twice.
-    pub fn tell_until<W: Watch + ?Sized>(&mut self, tid: i32, t_ns: i64, watch: &mut W) -> Option<ThreadId> {
+    pub fn report_until<W: Watch + ?Sized>(&mut self, tid: i32, t_ns: i64, watch: &mut W) -> Option<ThreadId> {
         let id = self.thread_of(tid)?;
         let thread = &self.threads[id.0 as usize];
         match (thread.state, thread.cpu) {

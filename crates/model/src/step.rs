@@ -70,7 +70,7 @@ pub enum Op {
     Other,
 }
 
-/// The meaning of a mark, as in `enum longpole_mark_kind` (docs/formats/user-trace.md).
+/// The meaning of a mark, by the numbers from `LONGPOLE_PLAIN` on in `longpole.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkKind {
     Plain,

@@ -169,7 +169,7 @@ fn settle(ring: Ring, position: u64, header: u64) {
 /// entry consists of a header, up to 6 words, and the number of words. An event with more words has
 /// the header 0, and is counted as lost when it is taken out.
 #[cold]
-fn set_aside(ring: Ring, header: u64, words: &[u64]) -> bool {
+fn store_in_side_area(ring: Ring, header: u64, words: &[u64]) -> bool {
     let at = usize::from(ring.nested.fetch_add(1, Relaxed));
     let Some(side) = ring.side.get(at) else {
         ring.nested.fetch_sub(1, Relaxed);
@@ -189,11 +189,11 @@ fn set_aside(ring: Ring, header: u64, words: &[u64]) -> bool {
     true
 }
 
-/// The rest of `commit`, if there are events in the side area. Handlers left them there that
-/// interrupted this probe; or this probe is in a handler that interrupted another one, just before
-/// that moved them. The event becomes another entry, so that all reach the ring in the order of
-/// their times. An event that does not fit there comes first: `take` has moved those from before
-/// it.
+/// The rest of `commit`, if there are events in the side area. They are from handlers that
+/// interrupted this probe, or from before this probe if it is in a handler that came just before the
+/// interrupted probe moved them. The event of this probe becomes another entry, so that the move
+/// sorts all by time. An event that is too large for an entry is written first, with the earliest
+/// time in the area; `take` has moved all entries from before such an event.
 #[cold]
 #[inline(never)]
 extern "C" fn commit_nested(ring: Ring, place: *mut u64, header: u64, head: u64, size: u64) {
@@ -203,7 +203,7 @@ extern "C" fn commit_nested(ring: Ring, place: *mut u64, header: u64, head: u64,
         let words = &mut words[..count as usize];
         // SAFETY: the event's words are behind its header, within the data of the ring.
         unsafe { copy_nonoverlapping(place.add(1), words.as_mut_ptr(), words.len()) };
-        if set_aside(ring, header, words) {
+        if store_in_side_area(ring, header, words) {
             return flush_nested(ring);
         }
     }
@@ -243,7 +243,7 @@ fn release_ring(ring: Ring) {
 /// Stores the event of a probe in a handler that interrupted another probe.
 #[cold]
 fn emit_nested(ring: Ring, id: u32, words: &[u64]) {
-    if !set_aside(ring, event_header(id, ring.now()), words) {
+    if !store_in_side_area(ring, event_header(id, ring.now()), words) {
         ring.nested_lost.fetch_add(1, Relaxed);
         count_lost(ring);
     }
@@ -370,8 +370,8 @@ fn take() -> Taken {
             if ring.nested.load(Relaxed) == 0 {
                 return Taken::Free(ring);
             }
-            // This probe is in a handler that interrupted another one just before that moved these
-            // events. They are from before this probe.
+            // These events are from before this probe: it is in a handler that came just before the
+            // interrupted probe moved them.
             flush_nested(ring);
             continue;
         }

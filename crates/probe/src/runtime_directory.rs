@@ -103,7 +103,7 @@ pub fn directory_path() -> Option<(Text<208>, u32)> {
 
 /// Returns `true` if `name` is the control file of a process of this execution that has ended and
 /// never had a ring.
-fn is_left(directory: &File, name: &Text<64>, tail: &[u8]) -> bool {
+fn is_stale_control_file(directory: &File, name: &Text<64>, tail: &[u8]) -> bool {
     let Some(digits) = name.bytes().strip_suffix(tail).filter(|digits| (1..=9).contains(&digits.len())) else { return false };
     if !digits.iter().all(u8::is_ascii_digit) {
         return false;
@@ -127,7 +127,7 @@ pub fn sweep(directory: &File, stem: &Text<32>) {
     let tail = Text::<32>::of(&[&stem.bytes()[tag..], b".control"]);
     system::names(directory, |name| {
         let name = Text::<64>::of(&[name]);
-        if is_left(directory, &name, tail.bytes()) {
+        if is_stale_control_file(directory, &name, tail.bytes()) {
             directory.unlink(&name);
         }
     });

@@ -9,7 +9,7 @@ use core::mem::size_of;
 use core::ptr::copy_nonoverlapping;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use longpole_abi::{
-    SiteEntry, Sites, FIELDS_MAXIMUM, FIRST_SITE_ID, NAME_MAXIMUM, SITE_ARENA_MAXIMUM, SITE_ARENA_STEP, SITE_PROBES, SITE_SLOTS,
+    SiteEntry, Sites, FIELDS_MAXIMUM, FIRST_SITE_ID, NAME_MAXIMUM, SITE_ARENA_MAXIMUM, SITE_ARENA_STEP, SITE_ATTEMPTS, SITE_SLOTS,
 };
 
 /// A table of slots that several threads fill concurrently. The entry of a slot is complete before
@@ -34,7 +34,7 @@ pub trait Table {
 pub fn find(table: &impl Table, hash: u32) -> Option<u32> {
     let room = SITE_SLOTS as u32 - u32::from(FIRST_SITE_ID);
     let mut made = None;
-    for probe in 0..SITE_PROBES {
+    for probe in 0..SITE_ATTEMPTS {
         let id = u32::from(FIRST_SITE_ID) + hash.wrapping_add(probe) % room;
         let slot = table.slot(id)?;
         let mut entry = slot.load(Acquire);

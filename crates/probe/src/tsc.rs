@@ -93,7 +93,7 @@ impl<'a> Scope<'a> {
 
     #[cold]
     #[inline(never)]
-    fn tell(&self, here: &Here) {
+    fn print(&self, here: &Here) {
         let Some(site) = here.site.get() else { return };
         let (sum, calls) = here.fold(site);
         let mut line = Text::<768>::of(&[b"["]);
@@ -131,7 +131,7 @@ impl Drop for Scope<'_> {
             here.last.set(now.wrapping_sub(here.begin.get()));
             here.sum.set(here.sum.get().wrapping_add(here.last.get()));
             if here.calls.get() >= self.every {
-                self.tell(here);
+                self.print(here);
             }
         }
     }

@@ -4,8 +4,7 @@
 //! takes the events. A thread publishes the class before the event, so the class of every event
 //! seen at the look is known when the event is taken.
 //!
-//! A [`Drain`] is what that work needs of a runtime directory and of the recording. `packet` writes
-//! a slice, `paired_write` two of them at once, `captured` decodes packets of a network, `losses`
+//! A [`Drain`] borrows one runtime directory and the recording for one turn. `packet` writes a slice, `paired_write` two of them at once, `captured` decodes packets of a network, `losses`
 //! writes what was lost, `history` reads rings that overwrite, `successor` replaces rings that are
 //! too small.
 
@@ -58,7 +57,7 @@ pub(crate) fn directory(directory: &mut Directory, recording: &mut Recording, la
     for subject in processes.values_mut() {
         let final_look = last || subject.ended;
         for at in 0..subject.sources.len() {
-            pressure = pressure.max(drain.source(subject, at, final_look));
+            pressure = pressure.max(drain.drain_ring(subject, at, final_look));
         }
         subject.sources.retain(|source| !source.over);
     }
@@ -146,7 +145,7 @@ impl Drain<'_> {
 
     /// Takes the events of one ring, and considers a larger one. Returns the share of the ring that
     /// had filled up; at least 1 if the ring lost events.
-    fn source(&mut self, subject: &mut Subject, at: usize, last: bool) -> f64 {
+    fn drain_ring(&mut self, subject: &mut Subject, at: usize, last: bool) -> f64 {
         let source = &mut subject.sources[at];
         source.hurried = self.recording.files.disk.is_too_slow();
         let Some(look) = source.look.take() else { return 0.0 };
@@ -160,13 +159,13 @@ impl Drain<'_> {
         let news = look.head != if source.ring.overwrites { source.head_before } else { source.ring.tail };
         if source.refresh_name(&subject.process, self.recording.rules.config.period, news, last) {
             // Policies also select by the thread's name, so the decision is made again.
-            source.decision = Decision::Open;
+            source.decision = Decision::Undecided;
         }
-        if source.decision == Decision::Open {
+        if source.decision == Decision::Undecided {
             source.decision = self.recording.rules.decision(&subject.process, subject.wanted, source);
         }
         if source.ring.overwrites && look.state != RING_ENDED && !last {
-            self.keep(subject, at, &look);
+            self.watch_overwriting_ring(subject, at, &look);
             return 0.0;
         }
         // Taking part of a sub-buffer gives the thread no room; it only brings events to the reader
@@ -181,7 +180,7 @@ impl Drain<'_> {
             source.begun = begun;
             partial |= before == begun;
         }
-        self.empty(&subject.process, &mut subject.sources[at], look, partial);
+        self.take_everything(&subject.process, &mut subject.sources[at], look, partial);
         let source = &subject.sources[at];
         if !last && !source.broken && !source.over {
             // Short-lived threads that share a ring end one sub-buffer each. A larger ring would
@@ -200,9 +199,9 @@ impl Drain<'_> {
 
     /// Takes all events of a ring and of the larger rings that replace it. `partial`: also those of
     /// an unfinished sub-buffer.
-    fn empty(&mut self, process: &Process, source: &mut RingSource, mut look: Look, partial: bool) {
+    fn take_everything(&mut self, process: &Process, source: &mut RingSource, mut look: Look, partial: bool) {
         loop {
-            if source.decision == Decision::Unwanted {
+            if source.decision == Decision::NotRecorded {
                 self.recording.account.totals.dropped += look.head - source.ring.tail;
                 source.ring.release(look.head, look.lost);
                 source.extra_lost = 0;
@@ -242,15 +241,15 @@ impl Drain<'_> {
                 }
             };
             self.update_writer(process, source, &slice);
-            if source.decision == Decision::Unwanted {
+            if source.decision == Decision::NotRecorded {
                 self.drop_slice(source, &slice);
                 continue;
             }
-            if self.second_of_pair(source, look, &slice).is_some_and(|second| self.both(process, source, [&slice, &second])) {
+            if self.second_of_pair(source, look, &slice).is_some_and(|second| self.write_pair(process, source, [&slice, &second])) {
                 continue;
             }
             source.content += slice.to - slice.from;
-            self.packet(process, source, slice);
+            self.write_slice(process, source, slice);
             if source.broken {
                 return;
             }

@@ -68,8 +68,8 @@ impl KilledRecording {
     pub fn settle(&self, ring: &mut Ring) {
         let layout = ring.layout();
         let tail = layout.pending_tail.load(Ordering::Relaxed);
-        let lost = layout.spare_reader[0].load(Ordering::Relaxed);
-        let discarded = layout.spare_reader[1].load(Ordering::Relaxed).min(MOST_DISCARDED);
+        let lost = layout.pending_lost.load(Ordering::Relaxed);
+        let discarded = layout.pending_discarded.load(Ordering::Relaxed).min(MOST_DISCARDED);
         let offset = layout.pending_offset.load(Ordering::Relaxed);
         let lane = layout.lane.load(Ordering::Relaxed);
         let Some((_, file)) = lane.checked_sub(1).and_then(|lane| self.lanes.get(&lane)) else { return };
@@ -229,7 +229,7 @@ mod tests {
         layout.lane.store(1, Ordering::Relaxed);
         layout.pending_offset.store(PAGE as u64, Ordering::Relaxed);
         layout.pending_tail.store(pending.0, Ordering::Relaxed);
-        layout.spare_reader[1].store(pending.1, Ordering::Relaxed);
+        layout.pending_discarded.store(pending.1, Ordering::Relaxed);
         KilledRecording { session: 1, path, uuid, lanes: HashMap::from([(0, ("p-0".to_owned(), file))]) }.settle(&mut ring);
         ring.tail
     }

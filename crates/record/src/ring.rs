@@ -371,7 +371,7 @@ impl Ring {
     /// Number of events of signal handlers that were set aside and not merged, because the program
     /// was killed before the interrupted probe could merge them. The ring's `lost` does not include
     /// them.
-    pub fn put_aside(&self) -> u64 {
+    pub fn unmerged_side_events(&self) -> u64 {
         let layout = self.layout();
         let count = usize::from(layout.nested.load(Ordering::Relaxed)).min(SIDE_ENTRIES);
         if self.mapping().poisoned() {
@@ -522,7 +522,7 @@ mod tests {
                     put(1024 + 64 * at, if time == 0 { 0 } else { header(time) });
                 }
             });
-            assert_eq!(ring.put_aside(), aside, "{last} {times:?}");
+            assert_eq!(ring.unmerged_side_events(), aside, "{last} {times:?}");
         }
         // The interrupted event got the time of the earliest event set aside, and has another
         // class.
@@ -532,10 +532,10 @@ mod tests {
             put(1024, header(11));
             put(1088, header(12));
         });
-        assert_eq!(ring.put_aside(), 2);
+        assert_eq!(ring.unmerged_side_events(), 2);
         // A counter that exceeds the number of entries.
         let (_directory, ring) = ring_of_nested(255);
-        assert_eq!(ring.put_aside(), SIDE_ENTRIES as u64);
+        assert_eq!(ring.unmerged_side_events(), SIDE_ENTRIES as u64);
     }
 
     fn ring_of_nested(count: u64) -> (tempfile::TempDir, Ring) {

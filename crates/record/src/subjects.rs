@@ -65,7 +65,7 @@ impl Subject {
     pub fn set_order(&mut self, (order, buffer): (Order, Option<u64>)) {
         (self.order, self.buffer) = (order, buffer);
         for source in &mut self.sources {
-            source.decision = Decision::Open;
+            source.decision = Decision::Undecided;
         }
     }
 }

@@ -137,7 +137,7 @@ fn a_recorder_without_a_site_table_leaves_out_events_of_unknown_classes() {
     if let Some((read, said)) = support::tool("babeltrace2", &[Path::new("-o"), Path::new("dummy"), &ended.path.join("user")]) {
         assert!(read, "{said}");
     }
-    said(&ended.diagnostics, "cannot be understood");
+    said(&ended.diagnostics, "an event of an unknown class");
 }
 
 #[test]

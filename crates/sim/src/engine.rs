@@ -172,7 +172,7 @@ impl<'a, S: Sink> Engine<'a, S> {
         self.sink.begin(self.system);
         for machine in 0..self.runners.len() as Id {
             if !self.runner(machine).over {
-                self.tell(machine, Effect::Here);
+                self.emit(machine, Effect::Here);
             }
         }
         for machine in 0..self.runners.len() as Id {
@@ -205,7 +205,7 @@ impl<'a, S: Sink> Engine<'a, S> {
             match event {
                 Event::Worked(machine) => self.worked(machine),
                 Event::Timer(machine, at) => {
-                    self.tell(machine, Effect::Timer(at));
+                    self.emit(machine, Effect::Timer(at));
                     self.runner(machine).shown = Shown::Runnable;
                     self.wake(machine);
                 }
@@ -253,7 +253,7 @@ impl<'a, S: Sink> Engine<'a, S> {
         &mut self.queues[queue as usize]
     }
 
-    fn tell(&mut self, machine: Id, effect: Effect) {
+    fn emit(&mut self, machine: Id, effect: Effect) {
         self.effects += 1;
         self.at_once += 1;
         self.sink.effect(self.now, machine, effect);
@@ -267,7 +267,7 @@ impl<'a, S: Sink> Engine<'a, S> {
     fn show(&mut self, machine: Id, state: Id) {
         if self.runner(machine).shown != Shown::State(state) || self.sink.wants_all_work() {
             self.runner(machine).shown = Shown::State(state);
-            self.tell(machine, Effect::State(state));
+            self.emit(machine, Effect::State(state));
         }
     }
 
@@ -289,10 +289,10 @@ impl<'a, S: Sink> Engine<'a, S> {
             let Some(&instr) = runner.code.get(runner.pc) else {
                 runner.over = true;
                 if machine == self.system.end {
-                    self.tell(machine, Effect::End);
+                    self.emit(machine, Effect::End);
                     self.ended = true;
                 } else {
-                    self.tell(machine, Effect::Stop);
+                    self.emit(machine, Effect::Stop);
                     self.leave_cpu(machine);
                 }
                 return Ok(());
@@ -338,7 +338,7 @@ impl<'a, S: Sink> Engine<'a, S> {
                 }
                 Instr::Fork { machine: child } => {
                     self.runner(child).over = false;
-                    self.tell(child, Effect::Fork(machine));
+                    self.emit(child, Effect::Fork(machine));
                     self.wake(child);
                     true
                 }

@@ -110,7 +110,7 @@ fn main() -> anyhow::Result<()> {
         Verb::Truth { which, changes, sweep } => {
             let (_, sketch) = which.build()?;
             let base = run(&sketch.system, &mut Nobody).context(which.scenario)?;
-            let outcome = truth::tell(&sketch, &base, &changes, sweep).map_err(|what| anyhow!(what))?;
+            let outcome = truth::compute(&sketch, &base, &changes, sweep).map_err(|what| anyhow!(what))?;
             serde_json::to_writer_pretty(&mut out, &outcome)?;
             writeln!(out)?;
         }

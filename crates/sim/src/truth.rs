@@ -61,7 +61,7 @@ fn quoted(name: &str) -> String {
     }
 }
 
-pub fn tell(sketch: &Sketch, base: &Outcome, changes: &[String], sweep: bool) -> Result<Truth, String> {
+pub fn compute(sketch: &Sketch, base: &Outcome, changes: &[String], sweep: bool) -> Result<Truth, String> {
     let system = &sketch.system;
     let tried = |text: &str| tried(system, base, text);
     let changes = changes.iter().map(|change| tried(&spelled(change, &sketch.roles)?)).collect::<Result<_, _>>()?;

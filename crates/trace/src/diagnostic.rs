@@ -32,16 +32,16 @@ pub enum Diagnostic {
     /// Times in a file that 64 bits of ns cannot represent. `place` is the first of them.
     BeyondTime { path: PathBuf, place: String, at: Option<Place> },
     /// A record that cannot be decoded and is left out.
-    Wrong { path: PathBuf, error: String },
+    UndecodableRecord { path: PathBuf, error: String },
     /// A part of a trace that cannot be opened, while other parts can.
-    Closed { path: PathBuf, error: String },
+    CannotOpen { path: PathBuf, error: String },
     /// An input that has the same clock as an earlier input but another offset. Its times are
     /// shifted by `by_ns` to the earlier input's offset.
     CommonClock { path: PathBuf, by_ns: i64 },
     /// An input that begins `days` days before or after another input.
     ClocksApart { path: PathBuf, other: PathBuf, days: u64, later: bool },
     /// Files in the directory of a trace that belong to no trace, with examples.
-    Context { path: PathBuf, files: u64, examples: String },
+    UnrelatedFiles { path: PathBuf, files: u64, examples: String },
     /// Links, devices and other special entries of an archive, which are not unpacked.
     NotUnpacked { path: PathBuf, entries: u64, example: String },
     /// Events that preceded an earlier event in the file and were sorted.
@@ -78,24 +78,24 @@ pub enum Diagnostic {
     /// A kernel's log that stores the duration of a tracepoint, but no time.
     Untimed { path: PathBuf },
     /// A kernel's log that names neither threads nor wake-ups.
-    Nobody { path: PathBuf },
+    NoThreadNames { path: PathBuf },
     /// A kernel's log that stores cycles of unknown length.
-    Cycles { path: PathBuf },
+    UnknownCycleLength { path: PathBuf },
     /// Entries of a kernel's log that overlap an earlier entry. The earlier entry is shown as if it
     /// ended where the later one begins.
     Overlapping { path: PathBuf, entries: u64 },
     /// System calls whose numbers do not exist in a kernel of the given configuration.
     Unnamed { path: PathBuf, entries: u64 },
     /// Times of a clock that does not count ns.
-    Ticks { path: PathBuf, clock: String },
+    ClockNotInNs { path: PathBuf, clock: String },
     /// Lines of the kernel's tracer that contain the duration of a call, but no time.
     WithoutTime { path: PathBuf, lines: u64 },
     /// Lines that do not have the format of the kernel's tracer.
     NoEvents { path: PathBuf, lines: u64 },
     /// Numbers that fit neither 64 bits nor a floating point number.
-    Numbers { path: PathBuf, numbers: u64 },
+    NumbersOutOfRange { path: PathBuf, numbers: u64 },
     /// Damage from which on a kernel's log cannot be read.
-    NoEntry { path: PathBuf, error: String },
+    DamagedLog { path: PathBuf, error: String },
 }
 
 /// The part of a file that is not read after damage.
@@ -208,15 +208,15 @@ impl Diagnostic {
             self,
             Diagnostic::Damaged { .. }
                 | Diagnostic::BeyondTime { .. }
-                | Diagnostic::Wrong { .. }
-                | Diagnostic::Closed { .. }
+                | Diagnostic::UndecodableRecord { .. }
+                | Diagnostic::CannotOpen { .. }
                 | Diagnostic::Undecodable { .. }
                 | Diagnostic::Altered { .. }
                 | Diagnostic::Shortened { .. }
                 | Diagnostic::DamagedPages { .. }
                 | Diagnostic::Unconverted { .. }
                 | Diagnostic::BeyondCap { .. }
-                | Diagnostic::NoEntry { .. }
+                | Diagnostic::DamagedLog { .. }
         )
     }
 }
@@ -246,20 +246,20 @@ impl Diagnostic {
             | Diagnostic::Uncounted { path }
             | Diagnostic::Saturated { path, .. }
             | Diagnostic::Untimed { path }
-            | Diagnostic::Nobody { path }
-            | Diagnostic::Cycles { path }
+            | Diagnostic::NoThreadNames { path }
+            | Diagnostic::UnknownCycleLength { path }
             | Diagnostic::Overlapping { path, .. }
             | Diagnostic::Unnamed { path, .. }
-            | Diagnostic::Ticks { path, .. }
+            | Diagnostic::ClockNotInNs { path, .. }
             | Diagnostic::WithoutTime { path, .. }
             | Diagnostic::NoEvents { path, .. }
-            | Diagnostic::Numbers { path, .. }
-            | Diagnostic::NoEntry { path, .. }
+            | Diagnostic::NumbersOutOfRange { path, .. }
+            | Diagnostic::DamagedLog { path, .. }
             | Diagnostic::CommonClock { path, .. }
             | Diagnostic::ClocksApart { path, .. }
-            | Diagnostic::Wrong { path, .. }
-            | Diagnostic::Closed { path, .. }
-            | Diagnostic::Context { path, .. }
+            | Diagnostic::UndecodableRecord { path, .. }
+            | Diagnostic::CannotOpen { path, .. }
+            | Diagnostic::UnrelatedFiles { path, .. }
             | Diagnostic::Empty { path, .. }
             | Diagnostic::NotUnpacked { path, .. } => (path, None),
             Diagnostic::Sorted { .. } | Diagnostic::Late { .. } | Diagnostic::PacketsLost { .. } => return None,
@@ -318,11 +318,11 @@ impl fmt::Display for Diagnostic {
                 if *later { "after" } else { "before" },
                 other.display()
             ),
-            Diagnostic::Wrong { path, error } => write!(f, "{}: {error}", path.display()),
+            Diagnostic::UndecodableRecord { path, error } => write!(f, "{}: {error}", path.display()),
             // Usually the error already contains the path that could not be opened.
-            Diagnostic::Closed { path, error } if error.contains(&path.display().to_string()) => write!(f, "not in what follows: {error}"),
-            Diagnostic::Closed { path, error } => write!(f, "{} is not in what follows: {error}", path.display()),
-            Diagnostic::Context { path, files, examples } => {
+            Diagnostic::CannotOpen { path, error } if error.contains(&path.display().to_string()) => write!(f, "not in what follows: {error}"),
+            Diagnostic::CannotOpen { path, error } => write!(f, "{} is not in what follows: {error}", path.display()),
+            Diagnostic::UnrelatedFiles { path, files, examples } => {
                 write!(f, "{}: {} {} of no trace and not read: {examples}", path.display(), some(*files, "file", "files"), are(*files))
             }
             Diagnostic::NotUnpacked { path, entries, example } => {
@@ -387,13 +387,13 @@ impl fmt::Display for Diagnostic {
             Diagnostic::Uncounted { path } => {
                 write!(f, "{}: its packets count neither events nor packets, so losses are unknown", path.display())
             }
-            Diagnostic::Nobody { path } => write!(
+            Diagnostic::NoThreadNames { path } => write!(
                 f,
                 "{}: the log names no thread and no wake-up: between its entries a program ran or nothing did, and which thread waited for which is unknown; \
                  the log describes the processor as a whole, and several cores as if they were one",
                 path.display()
             ),
-            Diagnostic::Cycles { path } => write!(f, "{}: times are cycles of its counter and are shown as ns; pass --frequency HZ to convert them", path.display()),
+            Diagnostic::UnknownCycleLength { path } => write!(f, "{}: times are cycles of its counter and are shown as ns; pass --frequency HZ to convert them", path.display()),
             Diagnostic::Overlapping { path, entries } => {
                 let entries = some(*entries, "entry begins", "entries begin");
                 write!(f, "{}: {entries} before the end of the entry before (several cores); that entry is shown until then", path.display())
@@ -404,7 +404,7 @@ impl fmt::Display for Diagnostic {
                 path.display(),
                 some(*entries, "system call has a number", "system calls have numbers")
             ),
-            Diagnostic::Ticks { path, clock } => {
+            Diagnostic::ClockNotInNs { path, clock } => {
                 write!(f, "{}: times are counts of its clock ({clock}), which are shown as ns", path.display())
             }
             Diagnostic::WithoutTime { path, lines } => write!(
@@ -418,13 +418,13 @@ impl fmt::Display for Diagnostic {
                 let (some, are) = (some(*lines, "line is not an event", "lines are not events"), are(*lines));
                 write!(f, "{}: {some} of the kernel's tracer, and {are} left out", path.display())
             }
-            Diagnostic::Numbers { path, numbers: 1 } => {
+            Diagnostic::NumbersOutOfRange { path, numbers: 1 } => {
                 write!(f, "{}: a number fits neither 64 bits nor a floating-point number; it is shown as text", path.display())
             }
-            Diagnostic::Numbers { path, numbers } => {
+            Diagnostic::NumbersOutOfRange { path, numbers } => {
                 write!(f, "{}: {numbers} numbers fit neither 64 bits nor a floating-point number; they are shown as text", path.display())
             }
-            Diagnostic::NoEntry { path, error } => write!(f, "{}: {error}; what follows is not read", path.display()),
+            Diagnostic::DamagedLog { path, error } => write!(f, "{}: {error}; what follows is not read", path.display()),
         }
     }
 }

@@ -6,13 +6,13 @@
 //!
 //! The other modules of this folder make a stream fit for the merge: they correct its clock
 //! ([`clock_shift`], [`common_clock`]), sort its items ([`sort_window`], [`lookahead`]), and
-//! check times and packets ([`out_of_range`], [`packet_claims`]).
+//! check times and packets ([`out_of_range`], [`packet_checks`]).
 
 pub(crate) mod clock_shift;
 pub(crate) mod common_clock;
 pub(crate) mod lookahead;
 pub(crate) mod out_of_range;
-pub(crate) mod packet_claims;
+pub(crate) mod packet_checks;
 pub(crate) mod sort_window;
 
 /// Time of a stream's next item. Streams with equal times are ordered by index; within a stream its

@@ -281,7 +281,7 @@ impl Trace {
             let done = match self.add_file(format, &path, name(&path), in_recording) {
                 // The file only begins like one of this format.
                 Err(Error::NotATrace { path, tried }) if !only => {
-                    self.shared.diagnostics.push(Diagnostic::Context { path, files: 1, examples: tried });
+                    self.shared.diagnostics.push(Diagnostic::UnrelatedFiles { path, files: 1, examples: tried });
                     Ok(())
                 }
                 done => done,
@@ -294,7 +294,7 @@ impl Trace {
     fn or_closed(&mut self, done: Result<(), Error>, path: PathBuf, only: bool) -> Result<(), Error> {
         match done {
             Err(error) if !only => {
-                self.shared.diagnostics.push(Diagnostic::Closed { path, error: error.to_string() });
+                self.shared.diagnostics.push(Diagnostic::CannotOpen { path, error: error.to_string() });
                 Ok(())
             }
             done => done,
@@ -525,13 +525,13 @@ impl Trace {
         self.current = None;
         for slot in &self.slots {
             if let Some(window) = &slot.window {
-                window.tell(&mut self.shared);
+                window.report(&mut self.shared);
             }
             match &slot.source {
-                Source::Ctf(source) => source.tell(&mut self.shared),
-                Source::Dump(source) => source.tell(&mut self.shared),
-                Source::Pages(source) => source.tell(&mut self.shared),
-                Source::Text(source) => source.tell(&mut self.shared),
+                Source::Ctf(source) => source.report(&mut self.shared),
+                Source::Dump(source) => source.report(&mut self.shared),
+                Source::Pages(source) => source.report(&mut self.shared),
+                Source::Text(source) => source.report(&mut self.shared),
                 _ => {}
             }
         }

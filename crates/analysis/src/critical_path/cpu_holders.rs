@@ -61,7 +61,7 @@ impl CpuHolders {
     }
 
     /// Writes the holders into the criticality rows of the path.
-    pub fn tell(&self, linux: &Linux, path: &Path, answer: &mut Answer) {
+    pub fn add_to(&self, linux: &Linux, path: &Path, answer: &mut Answer) {
         for (&of, kept) in &self.kept {
             let (machine, state) = (path.machine(of), path.class_and_state(of).1);
             let is_row = |row: &&mut Row| row.kind.waits_for_cpu() && row.machine == machine && row.state == state;

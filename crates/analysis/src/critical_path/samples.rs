@@ -100,7 +100,7 @@ impl Tops {
     }
 
     /// Sets [`Row::function`] of each row of the path. `functions` are all functions of the system.
-    pub fn tell(&self, path: &Path, stacks: &Stacks, functions: &[CriticalFunction], rows: &mut [Row]) {
+    pub fn set_functions(&self, path: &Path, stacks: &Stacks, functions: &[CriticalFunction], rows: &mut [Row]) {
         let mut counts: HashMap<([&str; 3], Kind), BTreeMap<[&str; 3], u64>> = HashMap::new();
         for ((of, process, frame), count) in &self.0 {
             let (class, state) = path.class_and_state(*of);

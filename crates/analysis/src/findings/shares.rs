@@ -202,7 +202,7 @@ impl StageEvidence<'_> {
         let usual = |total: Total| net(without_long_stays(total), self.probe_cost_ps) as f64;
         let own: f64 = members.iter().map(|&at| usual(totals[at])).sum();
         let signalling: f64 = members.iter().filter_map(|&at| stage.signalling.get(&cells[at].state)).map(|&total| usual(total)).sum();
-        let thresholds = &self.rules.verdict;
+        let thresholds = &self.rules.stages;
         signalling > thresholds.min_signalling * own
             && stage.inner_signals_per_item().is_some_and(|per_item| per_item < thresholds.min_calls)
     }

@@ -124,7 +124,7 @@ impl StageEvidence<'_> {
 
     /// Returns the reason for which no state of the machine leads, or `None` if one does.
     pub(crate) fn no_lead(&self, machine: ActorId, shares: &[Share]) -> Option<NoLead> {
-        let thresholds = &self.rules.verdict;
+        let thresholds = &self.rules.stages;
         let Some(Share { state: State::Call(call), .. }) = shares.first() else { return no_lead(shares, thresholds) };
         // A caller that calls once per batch, and waits long although the callee hardly works,
         // waits for a CPU and not for the callee.

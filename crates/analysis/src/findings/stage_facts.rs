@@ -37,7 +37,7 @@ impl StageEvidence<'_> {
     pub(crate) fn facts(&self, prepared: &Prepared, verdict: bool) -> Vec<Facts> {
         let verdict = if verdict { 1.0 } else { 0.0 };
         let stages = self.stages(prepared);
-        let thresholds = &self.rules.verdict;
+        let thresholds = &self.rules.stages;
         let blamed: Vec<usize> = stages.iter().copied().filter(|&at| prepared.blame.share[at] >= thresholds.min_stage_blame).collect();
         let judged = if blamed.is_empty() {
             stages.into_iter().filter(|&at| prepared.blame.busy[at] >= thresholds.min_busy).collect()

@@ -21,7 +21,7 @@ pub fn add(interactions: &Interactions, occupancy: &OccupancyLog, answer: &mut A
     let Some(segments) = answer.segments.take() else { return Ok(()) };
     let found = find(interactions, occupancy, answer, &segments);
     if let (Ok(Some(found)), Some(composer)) = (&found, interactions.composer()) {
-        found.tell(composer.linux(), &segments, answer);
+        found.add_to(composer.linux(), &segments, answer);
     }
     answer.segments = Some(segments);
     found.map(drop)
@@ -31,7 +31,7 @@ pub fn add(interactions: &Interactions, occupancy: &OccupancyLog, answer: &mut A
 fn find(interactions: &Interactions, occupancy: &OccupancyLog, answer: &Answer, segments: &Path) -> Result<Option<CpuHolders>, Error> {
     let Some(composer) = interactions.composer().filter(|_| cpu_holders::matter(answer)) else { return Ok(None) };
     let mut found = CpuHolders::new(segments, &interactions.seats());
-    let read = occupancy.tell(composer.linux(), &mut found);
+    let read = occupancy.replay(composer.linux(), &mut found);
     read.map_err(|source| Error::Spool { name: "the CPU occupancy".to_owned(), source })?;
     Ok(Some(found))
 }

@@ -117,7 +117,7 @@ impl<'a> StackSamples<'a> {
     /// result of [`StackSamples::critical`].
     fn name_rows(&self, path: &Path, functions: &[CriticalFunction], rows: &mut [Row]) {
         if let Some(stacks) = &self.stacks {
-            self.tops.tell(path, stacks, functions, rows);
+            self.tops.set_functions(path, stacks, functions, rows);
         }
     }
 

@@ -52,7 +52,7 @@ impl Accounts {
             return None;
         }
         let tid = catalogue.subjects.get(event.subject.0 as usize)?.tid?;
-        let thread = linux.tell_until(tid, event.t_ns, self)?;
+        let thread = linux.report_until(tid, event.t_ns, self)?;
         Some(*self.of(thread))
     }
 

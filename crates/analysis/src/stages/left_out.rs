@@ -38,12 +38,12 @@ impl Gathered {
             }));
         }
         if self.tells.get(class) == Some(&true) {
-            self.tell(catalogue, event);
+            self.add(catalogue, event);
         }
     }
 
     #[cold]
-    fn tell(&mut self, catalogue: &Catalogue, event: &Event<'_>) {
+    fn add(&mut self, catalogue: &Catalogue, event: &Event<'_>) {
         let Some(ns) = event.fields.first().and_then(Value::as_u64) else { return };
         let name = catalogue.classes[event.class.0 as usize].event_name.trim_start_matches("event:");
         if self.functions.len() < MOST || self.functions.contains_key(name) {

@@ -27,7 +27,7 @@ impl StageEvidence<'_> {
         let findings = self.rules.findings(&self.facts(&prepared, found));
         // A stage may be slow because of its activity between its states. A finding then gives the
         // cause.
-        let first = findings.first().filter(|finding| finding.share >= self.rules.verdict.min_finding);
+        let first = findings.first().filter(|finding| finding.share >= self.rules.stages.min_finding);
         let cause = first.filter(|finding| finding.is_cause());
         // A single thread for which no other waits may still waste its time.
         if let (false, Some(alone), true) = (found, first.filter(|finding| finding.machine.is_some()), self.stages(&prepared).len() < 2) {
@@ -66,7 +66,7 @@ impl StageEvidence<'_> {
 
     /// Returns the verdict, and the slowest stage if there is one but none of its states leads.
     fn verdict(&self, prepared: &Prepared) -> (Verdict, Option<usize>) {
-        let thresholds = &self.rules.verdict;
+        let thresholds = &self.rules.stages;
         let lossy = too_many_lost(self.session.lost, self.session.events) || self.session.uncounted_losses > 0;
         let lost_events = || Caveat::LostEvents { count: self.session.lost, remedy: self.again.to_owned() };
         let no = |outcome: Outcome, because: Vec<Because>| Verdict {

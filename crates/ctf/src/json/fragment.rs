@@ -133,7 +133,7 @@ impl Builder<'_> {
         if let Some(json) = object.get("packet-header-field-class") {
             let header = self.aliases.structure(json)?;
             magic_is_first(&header, json.span)?;
-            if trace.uuid.is_none() && header.tells(Roles::UUID) {
+            if trace.uuid.is_none() && header.has_roles(Roles::UUID) {
                 return fail(json.span, "the uuid of the metadata stream is in here, and the preamble has no `uuid`");
             }
             trace.packet_header = Some(header);
@@ -157,7 +157,7 @@ impl Builder<'_> {
         };
         let scope = |name: &str| object.get(name).map(|json| self.aliases.structure(json)).transpose();
         for name in ["packet-context-field-class", "event-record-header-field-class"] {
-            let timed = scope(name)?.is_some_and(|scope| scope.tells_time());
+            let timed = scope(name)?.is_some_and(|scope| scope.has_time());
             if let (true, None, Some(json)) = (timed, clock, object.get(name)) {
                 return fail(
                     Span { end: json.span.start + 1, ..json.span },
@@ -226,7 +226,7 @@ fn identity(object: Object<'_>) -> Result<Identity> {
 /// Returns an error if a magic number is not the first field. From it a reader knows the byte
 /// order, and that a packet begins there.
 fn magic_is_first(header: &StructType, span: Span) -> Result<()> {
-    for (index, member) in header.fields().iter().enumerate().filter(|(_, member)| member.ty.tells(Roles::MAGIC)) {
+    for (index, member) in header.fields().iter().enumerate().filter(|(_, member)| member.ty.has_roles(Roles::MAGIC)) {
         match &member.ty {
             Type::Int(int) if index == 0 && int.size == 32 => {}
             Type::Int(_) if index == 0 => return fail(span, "the packet's magic number has 32 bits"),

@@ -66,7 +66,7 @@ fn raise(schema: &Schema) -> Result<Schema> {
     // a clock is added.
     let clock = out.clocks.len();
     for stream in &mut out.streams {
-        let times = [&stream.packet_context, &stream.event_header].into_iter().flatten().any(|s| s.tells_time());
+        let times = [&stream.packet_context, &stream.event_header].into_iter().flatten().any(|s| s.has_time());
         if times && stream.clock.is_none() {
             stream.clock = Some(clock);
         }

@@ -53,7 +53,7 @@ pub fn write<T: Serialize>(
 }
 
 /// Writes JSON, or what `print` prints.
-pub fn tell<T: Serialize>(json: bool, answer: &T, print: impl FnOnce(&mut Box<dyn Write>) -> io::Result<()>) -> anyhow::Result<()> {
+pub fn write<T: Serialize>(json: bool, answer: &T, print: impl FnOnce(&mut Box<dyn Write>) -> io::Result<()>) -> anyhow::Result<()> {
     let mut out = if json { output::raw() } else { output::text() };
     if json {
         write_json(&mut out, answer)?;

@@ -155,7 +155,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let counters = interactions.counters().cloned().unwrap_or_default();
     let Counters { events, uncounted_losses, ref unknown_by, from_before, size_mismatches, .. } = counters;
     let inputs = Inputs { events, uncounted_losses, from_before, size_mismatches };
-    answer::tell(input.json, &PathAnswer { answer: &answer, functions, unknown_by: unknown_by.clone(), inputs }, |out| {
+    answer::write(input.json, &PathAnswer { answer: &answer, functions, unknown_by: unknown_by.clone(), inputs }, |out| {
         print(out, &answer, args.segments, args.length)?;
         print_counters(out, &input, &answer, &counters)?;
         let not_recorded =
@@ -192,7 +192,7 @@ fn sampled_stacks(
         lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
         out.flush()?;
     }
-    tell_counts(counts, running)?;
+    print_counts(counts, running)?;
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -202,11 +202,11 @@ fn functions(input: &Input, length: Length, interactions: &Interactions, answer:
     stacks::print_critical(&mut out, &rows, length.rows(FIRST_ALONE))?;
     out.flush()?;
     drop(out);
-    tell_counts(counts, running)?;
+    print_counts(counts, running)?;
     Ok(if is_damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn tell_counts(counts: Counts, running: f64) -> anyhow::Result<()> {
+fn print_counts(counts: Counts, running: f64) -> anyhow::Result<()> {
     let (stacks, share) = (number(counts.busy), percent(running));
     eprintln!(
         "longpole: {stacks} samples lie on the path, {} lost; something runs on {share} of it, the rest of it cannot be sampled",

@@ -34,7 +34,7 @@ impl Composer {
     /// Processes the next step of probes, in the order of time.
     #[inline]
     pub(super) fn probe(&mut self, catalogue: &Catalogue, step: Step) {
-        self.tell_or_hold(catalogue, step);
+        self.apply_or_hold(catalogue, step);
         while let Some(place) = self.early.0.iter().position(|held| !self.is_early(&held.steps[0])) {
             self.release(catalogue, place);
         }
@@ -73,7 +73,7 @@ impl Composer {
         }
     }
 
-    fn tell_or_hold(&mut self, catalogue: &Catalogue, step: Step) {
+    fn apply_or_hold(&mut self, catalogue: &Catalogue, step: Step) {
         if let Some(place) = self.early.0.iter().position(|held| held.actor == step.actor) {
             self.early.0[place].steps.push(step);
             if self.early.0[place].steps.len() == MOST_STEPS {
@@ -83,7 +83,7 @@ impl Composer {
             let until_ns = step.t_ns.saturating_add(SOON_NS);
             self.early.0.push(Held { actor: step.actor, until_ns, steps: vec![step] });
         } else {
-            self.tell(catalogue, step);
+            self.apply(catalogue, step);
         }
     }
 
@@ -92,16 +92,16 @@ impl Composer {
     fn release(&mut self, catalogue: &Catalogue, place: usize) {
         let mut steps = self.early.0.remove(place).steps.into_iter();
         if let Some(first) = steps.next() {
-            self.tell(catalogue, first);
+            self.apply(catalogue, first);
         }
         for step in steps {
-            self.tell_or_hold(catalogue, step);
+            self.apply_or_hold(catalogue, step);
         }
     }
 
-    fn tell(&mut self, catalogue: &Catalogue, step: Step) {
+    fn apply(&mut self, catalogue: &Catalogue, step: Step) {
         self.at(step.t_ns);
-        self.told_step(catalogue, &step);
+        self.apply_step(catalogue, &step);
     }
 
     /// True if the step takes an item that was not put yet, or puts an item for which no room was

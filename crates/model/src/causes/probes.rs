@@ -15,7 +15,7 @@ use longpole_trace::event::{Catalogue, Loss};
 const MOST_FRAMES: usize = 1024;
 
 impl Composer {
-    pub(super) fn told_step(&mut self, catalogue: &Catalogue, step: &Step) {
+    pub(super) fn apply_step(&mut self, catalogue: &Catalogue, step: &Step) {
         let at = self.thread_of_actor(step.actor);
         if step.op == Op::Other {
             return;

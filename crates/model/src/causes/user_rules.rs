@@ -74,7 +74,7 @@ impl Composer {
             (Some(cpu), by @ Waker::Context { id, .. }) if self.is_open(cpu, id) => self.context_does(catalogue, cpu, by, said.op),
             _ => {
                 let actor = said.whom.unwrap_or_else(|| self.system.actor(catalogue, event));
-                self.told_step(catalogue, &Step { t_ns: event.t_ns, actor, op: said.op });
+                self.apply_step(catalogue, &Step { t_ns: event.t_ns, actor, op: said.op });
             }
         }
     }

@@ -15,7 +15,7 @@ use std::convert::Infallible;
 use toml::Spanned;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+enum KernelAction {
     Switch,
     Waking,
     Woken,
@@ -62,52 +62,52 @@ enum Action {
     Ignore,
 }
 
-impl Action {
-    const ALL: [(&'static str, Action); 44] = [
-        ("switch", Action::Switch),
-        ("waking", Action::Waking),
-        ("woken", Action::Woken),
-        ("woken_new", Action::WokenNew),
-        ("migrate", Action::Migrate),
-        ("fork", Action::Fork),
-        ("exec", Action::Exec),
-        ("exit", Action::Exit),
-        ("running", Action::Running),
-        ("allowed", Action::Allowed),
-        ("allowed_end", Action::AllowedAtEnd),
-        ("switched_off", Action::SwitchedOff),
-        ("process", Action::Process),
-        ("block_device", Action::BlockDevice),
-        ("script", Action::Script),
-        ("title", Action::Title),
-        ("cgroup", Action::Cgroup),
-        ("irq_name", Action::IrqName),
-        ("irq_enter", Action::IrqEnter),
-        ("irq_leave", Action::IrqLeave),
-        ("softirq_raise", Action::SoftirqRaise),
-        ("softirq_enter", Action::SoftirqEnter),
-        ("softirq_leave", Action::SoftirqLeave),
-        ("vector_enter", Action::VectorEnter),
-        ("vector_leave", Action::VectorLeave),
-        ("syscall_enter", Action::SyscallEnter),
-        ("syscall_leave", Action::SyscallLeave),
-        ("file", Action::File),
-        ("fault", Action::Fault),
-        ("disk", Action::Disk),
-        ("issue", Action::Issue),
-        ("complete", Action::Complete),
-        ("work_queued", Action::WorkQueued),
-        ("work_begins", Action::WorkBegins),
-        ("timer_start", Action::TimerStart),
-        ("timer_cancel", Action::TimerCancel),
-        ("timer_enter", Action::TimerEnter),
-        ("timer_leave", Action::TimerLeave),
-        ("signal", Action::Signal),
-        ("function", Action::Function),
-        ("retransmit", Action::Retransmit),
-        ("reclaim_begins", Action::ReclaimBegins),
-        ("reclaim_ends", Action::ReclaimEnds),
-        ("ignore", Action::Ignore),
+impl KernelAction {
+    const ALL: [(&'static str, KernelAction); 44] = [
+        ("switch", KernelAction::Switch),
+        ("waking", KernelAction::Waking),
+        ("woken", KernelAction::Woken),
+        ("woken_new", KernelAction::WokenNew),
+        ("migrate", KernelAction::Migrate),
+        ("fork", KernelAction::Fork),
+        ("exec", KernelAction::Exec),
+        ("exit", KernelAction::Exit),
+        ("running", KernelAction::Running),
+        ("allowed", KernelAction::Allowed),
+        ("allowed_end", KernelAction::AllowedAtEnd),
+        ("switched_off", KernelAction::SwitchedOff),
+        ("process", KernelAction::Process),
+        ("block_device", KernelAction::BlockDevice),
+        ("script", KernelAction::Script),
+        ("title", KernelAction::Title),
+        ("cgroup", KernelAction::Cgroup),
+        ("irq_name", KernelAction::IrqName),
+        ("irq_enter", KernelAction::IrqEnter),
+        ("irq_leave", KernelAction::IrqLeave),
+        ("softirq_raise", KernelAction::SoftirqRaise),
+        ("softirq_enter", KernelAction::SoftirqEnter),
+        ("softirq_leave", KernelAction::SoftirqLeave),
+        ("vector_enter", KernelAction::VectorEnter),
+        ("vector_leave", KernelAction::VectorLeave),
+        ("syscall_enter", KernelAction::SyscallEnter),
+        ("syscall_leave", KernelAction::SyscallLeave),
+        ("file", KernelAction::File),
+        ("fault", KernelAction::Fault),
+        ("disk", KernelAction::Disk),
+        ("issue", KernelAction::Issue),
+        ("complete", KernelAction::Complete),
+        ("work_queued", KernelAction::WorkQueued),
+        ("work_begins", KernelAction::WorkBegins),
+        ("timer_start", KernelAction::TimerStart),
+        ("timer_cancel", KernelAction::TimerCancel),
+        ("timer_enter", KernelAction::TimerEnter),
+        ("timer_leave", KernelAction::TimerLeave),
+        ("signal", KernelAction::Signal),
+        ("function", KernelAction::Function),
+        ("retransmit", KernelAction::Retransmit),
+        ("reclaim_begins", KernelAction::ReclaimBegins),
+        ("reclaim_ends", KernelAction::ReclaimEnds),
+        ("ignore", KernelAction::Ignore),
     ];
 }
 
@@ -170,7 +170,7 @@ roles!(tid, name, state, to, to_name, parent, process, cpu, number, result, abou
 #[derive(Debug)]
 struct Rule {
     pattern: Pattern,
-    action: Action,
+    action: KernelAction,
     with: Option<String>,
     roles: Roles<Option<Template>>,
 }
@@ -197,7 +197,7 @@ impl LinuxRules {
         let parsed: File = parse(file, text)?;
         let mut rules = Vec::new();
         for entry in parsed.rule {
-            let action = place.action(&Action::ALL, &entry.action)?;
+            let action = place.action(&KernelAction::ALL, &entry.action)?;
             let pattern = Pattern::new(entry.event.get_ref());
             let roles = entry.roles().each(|text| place.template(*text, pattern.stars()))?;
             rules.push(Rule { pattern, action, with: entry.with, roles });
@@ -219,7 +219,7 @@ impl LinuxRules {
     /// where there is no such event, every switch was recorded.
     pub(crate) fn has_running_events(&self, catalogue: &Catalogue) -> bool {
         let running = |class: &Class| {
-            self.rules.iter().any(|rule| rule.action == Action::Running && rule.pattern.captures(&class.event_name).is_some())
+            self.rules.iter().any(|rule| rule.action == KernelAction::Running && rule.pattern.captures(&class.event_name).is_some())
         };
         catalogue.classes.iter().any(running)
     }
@@ -227,7 +227,7 @@ impl LinuxRules {
     /// Two flags: the classes include one that begins contexts of the group `irq`, and one that
     /// begins contexts of the group `softirq`.
     pub(crate) fn has_context_events(&self, classes: &[Class]) -> [bool; 2] {
-        [Action::IrqEnter, Action::SoftirqEnter].map(|wanted| {
+        [KernelAction::IrqEnter, KernelAction::SoftirqEnter].map(|wanted| {
             let begins =
                 |class: &Class| self.rules.iter().any(|rule| rule.action == wanted && rule.pattern.captures(&class.event_name).is_some());
             classes.iter().any(begins)
@@ -254,7 +254,7 @@ impl LinuxRules {
                 })
             };
             let Ok(roles) = rule.roles.each(source);
-            return (rule.action != Action::Ignore).then_some(KernelPlan { action: rule.action, roles });
+            return (rule.action != KernelAction::Ignore).then_some(KernelPlan { action: rule.action, roles });
         }
         None
     }
@@ -335,7 +335,7 @@ pub(crate) enum Subject {
 /// The compiled meaning of an event class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelPlan {
-    action: Action,
+    action: KernelAction,
     roles: Roles<Source>,
 }
 
@@ -348,7 +348,7 @@ impl KernelPlan {
         let tid = || roles.tid.id(fields);
         let number = || roles.number.number(fields);
         Some(match self.action {
-            Action::Switch => Fact::Switch {
+            KernelAction::Switch => Fact::Switch {
                 tid: tid()?,
                 name: roles.name.bytes(fields),
                 state: roles.state.number(fields).unwrap_or(0),
@@ -357,24 +357,24 @@ impl KernelPlan {
                 priority: number(),
                 to_priority: roles.second.number(fields),
             },
-            Action::Waking => Fact::Waking { tid: tid()?, name: roles.name.bytes(fields), cpu: roles.cpu.cpu(fields) },
-            Action::Woken | Action::WokenNew => Fact::Woken {
+            KernelAction::Waking => Fact::Waking { tid: tid()?, name: roles.name.bytes(fields), cpu: roles.cpu.cpu(fields) },
+            KernelAction::Woken | KernelAction::WokenNew => Fact::Woken {
                 tid: tid()?,
                 name: roles.name.bytes(fields),
                 cpu: roles.cpu.cpu(fields),
-                new: self.action == Action::WokenNew,
+                new: self.action == KernelAction::WokenNew,
             },
-            Action::Migrate => Fact::Migrate { tid: tid()?, cpu: roles.cpu.cpu(fields)? },
-            Action::Fork => Fact::Fork {
+            KernelAction::Migrate => Fact::Migrate { tid: tid()?, cpu: roles.cpu.cpu(fields)? },
+            KernelAction::Fork => Fact::Fork {
                 parent: roles.parent.id(fields),
                 tid: tid()?,
                 process: roles.process.id(fields),
                 name: roles.name.bytes(fields),
             },
-            Action::Exec => Fact::Exec { tid: tid(), before: roles.before.id(fields), file: roles.name.bytes(fields) },
-            Action::Exit => Fact::Exit { tid: tid()? },
-            Action::Running => Fact::Running { tid: tid()? },
-            Action::Allowed | Action::AllowedAtEnd => {
+            KernelAction::Exec => Fact::Exec { tid: tid(), before: roles.before.id(fields), file: roles.name.bytes(fields) },
+            KernelAction::Exit => Fact::Exit { tid: tid()? },
+            KernelAction::Running => Fact::Running { tid: tid()? },
+            KernelAction::Allowed | KernelAction::AllowedAtEnd => {
                 let answer = Answer {
                     tid: tid()?,
                     list: roles.allowed.bytes(fields),
@@ -384,17 +384,17 @@ impl KernelPlan {
                     numbers: roles.number.number(fields),
                 };
                 match self.action {
-                    Action::Allowed => Fact::Allowed(answer),
+                    KernelAction::Allowed => Fact::Allowed(answer),
                     _ => Fact::AllowedAtEnd(answer),
                 }
             }
-            Action::SwitchedOff => Fact::SwitchedOff {
+            KernelAction::SwitchedOff => Fact::SwitchedOff {
                 what: roles.name.bytes(fields),
                 classes: roles.allowed.bytes(fields),
                 calls: roles.call.bytes(fields),
                 ago_ns: roles.second.number(fields).unwrap_or(0),
             },
-            Action::Process => Fact::Process {
+            KernelAction::Process => Fact::Process {
                 tid: tid()?,
                 process: roles.process.id(fields),
                 parent: roles.parent.id(fields),
@@ -407,25 +407,27 @@ impl KernelPlan {
                 level: roles.second.number(fields),
                 call: Some(roles.call.bytes(fields)).filter(|name| !name.is_empty()).map(|name| (name, roles.about.number(fields))),
             },
-            Action::File => Fact::File {
+            KernelAction::File => Fact::File {
                 process: roles.process.id(fields)?,
                 fd: roles.about.number(fields)?,
                 path: roles.name.bytes(fields),
                 flags: roles.second.number(fields),
             },
-            Action::BlockDevice => Fact::BlockDevice { device: number()?, name: roles.name.bytes(fields) },
-            Action::Script => Fact::Script { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
-            Action::Title => Fact::Title { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
-            Action::Cgroup => Fact::Cgroup { process: roles.process.id(fields)?, path: roles.name.bytes(fields) },
-            Action::IrqName => Fact::IrqName { number: number()?, name: roles.name.bytes(fields), allowed: roles.allowed.bytes(fields) },
-            Action::IrqEnter => Fact::Enter(Key::Irq(number()?), roles.name.bytes(fields)),
-            Action::IrqLeave => Fact::Leave(Key::Irq(number()?)),
-            Action::SoftirqRaise => Fact::Raise { number: number()? },
-            Action::SoftirqEnter => Fact::Enter(Key::Softirq(number()?), &[]),
-            Action::SoftirqLeave => Fact::Leave(Key::Softirq(number()?)),
-            Action::VectorEnter => Fact::Enter(Key::Vector(roles.name.name()?), &[]),
-            Action::VectorLeave => Fact::Leave(Key::Vector(roles.name.name()?)),
-            Action::SyscallEnter => Fact::SyscallEnter {
+            KernelAction::BlockDevice => Fact::BlockDevice { device: number()?, name: roles.name.bytes(fields) },
+            KernelAction::Script => Fact::Script { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
+            KernelAction::Title => Fact::Title { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
+            KernelAction::Cgroup => Fact::Cgroup { process: roles.process.id(fields)?, path: roles.name.bytes(fields) },
+            KernelAction::IrqName => {
+                Fact::IrqName { number: number()?, name: roles.name.bytes(fields), allowed: roles.allowed.bytes(fields) }
+            }
+            KernelAction::IrqEnter => Fact::Enter(Key::Irq(number()?), roles.name.bytes(fields)),
+            KernelAction::IrqLeave => Fact::Leave(Key::Irq(number()?)),
+            KernelAction::SoftirqRaise => Fact::Raise { number: number()? },
+            KernelAction::SoftirqEnter => Fact::Enter(Key::Softirq(number()?), &[]),
+            KernelAction::SoftirqLeave => Fact::Leave(Key::Softirq(number()?)),
+            KernelAction::VectorEnter => Fact::Enter(Key::Vector(roles.name.name()?), &[]),
+            KernelAction::VectorLeave => Fact::Leave(Key::Vector(roles.name.name()?)),
+            KernelAction::SyscallEnter => Fact::SyscallEnter {
                 name: roles.name.name()?,
                 arguments: Arguments {
                     about: roles.about.number(fields),
@@ -433,42 +435,42 @@ impl KernelPlan {
                     third: roles.third.number(fields),
                 },
             },
-            Action::SyscallLeave => Fact::SyscallLeave { name: roles.name.name()?, result: roles.result.number(fields) },
-            Action::Fault => Fact::Fault { name: roles.name.name()? },
-            Action::Disk => Fact::Disk,
-            Action::Issue => Fact::Issue { device: number()?, sector: roles.about.number(fields)? },
-            Action::Complete => Fact::Complete { device: number()?, sector: roles.about.number(fields)? },
-            Action::WorkQueued => Fact::WorkQueued { work: roles.about.address(fields)? },
-            Action::WorkBegins => Fact::WorkBegins { work: roles.about.address(fields)? },
-            Action::TimerStart => Fact::TimerStart { timer: roles.about.address(fields)?, at: roles.second.number(fields) },
-            Action::TimerCancel => Fact::TimerCancel { timer: roles.about.address(fields)? },
-            Action::TimerEnter => Fact::TimerEnter {
+            KernelAction::SyscallLeave => Fact::SyscallLeave { name: roles.name.name()?, result: roles.result.number(fields) },
+            KernelAction::Fault => Fact::Fault { name: roles.name.name()? },
+            KernelAction::Disk => Fact::Disk,
+            KernelAction::Issue => Fact::Issue { device: number()?, sector: roles.about.number(fields)? },
+            KernelAction::Complete => Fact::Complete { device: number()?, sector: roles.about.number(fields)? },
+            KernelAction::WorkQueued => Fact::WorkQueued { work: roles.about.address(fields)? },
+            KernelAction::WorkBegins => Fact::WorkBegins { work: roles.about.address(fields)? },
+            KernelAction::TimerStart => Fact::TimerStart { timer: roles.about.address(fields)?, at: roles.second.number(fields) },
+            KernelAction::TimerCancel => Fact::TimerCancel { timer: roles.about.address(fields)? },
+            KernelAction::TimerEnter => Fact::TimerEnter {
                 timer: roles.about.address(fields)?,
                 function: roles.call.address(fields),
                 now: roles.second.number(fields),
             },
-            Action::TimerLeave => Fact::TimerLeave { timer: roles.about.address(fields)? },
-            Action::Function => Fact::Function { address: roles.about.address(fields)?, name: roles.name.bytes(fields) },
-            Action::Retransmit => Fact::Retransmit,
-            Action::ReclaimBegins => Fact::Reclaim { begins: true },
-            Action::ReclaimEnds => Fact::Reclaim { begins: false },
-            Action::Signal => Fact::Signal { tid: tid()?, signal: number()? },
-            Action::Ignore => return None,
+            KernelAction::TimerLeave => Fact::TimerLeave { timer: roles.about.address(fields)? },
+            KernelAction::Function => Fact::Function { address: roles.about.address(fields)?, name: roles.name.bytes(fields) },
+            KernelAction::Retransmit => Fact::Retransmit,
+            KernelAction::ReclaimBegins => Fact::Reclaim { begins: true },
+            KernelAction::ReclaimEnds => Fact::Reclaim { begins: false },
+            KernelAction::Signal => Fact::Signal { tid: tid()?, signal: number()? },
+            KernelAction::Ignore => return None,
         })
     }
 
     /// The subject of the plan's events, for events that leave state behind for later ones.
     pub(crate) fn subject(&self) -> Subject {
         match self.action {
-            Action::SyscallEnter | Action::SyscallLeave => Subject::Calls(self.roles.name.name()),
-            Action::WorkQueued | Action::WorkBegins => Subject::Works,
+            KernelAction::SyscallEnter | KernelAction::SyscallLeave => Subject::Calls(self.roles.name.name()),
+            KernelAction::WorkQueued | KernelAction::WorkBegins => Subject::Works,
             _ => Subject::Other,
         }
     }
 
     /// True if the events are switches, which say which thread has a CPU.
     pub(crate) fn is_switch(&self) -> bool {
-        self.action == Action::Switch
+        self.action == KernelAction::Switch
     }
 }
 

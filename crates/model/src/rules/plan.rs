@@ -181,7 +181,7 @@ fn kind_source(template: &Option<Template>, class: &Class) -> KindSource {
     }
 }
 
-/// The numbers are those of `enum longpole_mark_kind` (docs/formats/user-trace.md).
+/// The numbers are those from `LONGPOLE_PLAIN` on in `longpole.h`.
 fn kind_of_number(number: u64) -> MarkKind {
     match number {
         1 => MarkKind::ObjectNew,

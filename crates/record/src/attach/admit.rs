@@ -28,12 +28,12 @@ impl Visit<'_> {
                 return false;
             }
         };
-        if self.directory.common.elsewhere.is_some() || self.intake.search.pid_namespaces {
+        if self.directory.common.foreign_identity.is_some() || self.intake.search.pid_namespaces {
             // In another pid namespace, the process knows itself by another pid.
             match outer_pid(pid, |pid| process.maps_as(pid)) {
                 Some(outer) => process.is_known_as(outer),
                 // A process that has this pid here is a different one.
-                None if self.directory.common.elsewhere.is_some() => process.is_known_as(-pid),
+                None if self.directory.common.foreign_identity.is_some() => process.is_known_as(-pid),
                 None => {}
             }
         }
@@ -45,7 +45,7 @@ impl Visit<'_> {
             .predecessor
             .as_ref()
             .is_some_and(|predecessor| process.control().orders.session.load(Ordering::Relaxed) == predecessor.session);
-        if !lives && before && !continued && self.directory.common.elsewhere.is_some() {
+        if !lives && before && !continued && self.directory.common.foreign_identity.is_some() {
             // Whether the process is alive cannot be seen from this namespace.
             self.directory.arrivals.unknown.insert(stem.to_owned());
             return true;

@@ -125,7 +125,8 @@ impl Directories {
             let Some(found) = open(pid, &path, owner) else { continue };
             namespaces.insert((namespace, owner));
             living.insert(found.identity);
-            let known = Some(found.identity) == own || self.others().any(|directory| directory.common.elsewhere == Some(found.identity));
+            let known =
+                Some(found.identity) == own || self.others().any(|directory| directory.common.foreign_identity == Some(found.identity));
             if known || intake.search.refused.contains(&found.identity) {
                 continue;
             }
@@ -146,7 +147,7 @@ impl Directories {
         }
         // The directory's memory is freed when no process has it open.
         let gone = |directory: &Directory| {
-            directory.processes.is_empty() && directory.common.elsewhere.is_some_and(|identity| !living.contains(&identity))
+            directory.processes.is_empty() && directory.common.foreign_identity.is_some_and(|identity| !living.contains(&identity))
         };
         self.all.retain(|directory| {
             let leave = gone(directory);
@@ -167,7 +168,7 @@ impl Directories {
         let (held, _) = claim::hold(&runtime, recording.rules.options.scope, recording.rules.session)?;
         self.streams += 1;
         let mut text = String::new();
-        metadata::place(&mut text, self.streams);
+        metadata::further_runtime_directory(&mut text, self.streams);
         // If the disk does not accept the metadata now, it is written later, and packets wait until
         // then.
         if let Err(error) = recording.files.destination.metadata.append(&text) {

@@ -83,9 +83,9 @@ impl Attach<'_> {
             self.recording.note(format!("{stem}: its rings change although it has ended; their events were not taken"));
         }
         let Subject { process, sources, .. } = subject;
-        for source in sources.iter_mut().filter(|source| !source.broken && source.decision != Decision::Unwanted) {
+        for source in sources.iter_mut().filter(|source| !source.broken && source.decision != Decision::NotRecorded) {
             // The interrupted probe will not run again to merge these events.
-            source.extra_lost = source.extra_lost.saturating_add(source.ring.put_aside());
+            source.extra_lost = source.extra_lost.saturating_add(source.ring.unmerged_side_events());
         }
         for source in sources {
             self.drain().tail_losses(process, source, false);

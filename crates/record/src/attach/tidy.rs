@@ -14,7 +14,7 @@ impl Visit<'_> {
         // other users' directories nothing is removed, and no process there may block the recorder.
         // A recorder of a single process does not know whether another recorder uses the remaining
         // files.
-        let own = self.directory.common.elsewhere.is_none() && !self.directory.common.is_alone();
+        let own = self.directory.common.foreign_identity.is_none() && !self.directory.common.is_alone();
         let quiet =
             if own { self.directory.common.runtime.with_no_process_starting(|| self.directory.common.runtime.entries()) } else { None };
         let done = quiet.is_some();

@@ -24,7 +24,7 @@ const QUIET: u64 = 1 << 46;
 impl Drain<'_> {
     /// Handles a ring of which nothing is taken: offers a larger one if it is too small for a
     /// useful history, and makes the thread begin another sub-buffer after a long silence.
-    pub(super) fn keep(&mut self, subject: &mut Subject, at: usize, look: &Look) {
+    pub(super) fn watch_overwriting_ring(&mut self, subject: &mut Subject, at: usize, look: &Look) {
         let source = &mut subject.sources[at];
         let written = look.head - source.head_before.min(look.head);
         source.head_before = look.head;
@@ -65,11 +65,11 @@ impl Drain<'_> {
                 source.extra_lost = extra.saturating_add(slice.events.saturating_sub(taken));
             }
             source.ring.taken = slice.events_after;
-            if source.decision == Decision::Unwanted {
+            if source.decision == Decision::NotRecorded {
                 self.drop_slice(source, &slice);
                 continue;
             }
-            self.packet(process, source, slice);
+            self.write_slice(process, source, slice);
             if source.broken {
                 return;
             }

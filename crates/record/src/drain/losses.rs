@@ -14,7 +14,7 @@ impl Drain<'_> {
     /// Writes the losses since the newest packet as an empty packet. `more`: the thread continues
     /// in a larger ring.
     pub fn tail_losses(&mut self, process: &Process, source: &mut RingSource, more: bool) {
-        if source.decision == Decision::Unwanted || source.decision == Decision::Open {
+        if source.decision == Decision::NotRecorded || source.decision == Decision::Undecided {
             return;
         }
         let lost = if source.broken { source.ring.reported } else { source.ring.layout().lost.load(Ordering::Acquire) };
@@ -54,7 +54,7 @@ impl Drain<'_> {
 
     fn write_losses(&mut self, process: &Process, source: &mut RingSource, more: bool, reported: u64, delta: u64) -> Result<(), Error> {
         let now = self.recording.clock.now();
-        let index = self.lane(process, source, now)?;
+        let index = self.lane_of(process, source, now)?;
         let Some(lane) = self.recording.files.lanes.get_mut(index) else { return Ok(()) };
         // The old ring was too small until the thread wrote to the larger one; that is the end of
         // the loss.

@@ -20,7 +20,7 @@ use std::time::Instant;
 impl Drain<'_> {
     /// Writes one slice as one packet. Does nothing if the thread has overwritten the slice
     /// meanwhile.
-    pub fn packet(&mut self, process: &Process, source: &mut RingSource, mut slice: RingSlice) {
+    pub fn write_slice(&mut self, process: &Process, source: &mut RingSource, mut slice: RingSlice) {
         // Number of events of this slice that cannot be decoded.
         let mut unreadable = 0;
         let policy = self.recording.rules.policy_of(source.decision);
@@ -30,11 +30,11 @@ impl Drain<'_> {
         let reported = source.ring.reported.max(slice.lost);
         let delta = (reported - source.ring.reported).saturating_add(source.extra_lost);
 
-        // The capture file has this slice's packets and losses.
-        let mut walked = false;
+        // Set once the packets and losses of this slice are in the capture file.
+        let mut is_captured = false;
         // The thread sets this flag before its first packet becomes visible.
-        let packets_inside = self.common.classes.packets && source.ring.layout().packets.load(Ordering::Relaxed) != 0;
-        if self.common.classes.invalid || (pcapng && packets_inside) {
+        let has_network_packets = self.common.classes.packets && source.ring.layout().packets.load(Ordering::Relaxed) != 0;
+        if self.common.classes.invalid || (pcapng && has_network_packets) {
             let Recording { scratch, files, account, clock, .. } = &mut *self.recording;
             if !source.ring.copy(&slice, scratch) {
                 self.give_up(source, "its file was cut off");
@@ -47,7 +47,7 @@ impl Drain<'_> {
             let folder = files.destination.folder.path();
             let walk = Walk { classes: &self.common.classes, clock, folder: &folder, captures: &mut files.captures, account };
             let (understood, end) = walk.events(process, scratch, &slice, wanted, delta.saturating_sub(source.captured), !ctf);
-            walked = pcapng;
+            is_captured = pcapng;
             let total = scratch.len();
             if understood < total {
                 // The events before it can be read. The begin of the next event is unknown, so one
@@ -56,12 +56,12 @@ impl Drain<'_> {
                 slice.to = slice.from + understood as u64;
                 slice.end = end.clamp(slice.begin, slice.end);
                 self.recording.note(format!(
-                    "{}: an event of a class that cannot be understood, and what its sub-buffer held behind it, was left out: at least as many \
-                     events as are counted for it, one each time",
+                    "{}: an event of an unknown class and the rest of its sub-buffer were left out; they count as one lost event, although \
+                     more may be missing",
                     source.ring.name
                 ));
                 if understood == 0 {
-                    source.captured = if walked { delta } else { 0 };
+                    source.captured = if is_captured { delta } else { 0 };
                     source.extra_lost = source.extra_lost.saturating_add(unreadable);
                     source.ring.release(slice.tail, source.ring.reported);
                     return;
@@ -79,11 +79,13 @@ impl Drain<'_> {
         }
         if self.recording.files.destination.metadata.is_behind() {
             let error = std::io::Error::other("their classes could not be written");
-            return self.not_written(source, &slice, unreadable, reported, walked, error);
+            return self.not_written(source, &slice, unreadable, reported, is_captured, error);
         }
-        let index = match self.lane(process, source, slice.begin) {
+        let index = match self.lane_of(process, source, slice.begin) {
             Ok(index) => index,
-            Err(error) => return self.not_written(source, &slice, unreadable, reported, walked, std::io::Error::other(error.to_string())),
+            Err(error) => {
+                return self.not_written(source, &slice, unreadable, reported, is_captured, std::io::Error::other(error.to_string()))
+            }
         };
         let Some(lane) = self.recording.files.lanes.get_mut(index) else { return };
         let stamp = stamp(process, source, &slice, lane.discarded.saturating_add(delta));
@@ -103,7 +105,7 @@ impl Drain<'_> {
                 self.give_up(source, "its file was cut off");
                 return;
             }
-            Err(AppendError::Io(error)) => return self.not_written(source, &slice, unreadable, reported, walked, error),
+            Err(AppendError::Io(error)) => return self.not_written(source, &slice, unreadable, reported, is_captured, error),
         }
         source.ring.release(slice.tail, reported);
         source.extra_lost = unreadable;
@@ -119,7 +121,7 @@ impl Drain<'_> {
         slice: &RingSlice,
         unreadable: u64,
         reported: u64,
-        walked: bool,
+        is_captured: bool,
         error: std::io::Error,
     ) {
         let bytes = &mut self.recording.scratch;
@@ -127,13 +129,13 @@ impl Drain<'_> {
         let least = if counted.is_ok() { "" } else { ", and are more than were counted" };
         let lost = counted.unwrap_or_else(|least| least).saturating_add(reported - source.ring.reported + unreadable);
         source.extra_lost = source.extra_lost.saturating_add(lost);
-        source.captured = if walked { source.extra_lost - unreadable } else { source.captured };
+        source.captured = if is_captured { source.extra_lost - unreadable } else { source.captured };
         source.ring.release(slice.tail, reported);
         self.recording.note(format!("events could not be written and count as lost{least}: {error}"));
     }
 
     /// Index of the ring's lane (its stream file), which is made with the first packet.
-    pub(super) fn lane(&mut self, process: &Process, source: &mut RingSource, begin: u64) -> Result<usize, Error> {
+    pub(super) fn lane_of(&mut self, process: &Process, source: &mut RingSource, begin: u64) -> Result<usize, Error> {
         if let Some(index) = source.lane {
             return Ok(index);
         }
@@ -181,8 +183,8 @@ pub(super) fn stamp(process: &Process, source: &RingSource, slice: &RingSlice, d
 /// whether this recorder committed the packet before it was killed.
 pub(super) fn announce(lane: &mut Lane, ring: &Ring, (offset, tail): (u64, u64), (reported, discarded): (u64, u64)) {
     let layout = ring.layout();
-    layout.spare_reader[0].store(reported, Ordering::Relaxed);
-    layout.spare_reader[1].store(discarded, Ordering::Relaxed);
+    layout.pending_lost.store(reported, Ordering::Relaxed);
+    layout.pending_discarded.store(discarded, Ordering::Relaxed);
     layout.pending_offset.store(offset, Ordering::Relaxed);
     layout.pending_tail.store(tail, Ordering::Release);
     if discarded > lane.discarded {

@@ -63,7 +63,7 @@ impl Drain<'_> {
         }
         let manner = self.recording.rules.manner_of(source.decision);
         let other = adjust(source, manner);
-        if source.successor.is_some() || source.settled || source.decision == Decision::Unwanted {
+        if source.successor.is_some() || source.settled || source.decision == Decision::NotRecorded {
             return;
         }
         let size = match requested {

@@ -114,7 +114,7 @@ impl Drain {
         if let Err(error) = result {
             self.shared.diagnostic(error.to_string());
         }
-        self.tell();
+        self.update_totals();
     }
 
     fn wait(&mut self, longest: Duration) {
@@ -137,7 +137,7 @@ impl Drain {
             self.written = Instant::now();
             let full = last || self.bytes.len() >= MOST;
             self.write(if full { i64::MAX } else { self.realtime.newest() - HOLD });
-            self.tell();
+            self.update_totals();
         }
     }
 
@@ -233,7 +233,7 @@ impl Drain {
         self.bytes = bytes;
     }
 
-    fn tell(&mut self) {
+    fn update_totals(&mut self) {
         let refused = self.capture.take_refused();
         let mut totals = self.shared.totals();
         totals.refused += refused.packets;

@@ -213,10 +213,10 @@ impl Answers<'_> {
     fn ask(&mut self, call: Call) {
         let asked = self.clock.now();
         let list = (call.tid != 0).then(|| mask(call.tid)).flatten().map(|mask| list(&mask)).unwrap_or_default();
-        self.tell(call, asked, &list);
+        self.write(call, asked, &list);
     }
 
-    fn tell(&mut self, call: Call, asked: u64, list: &str) {
+    fn write(&mut self, call: Call, asked: u64, list: &str) {
         if self.marker.write_all(&answer(call, asked, list)).is_err() {
             self.missed.answers.fetch_add(1, Ordering::Relaxed);
         }
@@ -228,7 +228,7 @@ impl Answers<'_> {
         let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
         let nobody = Call { by: 0, about: 0, tid: 0, numbers: AT_END };
         let asked = self.clock.now();
-        self.tell(nobody, asked, online.trim());
+        self.write(nobody, asked, online.trim());
         let threads = dump::numbers("/proc").into_iter().flat_map(|pid| dump::numbers(&format!("/proc/{pid}/task")));
         for tid in threads.take(MOST_THREADS) {
             self.ask(Call { tid, ..nobody });

@@ -40,7 +40,7 @@ pub(crate) struct Totals {
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     pub totals: Totals,
-    /// Reason why the newest of them had no ring.
+    /// Reason why the thread of the newest of them had no ring.
     pub why_refused: String,
     /// Diagnostics, each with the number of its occurrences.
     diagnostics: BTreeMap<String, u64>,

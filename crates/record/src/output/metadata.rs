@@ -202,7 +202,7 @@ fn stream_class(number: u32) -> StreamClass {
 }
 
 /// Appends the stream class of a further runtime directory, with its overflow classes.
-pub fn place(text: &mut String, stream: u32) {
+pub fn further_runtime_directory(text: &mut String, stream: u32) {
     text.push_str(&tsdl::stream(&appended(), &stream_class(stream)));
     overflow_classes(text, stream);
 }

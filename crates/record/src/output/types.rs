@@ -50,7 +50,7 @@ pub fn array(element: Type, length: u64) -> Type {
     Type::Array(Arc::new(ArrayType::new(element, Length::Fixed(length), Span::default())))
 }
 
-/// As many elements as the field `length` before it says.
+/// A sequence whose length is the value of the preceding field `length`.
 pub fn sequence(element: Type, length: &str) -> Type {
     let path = FieldPath { names: vec![length.to_owned()], ..FieldPath::default() };
     Type::Array(Arc::new(ArrayType::new(element, Length::Field(path), Span::default())))

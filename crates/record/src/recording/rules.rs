@@ -147,19 +147,19 @@ impl Rules {
     /// policies.
     pub fn decision(&self, process: &Process, wanted: bool, source: &RingSource) -> Decision {
         if !wanted || self.config.exclude.iter().any(|pattern| glob::matches(pattern, &process.label)) {
-            return Decision::Unwanted;
+            return Decision::NotRecorded;
         }
         let part = || Part::thread(&process.label, process.pid, process.tid(source.tid));
         if self.options.selection.as_ref().is_some_and(|selection| !selection.is_enabled(&part())) {
-            return Decision::Unwanted;
+            return Decision::NotRecorded;
         }
         match self.config.for_thread(&process.label, &source.thread_name()) {
             Ok(None) => Decision::Everything,
             Ok(Some(policy)) => {
                 let index = self.config.policy.iter().position(|other| std::ptr::eq(other, policy));
-                index.map_or(Decision::Unwanted, Decision::Policy)
+                index.map_or(Decision::NotRecorded, Decision::Policy)
             }
-            Err(_) => Decision::Unwanted,
+            Err(_) => Decision::NotRecorded,
         }
     }
 

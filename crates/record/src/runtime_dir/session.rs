@@ -74,7 +74,7 @@ pub struct Order {
     pub ring_size: u32,
     /// Bytes recorded of each captured packet.
     pub snaplen: u32,
-    /// Number of the clock, see [`crate::Source::number`].
+    /// Number of the clock, see [`ClockSource::number`](crate::ClockSource::number).
     pub clock: u32,
     /// Limit in microseconds for a thread that waits for room.
     pub block_limit: u32,

@@ -56,11 +56,11 @@ impl Snapshot {
             let Some(Subject { process, sources, wanted, .. }) = directory.processes.get(stem) else { continue };
             let Some(source) = sources.get(*at) else { continue };
             let decision = match source.decision {
-                Decision::Open => recording.rules.decision(process, *wanted, source),
+                Decision::Undecided => recording.rules.decision(process, *wanted, source),
                 decided => decided,
             };
             let ctf = match decision {
-                Decision::Unwanted => false,
+                Decision::NotRecorded => false,
                 Decision::Policy(index) => recording.rules.config.policy.get(index).is_none_or(|policy| policy.has(Backend::Ctf)),
                 _ => true,
             };

@@ -42,7 +42,7 @@ pub(crate) struct Common {
     /// Number of the CTF stream class of its streams.
     pub stream: u32,
     /// Identity of the directory; `None` for the recorder's own directory.
-    pub elsewhere: Option<Identity>,
+    pub foreign_identity: Option<Identity>,
     /// Event classes of the site table.
     pub classes: Classes,
     pub sites: Option<Sites>,
@@ -64,13 +64,13 @@ pub(crate) struct Arrivals {
 }
 
 impl Directory {
-    pub fn new(runtime: Runtime, held: Held, stream: u32, elsewhere: Option<Identity>, wakeups: &Wakeups) -> Directory {
+    pub fn new(runtime: Runtime, held: Held, stream: u32, foreign_identity: Option<Identity>, wakeups: &Wakeups) -> Directory {
         let watch = watch(&runtime);
         if let Some(watch) = &watch {
             let _ = wakeups.watch(watch, Wakeup::Directory);
         }
         Directory {
-            common: Common { runtime, held, stream, elsewhere, classes: Classes::new(), sites: None },
+            common: Common { runtime, held, stream, foreign_identity, classes: Classes::new(), sites: None },
             processes: HashMap::new(),
             arrivals: Arrivals { watch, heard: Vec::new(), missed: false, unknown: HashSet::new(), awaiting_final_name: HashMap::new() },
         }
@@ -151,7 +151,7 @@ impl Common {
         self.sites = Sites::open(&self.runtime).ok().flatten();
         if self.stream > 0 {
             let mut text = String::new();
-            crate::output::metadata::place(&mut text, self.stream);
+            crate::output::metadata::further_runtime_directory(&mut text, self.stream);
             let _ = metadata.append(&text);
         }
         self.learn_sites(metadata, account);

@@ -83,14 +83,12 @@ pub struct RingSource {
 /// Decision whether the events of a ring are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Not decided yet.
-    Open,
+    Undecided,
     /// Recorded, because there are no policies.
     Everything,
     /// Recorded by the policy with this index.
     Policy(usize),
-    /// Not recorded.
-    Unwanted,
+    NotRecorded,
 }
 
 impl RingSource {
@@ -107,7 +105,7 @@ impl RingSource {
             settled: false,
             denied: false,
             lane: None,
-            decision: Decision::Open,
+            decision: Decision::Undecided,
             thread,
             name_due: Instant::now(),
             name_step: FIRST_NAME,
@@ -143,7 +141,7 @@ impl RingSource {
     pub fn waiting(&mut self, now: Instant) -> Waiting {
         let since = now.duration_since(std::mem::replace(&mut self.looked, now));
         match &self.look {
-            Some(look) if !self.ring.overwrites && self.decision != Decision::Unwanted => {
+            Some(look) if !self.ring.overwrites && self.decision != Decision::NotRecorded => {
                 let content = look.head - self.ring.tail;
                 Waiting { size: self.ring.size, content, since, is_full: look.lost > self.lost_before }
             }

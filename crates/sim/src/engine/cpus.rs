@@ -57,7 +57,7 @@ impl<S: Sink> Engine<'_, S> {
     fn wait_for_cpu(&mut self, pool: Id, machine: Id) {
         if self.runner(machine).shown != Shown::Runnable {
             self.runner(machine).shown = Shown::Runnable;
-            self.tell(machine, Effect::Runnable);
+            self.emit(machine, Effect::Runnable);
         }
         self.cpus[pool as usize].waiting.push_back(machine);
     }

@@ -24,10 +24,10 @@ impl<S: Sink> Engine<'_, S> {
     fn puts(&mut self, machine: Id, queue: Id, token: Token, reserve: bool) {
         self.queue(queue).take_space(machine, token.n, reserve);
         if reserve {
-            self.tell(machine, Effect::Reserve(queue, token.n));
+            self.emit(machine, Effect::Reserve(queue, token.n));
             return;
         }
-        self.tell(machine, Effect::Put(queue, token.n));
+        self.emit(machine, Effect::Put(queue, token.n));
         let running = self.queue(queue);
         let count = running.puts;
         running.puts += token.n;
@@ -65,9 +65,9 @@ impl<S: Sink> Engine<'_, S> {
     fn gets(&mut self, machine: Id, queue: Id, want: Want) {
         let n = self.queue(queue).get(want);
         if matches!(want, Want::Look(_)) {
-            return self.tell(machine, Effect::Peek(queue, n));
+            return self.emit(machine, Effect::Peek(queue, n));
         }
-        self.tell(machine, Effect::Get(queue, n));
+        self.emit(machine, Effect::Get(queue, n));
         let latency = self.system.queues[queue as usize].space_latency;
         let running = self.queue(queue);
         let count = running.gets;
@@ -117,7 +117,7 @@ impl<S: Sink> Engine<'_, S> {
     }
 
     fn block(&mut self, machine: Id, wait: Wait) {
-        self.tell(machine, Effect::Blocked(wait));
+        self.emit(machine, Effect::Blocked(wait));
         self.leave_cpu(machine);
     }
 
@@ -142,7 +142,7 @@ impl<S: Sink> Engine<'_, S> {
     pub(super) fn returned(&mut self, machine: Id, queue: Id) -> bool {
         if *self.reply_of(queue, machine) == 1 {
             *self.reply_of(queue, machine) = 0;
-            self.tell(machine, Effect::Replied(queue));
+            self.emit(machine, Effect::Replied(queue));
             return true;
         }
         *self.reply_of(queue, machine) = 2;
@@ -153,10 +153,10 @@ impl<S: Sink> Engine<'_, S> {
     pub(super) fn reply(&mut self, machine: Id, queue: Id) -> bool {
         // A reply without a caller is a mistake in the program and has no effect.
         let Some(caller) = self.runner(machine).callers.pop() else { return true };
-        self.tell(machine, Effect::Reply(queue, caller));
+        self.emit(machine, Effect::Reply(queue, caller));
         if std::mem::replace(self.reply_of(queue, caller), 1) == 2 {
             *self.reply_of(queue, caller) = 0;
-            self.tell(caller, Effect::Replied(queue));
+            self.emit(caller, Effect::Replied(queue));
             self.continue_after_wait(caller);
         }
         true

@@ -48,7 +48,7 @@ pub fn rewrite(path: &Path, directory: &Path, version: Version) -> Result<Rewrit
             // only one, its error is returned.
             Err(error @ (Error::Metadata { .. } | Error::NotATrace { .. })) if found.ctf.len() > 1 => {
                 let _ = fs::remove_dir(&place);
-                diagnostics.push(Diagnostic::Closed { path: trace.clone(), error: error.to_string() });
+                diagnostics.push(Diagnostic::CannotOpen { path: trace.clone(), error: error.to_string() });
             }
             done => {
                 if let Some(stream) = done? {

@@ -1,8 +1,10 @@
 //! The recorder's description of a recording: `longpole.json`.
 //!
 //! All of its content is optional. A recording whose recorder was killed has an early version of
-//! the file or none, and must still be readable; a later recorder may write more. Therefore nothing
-//! here affects how streams are read: the streams describe themselves.
+//! the file or none, and must still be readable; a later recorder may write more. Therefore the
+//! streams describe themselves. The description decides only whether a capture is read, the range of
+//! the loss for pages of the kernel that are not converted, and whether pids are those of another
+//! namespace.
 
 use crate::diagnostic::{Diagnostic, MOST_ERRORS};
 use crate::error::Error;

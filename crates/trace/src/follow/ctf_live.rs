@@ -155,7 +155,7 @@ impl Live {
             self.decode(current)?;
         }
         let Some(key) = self.heap.pop() else {
-            self.tell();
+            self.report();
             return Ok(None);
         };
         let index = key.stream as usize;
@@ -169,7 +169,7 @@ impl Live {
     }
 
     /// Adds the diagnostics that are known only at the end.
-    fn tell(&mut self) {
+    fn report(&mut self) {
         if !self.last || std::mem::replace(&mut self.reported, true) {
             return;
         }
@@ -181,7 +181,7 @@ impl Live {
             self.shared.diagnostics.extend(trace.cut.clone());
         }
         for tail in &mut self.tails {
-            tail.tell(&mut self.shared);
+            tail.report(&mut self.shared);
         }
     }
 

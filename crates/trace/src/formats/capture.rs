@@ -324,8 +324,8 @@ fn diagnostic(path: &Path, error: &longpole_pcapng::Error) -> Diagnostic {
     let path = path.to_owned();
     match (error.is_truncation(), error.is_recoverable()) {
         (true, _) => Diagnostic::Truncated { path, place: error.to_string(), at: None },
-        (_, true) => Diagnostic::Wrong { path, error: format!("{error}; this block is left out") },
-        _ => Diagnostic::Wrong { path, error: format!("{error}; the blocks after it cannot be found") },
+        (_, true) => Diagnostic::UndecodableRecord { path, error: format!("{error}; this block is left out") },
+        _ => Diagnostic::UndecodableRecord { path, error: format!("{error}; the blocks after it cannot be found") },
     }
 }
 

@@ -20,7 +20,7 @@ use crate::index::packet_chains::{Chains, Listed, Share, Way};
 use crate::index::{self, FileIndex, LEAST_FILE};
 use crate::merge::lookahead::Lookahead;
 use crate::merge::out_of_range::{is_saturated, Beyond};
-use crate::merge::packet_claims::PacketChecks;
+use crate::merge::packet_checks::PacketChecks;
 use crate::merge::sort_window::Window;
 use crate::shared::subject::{names_subject, subject_of_packet, EventSubjects};
 use crate::shared::Shared;
@@ -333,7 +333,7 @@ pub(crate) struct CtfSource {
     unknown: bool,
     packets_lost: u64,
     packets: u64,
-    claims: PacketChecks,
+    packet_checks: PacketChecks,
     beyond: Beyond,
 }
 
@@ -367,7 +367,7 @@ impl CtfSource {
             unknown: false,
             packets_lost: 0,
             packets: 0,
-            claims: PacketChecks::default(),
+            packet_checks: PacketChecks::default(),
             beyond: Beyond::default(),
         }
     }
@@ -443,7 +443,7 @@ impl CtfSource {
                         None => self.packet_subject,
                     };
                     let ns = event.ns();
-                    if self.claims.is_outside(ns) && self.outside(ns, Place::of_event(&self.decoder), shared) {
+                    if self.packet_checks.is_outside(ns) && self.outside(ns, Place::of_event(&self.decoder), shared) {
                         continue;
                     }
                     self.backwards += u64::from(ns < self.last_ns);
@@ -451,7 +451,7 @@ impl CtfSource {
                     return Ok(Some(ns));
                 }
                 step => {
-                    if let Some(found) = self.no_event(step, shared) {
+                    if let Some(found) = self.between_events(step, shared) {
                         return Ok(found);
                     }
                 }
@@ -463,7 +463,7 @@ impl CtfSource {
     /// the next item is the partial event at which decoding failed. Sets `loss` if there is a loss
     /// to yield.
     #[cold]
-    fn no_event(&mut self, step: Result<Option<Step>, Box<DecodeError>>, shared: &mut Shared) -> Option<Option<i64>> {
+    fn between_events(&mut self, step: Result<Option<Step>, Box<DecodeError>>, shared: &mut Shared) -> Option<Option<i64>> {
         let error = match step {
             Ok(step) => return self.between(step, shared),
             Err(error) => error,
@@ -513,7 +513,7 @@ impl CtfSource {
                 let subject = subject_of_packet(packet, &self.plan.subject);
                 let (begin_ns, end_ns) = (packet.begin_ns, packet.end_ns);
                 if self.share.is_first() {
-                    self.claims.packet(self.decoder.packet(), &subject, self.ordered);
+                    self.packet_checks.packet(self.decoder.packet(), &subject, self.ordered);
                 }
                 if before || !self.owns_packet() {
                     self.waiting = None;
@@ -524,7 +524,7 @@ impl CtfSource {
                     }
                 } else {
                     self.packets += 1;
-                    self.claims.enter(self.decoder.packet());
+                    self.packet_checks.enter(self.decoder.packet());
                     let subject = shared.subject(subject);
                     if self.own {
                         self.date(begin_ns, subject == self.packet_subject);
@@ -601,12 +601,12 @@ impl CtfSource {
     }
 
     /// Reports at the end what was counted while reading.
-    pub fn tell(&self, shared: &mut Shared) {
+    pub fn report(&self, shared: &mut Shared) {
         if self.trusted && self.backwards > 0 {
             let stream = shared.stream_name(self.stream);
             shared.diagnostics.push(Diagnostic::Late { stream, events: self.backwards });
         }
-        self.claims.tell(&self.path, shared);
+        self.packet_checks.report(&self.path, shared);
         let packets = shared.packets(self.stream);
         packets.packets += self.packets;
         packets.lost = packets.lost.saturating_add(self.packets_lost);
@@ -632,10 +632,10 @@ impl CtfSource {
     #[cold]
     fn outside(&mut self, ns: i64, place: Place, shared: &mut Shared) -> bool {
         if !is_saturated(ns) {
-            self.claims.outside(place);
+            self.packet_checks.outside(place);
             return false;
         }
-        self.beyond.tell(&self.path, || place, Some(place), &mut shared.diagnostics);
+        self.beyond.report(&self.path, || place, Some(place), &mut shared.diagnostics);
         if shared.strict {
             self.broken = true;
             self.decoder.seek(self.decoder.source().len(), self.decoder.packet().index);

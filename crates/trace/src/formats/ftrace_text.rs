@@ -356,12 +356,14 @@ impl TextSource {
     }
 
     /// Reports at the end what was left out.
-    pub fn tell(&self, shared: &mut Shared) {
+    pub fn report(&self, shared: &mut Shared) {
         let path = || self.path.clone();
         let others = (self.cut.others > 0).then(|| format!("{} more lines are not read whole", self.cut.others));
-        shared.diagnostics.extend(self.cut.first.iter().cloned().chain(others).map(|error| Diagnostic::Wrong { path: path(), error }));
+        shared
+            .diagnostics
+            .extend(self.cut.first.iter().cloned().chain(others).map(|error| Diagnostic::UndecodableRecord { path: path(), error }));
         if self.ticks {
-            shared.diagnostics.push(Diagnostic::Ticks { path: path(), clock: "not named there".to_owned() });
+            shared.diagnostics.push(Diagnostic::ClockNotInNs { path: path(), clock: "not named there".to_owned() });
         }
         if self.untimed > 0 {
             shared.diagnostics.push(Diagnostic::WithoutTime { path: path(), lines: self.untimed });

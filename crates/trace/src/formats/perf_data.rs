@@ -217,7 +217,7 @@ impl PerfSource {
             self.errors = self.errors.saturating_add(1);
             if self.errors <= MOST_ERRORS {
                 let error = format!("a sample of {} bytes is shorter than what it has to hold", self.record.body.len());
-                shared.diagnostics.push(Diagnostic::Wrong { path: self.path.clone(), error });
+                shared.diagnostics.push(Diagnostic::UndecodableRecord { path: self.path.clone(), error });
             }
             return None;
         };

@@ -184,10 +184,10 @@ impl DumpSource {
         if self.dump.log == Log::Tracepoints {
             shared.diagnostics.push(Diagnostic::Untimed { path: path.clone() });
         } else if self.dump.ends {
-            shared.diagnostics.push(Diagnostic::Nobody { path: path.clone() });
+            shared.diagnostics.push(Diagnostic::NoThreadNames { path: path.clone() });
         }
         if self.dump.frequency_hz.is_none() {
-            shared.diagnostics.push(Diagnostic::Cycles { path: path.clone() });
+            shared.diagnostics.push(Diagnostic::UnknownCycleLength { path: path.clone() });
         }
         if self.is_saturated() {
             let lost = self.lost();
@@ -364,7 +364,7 @@ impl DumpSource {
     }
 
     /// Reports at the end what was found while reading.
-    pub fn tell(&self, shared: &mut Shared) {
+    pub fn report(&self, shared: &mut Shared) {
         if self.overlaps > 0 {
             shared.diagnostics.push(Diagnostic::Overlapping { path: self.path.clone(), entries: self.overlaps });
         }
@@ -372,7 +372,7 @@ impl DumpSource {
             shared.diagnostics.push(Diagnostic::Unnamed { path: self.path.clone(), entries: self.unnamed });
         }
         if let Some(error) = &self.broken {
-            shared.diagnostics.push(Diagnostic::NoEntry { path: self.path.clone(), error: error.clone() });
+            shared.diagnostics.push(Diagnostic::DamagedLog { path: self.path.clone(), error: error.clone() });
         }
     }
 }

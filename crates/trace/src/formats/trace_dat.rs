@@ -62,7 +62,7 @@ pub(crate) fn open(path: &Path, name: &str, shared: &mut Shared) -> Result<Opene
     let clock = dat.clock().or_else(|| dat.buffers().first()?.clock.clone());
     let times = dat.times();
     if let (Some(clock), None) = (clock.as_deref().filter(|clock| counts_no_ns(clock)), times.cycles) {
-        shared.diagnostics.push(Diagnostic::Ticks { path: path.to_owned(), clock: clock.to_owned() });
+        shared.diagnostics.push(Diagnostic::ClockNotInNs { path: path.to_owned(), clock: clock.to_owned() });
     }
     let machine = Machine { order: dat.order(), long: dat.layout().long_size() as u32 };
     let names = dat.cmdlines().map(|(pid, name)| (pid, name.to_owned())).collect();
@@ -127,7 +127,7 @@ pub(crate) fn open_raw(folder: &Path, name: &str, shared: &mut Shared) -> Result
     let names = names.lines().filter_map(|line| line.split_once(' ')).filter_map(|(pid, name)| Some((pid.parse().ok()?, name.to_owned())));
     let clock = text("trace_clock").ok().and_then(|all| Some(all.split_once('[')?.1.split_once(']')?.0.to_owned()));
     if let Some(clock) = clock.as_deref().filter(|clock| counts_no_ns(clock)) {
-        shared.diagnostics.push(Diagnostic::Ticks { path: folder.to_owned(), clock: clock.to_owned() });
+        shared.diagnostics.push(Diagnostic::ClockNotInNs { path: folder.to_owned(), clock: clock.to_owned() });
     }
     let times = Times { clock: Clock::default(), names: names.collect(), host: String::new() };
     let kernel = Arc::new(Kernel::new(folder, &formats, printk, machine, times, shared));
@@ -356,7 +356,7 @@ impl PageSource {
     }
 
     /// Reports at the end what was counted while reading.
-    pub fn tell(&self, shared: &mut Shared) {
+    pub fn report(&self, shared: &mut Shared) {
         if self.late > 0 {
             let stream = shared.stream_name(self.stream);
             shared.diagnostics.push(Diagnostic::Late { stream, events: self.late });

@@ -28,14 +28,14 @@ impl Beyond {
     #[inline]
     pub fn ns<P: Display>(&mut self, ns: i128, path: &Path, place: impl FnOnce() -> P, diagnostics: &mut Vec<Diagnostic>) -> i64 {
         i64::try_from(ns).unwrap_or_else(|_| {
-            self.tell(path, place, None, diagnostics);
+            self.report(path, place, None, diagnostics);
             nearest(ns)
         })
     }
 
     /// Reports a time out of range, unless one was already reported for this file.
     #[cold]
-    pub fn tell<P: Display>(&mut self, path: &Path, place: impl FnOnce() -> P, at: Option<Place>, diagnostics: &mut Vec<Diagnostic>) {
+    pub fn report<P: Display>(&mut self, path: &Path, place: impl FnOnce() -> P, at: Option<Place>, diagnostics: &mut Vec<Diagnostic>) {
         if std::mem::replace(&mut self.reported, true) {
             return;
         }
@@ -46,7 +46,7 @@ impl Beyond {
     }
 
     /// Returns true if a time out of range was reported.
-    pub fn is_way_reported(&self) -> bool {
+    pub fn was_reported(&self) -> bool {
         self.reported
     }
 }

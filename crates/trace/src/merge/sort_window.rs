@@ -263,7 +263,7 @@ impl Window {
     }
 
     /// Reports at the end what was sorted and what came too late.
-    pub fn tell(&self, shared: &mut Shared) {
+    pub fn report(&self, shared: &mut Shared) {
         let Some(stream) = self.stream else { return };
         let stream = shared.stream_name(stream);
         if self.sorted > 0 {

@@ -90,7 +90,7 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
     if walk.others > 0 {
         let more = if walk.others > walk.examples.len() as u64 { ", …" } else { "" };
         let examples = walk.examples.join(", ") + more;
-        walk.found.context = Some(Diagnostic::Context { path: path.to_owned(), files: walk.others, examples });
+        walk.found.context = Some(Diagnostic::UnrelatedFiles { path: path.to_owned(), files: walk.others, examples });
     }
     Ok(walk.found)
 }

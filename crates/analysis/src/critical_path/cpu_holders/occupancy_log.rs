@@ -91,16 +91,16 @@ impl OccupancyLog {
     }
 
     /// Replays the whole log, in its order, into `cpu_holders`.
-    pub fn tell(&self, linux: &Linux, cpu_holders: &mut CpuHolders) -> io::Result<()> {
+    pub fn replay(&self, linux: &Linux, cpu_holders: &mut CpuHolders) -> io::Result<()> {
         let (mut from, mut last_ns, mut piece) = (0, 0, Vec::new());
         for &end in &self.ends {
             let Some(file) = &self.file else { break };
             piece.resize((end - from) as usize, 0);
             file.read_exact_at(&mut piece, from)?;
             from = end;
-            Piece { bytes: &piece, last_ns: &mut last_ns }.tell(linux, cpu_holders);
+            Piece { bytes: &piece, last_ns: &mut last_ns }.replay(linux, cpu_holders);
         }
-        Piece { bytes: &self.held, last_ns: &mut last_ns }.tell(linux, cpu_holders);
+        Piece { bytes: &self.held, last_ns: &mut last_ns }.replay(linux, cpu_holders);
         Ok(())
     }
 }
@@ -136,7 +136,7 @@ struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    fn tell(&mut self, linux: &Linux, cpu_holders: &mut CpuHolders) {
+    fn replay(&mut self, linux: &Linux, cpu_holders: &mut CpuHolders) {
         while self.one(linux, cpu_holders).is_some() {}
     }
 
@@ -221,7 +221,7 @@ mod tests {
         // The path waits while the second thread waits.
         let pieces = (0..count).map(|turn| (turn * 100, turn * 100 + 100, 7)).collect();
         let mut cpu_holders = CpuHolders { pieces, threads: [(7, vec![2])].into_iter().collect(), ..CpuHolders::default() };
-        turns.tell(&linux, &mut cpu_holders).unwrap();
+        turns.replay(&linux, &mut cpu_holders).unwrap();
         let kept = cpu_holders.kept.into_values().flat_map(|kept| kept.answer(&linux));
         kept.map(|kept| (kept.tid.unwrap() as u32, kept.ns)).collect()
     }

@@ -83,14 +83,14 @@ impl Translation {
         let paid = if let Origin::From(from) = taken.cause { from.paid } else { None };
         let kind = self.purpose(queue);
         let traced = self.machine(machine);
-        let is_way_reported = traced.block.is_none();
+        let has_no_block = traced.block.is_none();
         match (kind, paid) {
             (Purpose::Replies, _) => {
                 let Some(paid) = traced.calls.calling.take() else { return false };
                 self.less(machine, Mark::Called, paid);
-                return is_way_reported;
+                return has_no_block;
             }
-            (Purpose::Signals, Some(paid)) if is_way_reported && paid.by == machine && traced.calls.calling.is_none() => {
+            (Purpose::Signals, Some(paid)) if has_no_block && paid.by == machine && traced.calls.calling.is_none() => {
                 if let Some(caller) = &mut traced.calls.caller {
                     caller.signals_itself(queue);
                 }
@@ -98,7 +98,7 @@ impl Translation {
                     self.less(machine, Mark::Signalled, round.paid);
                 }
             }
-            (Purpose::Calls | Purpose::Signals, Some(paid)) if is_way_reported && traced.calls.calling.is_none() => {
+            (Purpose::Calls | Purpose::Signals, Some(paid)) if has_no_block && traced.calls.calling.is_none() => {
                 let run = if kind == Purpose::Calls { Run::Serves(paid) } else { Run::Served(paid) };
                 match std::mem::replace(&mut traced.calls.run, run) {
                     Run::Unknown => traced.calls.run = Run::Unknown,

@@ -64,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             // A line that can be shown is not necessarily a valid interaction.
             for path in args.traces.iter().filter(|path| !damaged && args.raw.dump().is_none() && machine_log::is_one(path)) {
                 let trouble = machine_log::trouble(path)?;
-                diagnostics.extend(trouble.map(|error| Diagnostic::Wrong { path: path.clone(), error }));
+                diagnostics.extend(trouble.map(|error| Diagnostic::UndecodableRecord { path: path.clone(), error }));
             }
             damaged |= diagnostics.iter().any(Diagnostic::is_damage);
         }

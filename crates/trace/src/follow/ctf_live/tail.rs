@@ -117,12 +117,12 @@ impl Tail {
     }
 
     /// Reports at the end what was counted while reading.
-    pub fn tell(&self, shared: &mut Shared) {
+    pub fn report(&self, shared: &mut Shared) {
         if let Some(window) = &self.slot.window {
-            window.tell(shared);
+            window.report(shared);
         }
         if let Some(source) = self.source() {
-            source.tell(shared);
+            source.report(shared);
         }
     }
 

@@ -106,7 +106,7 @@ impl Fill {
 
     pub fn diagnostics(&self, archive: &Path) -> Vec<Diagnostic> {
         let mut out: Vec<Diagnostic> =
-            self.refused.iter().map(|error| Diagnostic::Wrong { path: archive.to_owned(), error: error.clone() }).collect();
+            self.refused.iter().map(|error| Diagnostic::UndecodableRecord { path: archive.to_owned(), error: error.clone() }).collect();
         if self.others > 0 {
             out.push(Diagnostic::NotUnpacked { path: archive.to_owned(), entries: self.others, example: self.other.clone() });
         }

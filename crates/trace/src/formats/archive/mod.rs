@@ -121,7 +121,7 @@ fn unpacked(path: &Path, packing: Packing) -> Result<Unpacked, Error> {
     if let Some(what) = failed {
         let entry = fill.entry().map_or(String::new(), |entry| format!(" (in {entry})"));
         let error = format!("{what}{entry}; what follows there is not unpacked");
-        unpacked.diagnostics.push(Diagnostic::Wrong { path: path.to_owned(), error });
+        unpacked.diagnostics.push(Diagnostic::UndecodableRecord { path: path.to_owned(), error });
     }
     Ok(unpacked)
 }

@@ -182,7 +182,7 @@ impl CaptureSource {
                 }
             }
         }
-        if shared.strict && self.beyond.is_way_reported() {
+        if shared.strict && self.beyond.was_reported() {
             self.broken = true;
             return Ok(None);
         }

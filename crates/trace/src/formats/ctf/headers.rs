@@ -43,7 +43,7 @@ impl CtfSource {
                 Ok(Some(Step::Event)) => return Ok(Some(self.checked(headers, shared))),
                 step => {
                     headers.clear();
-                    if let Some(found) = self.no_event(step, shared) {
+                    if let Some(found) = self.between_events(step, shared) {
                         return Ok(found);
                     }
                 }
@@ -55,7 +55,7 @@ impl CtfSource {
     fn checked(&mut self, headers: &Headers, shared: &mut Shared) -> i64 {
         let ns = |index: usize| headers.ns(index).unwrap_or(self.last_ns);
         let (first_ns, last_ns) = (ns(0), ns(headers.len().saturating_sub(1)));
-        let is_outside = |ns: i64| self.claims.is_outside(ns);
+        let is_outside = |ns: i64| self.packet_checks.is_outside(ns);
         if headers.is_ordered() && self.last_ns <= first_ns && !is_outside(first_ns) && !is_outside(last_ns) {
             self.last_ns = last_ns;
             return last_ns;
@@ -68,7 +68,7 @@ impl CtfSource {
         let mut latest_ns = i64::MIN;
         for index in 0..headers.len() {
             let ns = headers.ns(index).unwrap_or(self.last_ns);
-            if self.claims.is_outside(ns) {
+            if self.packet_checks.is_outside(ns) {
                 let place = Place::of_event(&self.decoder).before(headers.len() - 1 - index);
                 self.outside(ns, place, shared);
             }

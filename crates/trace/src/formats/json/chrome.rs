@@ -13,7 +13,7 @@ use super::names::{Classes, Subjects};
 use super::object::{self, Object, Raw, Wanted};
 use super::order::{Order, Place, Sorted};
 use super::scan::{self, Fault, Text, LONGEST};
-use super::{tell, tell_texts};
+use super::{report_texts, tell};
 use crate::diagnostic::MOST_ERRORS;
 use crate::error::Error;
 use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};
@@ -321,7 +321,7 @@ impl ChromeSource {
                 Ok((.., Seen::Nothing)) => {}
                 Err(Fault::Io(source)) => return Err(Error::Io { path: path.to_owned(), source }),
                 Err(fault) => {
-                    tell(shared, path, &mut errors, &fault);
+                    report(shared, path, &mut errors, &fault);
                     if shared.strict {
                         until = Some(first.text.offset());
                         break;
@@ -357,7 +357,7 @@ impl ChromeSource {
         loop {
             let Some(at) = self.next()? else {
                 self.broken = self.until.is_some();
-                tell_texts(shared, &self.path, &mut self.texts);
+                report_texts(shared, &self.path, &mut self.texts);
                 return Ok(None);
             };
             match self.read(shared) {
@@ -366,7 +366,7 @@ impl ChromeSource {
                 Ok(None) => {}
                 Err(error) => {
                     if look(&self.buffer, at, |_, _| {}).is_ok() {
-                        tell(shared, &self.path, &mut self.errors, &Fault::wrong(at, format!("this is not an event: {error}")));
+                        report(shared, &self.path, &mut self.errors, &Fault::wrong(at, format!("this is not an event: {error}")));
                         if shared.strict {
                             self.broken = true;
                             return Ok(None);

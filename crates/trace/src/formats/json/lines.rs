@@ -7,7 +7,7 @@
 use super::names::{Classes, Subjects};
 use super::object::{Object, Wanted};
 use super::scan::{Fault, Text};
-use super::{tell, tell_texts};
+use super::{report_texts, tell};
 use crate::error::Error;
 use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};
 use crate::shared::Shared;
@@ -77,7 +77,7 @@ impl LogSource {
                 Err(what) => {
                     // The reader that builds machines ends at an invalid line, too.
                     self.broken = true;
-                    tell(
+                    report(
                         shared,
                         &self.path,
                         &mut self.errors,
@@ -86,7 +86,7 @@ impl LogSource {
                 }
             }
         }
-        tell_texts(shared, &self.path, &mut self.texts);
+        report_texts(shared, &self.path, &mut self.texts);
         Ok(None)
     }
 

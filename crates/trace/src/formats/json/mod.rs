@@ -90,21 +90,21 @@ fn listed(keys: &[String]) -> String {
 }
 
 /// Reports what is wrong in a file, up to [`MOST_ERRORS`] times.
-fn tell(shared: &mut Shared, path: &Path, errors: &mut u32, fault: &Fault) {
+fn report(shared: &mut Shared, path: &Path, errors: &mut u32, fault: &Fault) {
     *errors += 1;
     if *errors > MOST_ERRORS {
         return;
     }
     shared.diagnostics.push(match fault {
         Fault::Ends { .. } => Diagnostic::Truncated { path: path.to_owned(), place: fault.to_string(), at: None },
-        fault => Diagnostic::Wrong { path: path.to_owned(), error: fault.to_string() },
+        fault => Diagnostic::UndecodableRecord { path: path.to_owned(), error: fault.to_string() },
     });
 }
 
 /// Reports at the end how many numbers were stored as text.
-fn tell_texts(shared: &mut Shared, path: &Path, texts: &mut u64) {
+fn report_texts(shared: &mut Shared, path: &Path, texts: &mut u64) {
     if let numbers @ 1.. = std::mem::take(texts) {
-        shared.diagnostics.push(Diagnostic::Numbers { path: path.to_owned(), numbers });
+        shared.diagnostics.push(Diagnostic::NumbersOutOfRange { path: path.to_owned(), numbers });
     }
 }
 

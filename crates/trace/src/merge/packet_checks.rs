@@ -41,9 +41,9 @@ struct End {
 
 impl Default for PacketChecks {
     fn default() -> PacketChecks {
-        let mut claims = PacketChecks { begin_ns: 0, length_ns: 0, ends: Vec::new(), sequences: Vec::new(), found: Vec::new() };
-        claims.between(EARLIEST, LATEST);
-        claims
+        let mut checks = PacketChecks { begin_ns: 0, length_ns: 0, ends: Vec::new(), sequences: Vec::new(), found: Vec::new() };
+        checks.between(EARLIEST, LATEST);
+        checks
     }
 }
 
@@ -133,7 +133,7 @@ impl PacketChecks {
     }
 
     /// Reports the contradictions. Those of several readers of one file are added up.
-    pub fn tell(&self, file: &Path, shared: &mut Shared) {
+    pub fn report(&self, file: &Path, shared: &mut Shared) {
         for &(what, times, at) in &self.found {
             let known = shared.diagnostics.iter_mut().find_map(|diagnostic| match diagnostic {
                 Diagnostic::Contradiction { path, what: known, times, at } if path == file && *known == what => Some((times, at)),
