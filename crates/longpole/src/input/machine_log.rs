@@ -43,7 +43,7 @@ pub fn write<T: Serialize>(
     answer: &T,
     print: impl FnOnce(&mut Box<dyn Write>) -> io::Result<()>,
 ) -> anyhow::Result<ExitCode> {
-    answer::write(input.json, answer, |out| {
+    answer::json_or_text(input.json, answer, |out| {
         print(out)?;
         writeln!(out, "\n{}", counted(interactions, "interaction"))
     })?;

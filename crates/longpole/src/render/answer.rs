@@ -42,7 +42,7 @@ pub fn write<T: Serialize>(
     answer: &T,
     print: impl FnOnce(&mut Box<dyn Write>, &T) -> io::Result<()>,
 ) -> anyhow::Result<ExitCode> {
-    tell(asked.json(), answer, |out| {
+    json_or_text(asked.json(), answer, |out| {
         print(out, answer)?;
         from.footer(asked, out)
     })?;
@@ -53,7 +53,7 @@ pub fn write<T: Serialize>(
 }
 
 /// Writes JSON, or what `print` prints.
-pub fn write<T: Serialize>(json: bool, answer: &T, print: impl FnOnce(&mut Box<dyn Write>) -> io::Result<()>) -> anyhow::Result<()> {
+pub fn json_or_text<T: Serialize>(json: bool, answer: &T, print: impl FnOnce(&mut Box<dyn Write>) -> io::Result<()>) -> anyhow::Result<()> {
     let mut out = if json { output::raw() } else { output::text() };
     if json {
         write_json(&mut out, answer)?;

@@ -106,7 +106,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let thresholds = Thresholds::built_in().context("a built-in rule file is wrong")?.path;
     let mut answer = diff(&a, &b, thresholds.max_unknown);
     answer.check(&conditions).map_err(|error| anyhow!(error))?;
-    answer::write(args.json, &answer, |out| print(out, &answer, args.length))?;
+    answer::json_or_text(args.json, &answer, |out| print(out, &answer, args.length))?;
     Ok(if answer.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 

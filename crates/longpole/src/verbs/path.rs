@@ -155,7 +155,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let counters = interactions.counters().cloned().unwrap_or_default();
     let Counters { events, uncounted_losses, ref unknown_by, from_before, size_mismatches, .. } = counters;
     let inputs = Inputs { events, uncounted_losses, from_before, size_mismatches };
-    answer::write(input.json, &PathAnswer { answer: &answer, functions, unknown_by: unknown_by.clone(), inputs }, |out| {
+    answer::json_or_text(input.json, &PathAnswer { answer: &answer, functions, unknown_by: unknown_by.clone(), inputs }, |out| {
         print(out, &answer, args.segments, args.length)?;
         print_counters(out, &input, &answer, &counters)?;
         let not_recorded =

@@ -102,7 +102,7 @@ fn runs(input: &Input, paths: &[PathBuf], whom: &SubjectArgs, length: Length) ->
         runs.push(Run { path: shown, report: whole.report });
     }
     let repeated = Repeated::new(runs);
-    answer::write(input.json, &repeated, |out| repeated::print(out, &repeated, length))?;
+    answer::json_or_text(input.json, &repeated, |out| repeated::print(out, &repeated, length))?;
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -147,7 +147,7 @@ fn of_one(input: &Input, path: &Path, (whom, sensitivity): (&SubjectArgs, bool))
 }
 
 fn of_machines(json: bool, length: Length, report: &Report) -> anyhow::Result<ExitCode> {
-    answer::write(json, report, |out| {
+    answer::json_or_text(json, report, |out| {
         head(out, report, length.is_full())?;
         if length.is_full() {
             findings(out, report)?;

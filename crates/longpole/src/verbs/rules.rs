@@ -101,7 +101,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let wrong = files.iter().any(|file| file.error.is_some());
     let trace = if wrong || traces.is_empty() { None } else { Some(held_against(traces, named, args.strict, args.raw)?) };
     let answer = Answer { files, trace };
-    answer::write(args.json, &answer, |out| print(out, &answer))?;
+    answer::json_or_text(args.json, &answer, |out| print(out, &answer))?;
     Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -114,7 +114,7 @@ const STEP: Duration = Duration::from_millis(10);
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match measure(&args) {
         Ok(answer) => {
-            answer::write(args.json, &answer, |out| print(out, &answer, args.length))?;
+            answer::json_or_text(args.json, &answer, |out| print(out, &answer, args.length))?;
             Ok(ExitCode::from(answer.status))
         }
         Err(error) => {

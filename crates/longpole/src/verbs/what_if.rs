@@ -142,7 +142,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // The change of a step includes all earlier fixes.
     let steps = (1..).zip(&order).map(|(step, prediction)| Predicted { prediction, step: Some(step) });
     let rows: Vec<Predicted> = tried.chain(steps).collect();
-    answer::write(input.json, &rows, |out| print(out, &answer, &order, (full_ring, args.length)))?;
+    answer::json_or_text(input.json, &rows, |out| print(out, &answer, &order, (full_ring, args.length)))?;
     Ok(ExitCode::SUCCESS)
 }
 

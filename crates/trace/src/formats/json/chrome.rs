@@ -13,7 +13,7 @@ use super::names::{Classes, Subjects};
 use super::object::{self, Object, Raw, Wanted};
 use super::order::{Order, Place, Sorted};
 use super::scan::{self, Fault, Text, LONGEST};
-use super::{report_texts, tell};
+use super::{report, report_texts};
 use crate::diagnostic::MOST_ERRORS;
 use crate::error::Error;
 use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};

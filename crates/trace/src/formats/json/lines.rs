@@ -7,7 +7,7 @@
 use super::names::{Classes, Subjects};
 use super::object::{Object, Wanted};
 use super::scan::{Fault, Text};
-use super::{report_texts, tell};
+use super::{report, report_texts};
 use crate::error::Error;
 use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};
 use crate::shared::Shared;
