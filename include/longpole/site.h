@@ -133,8 +133,8 @@ LONGPOLE_SLOW uint32_t longpole_site_find(struct longpole_key *key)
 				return id;
 			}
 		}
-		/* Another process wrote this slot. It is compared only if the entry, with texts of up to 2048
-		 * bytes, lies within the memory that exists. */
+		/* Another process wrote this slot. It is compared only if the entry, with texts of up to
+		 * 2048 bytes, lies within the memory that exists. */
 		const uint64_t offset = (uint64_t)slot * 8;
 		if (offset + sizeof(struct longpole_site) + 2048 <= __atomic_load_n(&sites->arena_size, __ATOMIC_ACQUIRE) ||
 		    offset < __atomic_load_n(&sites->arena_next, __ATOMIC_ACQUIRE)) {

@@ -2,8 +2,8 @@
 //!
 //! All of its content is optional. A recording whose recorder was killed has an early version of
 //! the file or none, and must still be readable; a later recorder may write more. Therefore the
-//! streams describe themselves. The description decides only whether a capture is read, the range of
-//! the loss for pages of the kernel that are not converted, and whether pids are those of another
+//! streams describe themselves. This file decides only whether a capture is read, the range of the
+//! loss for pages of the kernel that are not converted, and whether pids are those of another
 //! namespace.
 
 use crate::diagnostic::{Diagnostic, MOST_ERRORS};

@@ -1,10 +1,10 @@
 //! Detection of a file's format from its first bytes, and the explanation if it has none.
 //!
-//! A row of [`ALL`] is a format of files, with its name, how they begin, and a test; or an input that
-//! is no file of its own (folders, packed files, logs of seL4), which the explanation lists. Adding a
-//! format needs a variant of [`Format`], a row here, a variant of
-//! [`Source`](crate::formats::source::Source), and an arm in the opening of a trace (`trace.rs`). Rows are tried in order, but the order has no
-//! effect, because no two formats begin alike.
+//! A row of [`ALL`] is a format of files, with its name, how they begin, and a test; or an input
+//! that is no file of its own (folders, packed files, logs of seL4), which the explanation lists.
+//! Adding a format needs a variant of [`Format`], a row here, a variant of
+//! [`Source`](crate::formats::source::Source), and an arm in the opening of a trace (`trace.rs`).
+//! Rows are tried in order, but the order has no effect, because no two formats begin alike.
 
 use crate::files::head::Head;
 use crate::formats::archive;
