@@ -190,10 +190,10 @@ fn store_in_side_area(ring: Ring, header: u64, words: &[u64]) -> bool {
 }
 
 /// The rest of `commit`, if there are events in the side area. They are from handlers that
-/// interrupted this probe, or from before this probe if it is in a handler that came just before the
-/// interrupted probe moved them. The event of this probe becomes another entry, so that the move
-/// sorts all by time. An event that is too large for an entry is written first, with the earliest
-/// time in the area; `take` has moved all entries from before such an event.
+/// interrupted this probe, or from before this probe if it is in a handler that came just before
+/// the interrupted probe moved them. The event of this probe becomes another entry, so that the
+/// move sorts all by time. An event that is too large for an entry is written first, with the
+/// earliest time in the area; `take` has moved all entries from before such an event.
 #[cold]
 #[inline(never)]
 extern "C" fn commit_nested(ring: Ring, place: *mut u64, header: u64, head: u64, size: u64) {

@@ -1,5 +1,5 @@
-//! Descriptions that the parts of a trace contain, which are shown to users. Of them only the clocks
-//! affect reading: parts with one clock are shifted to one offset (`merge/common_clock.rs`).
+//! Descriptions that the parts of a trace contain, which are shown to users. Of them only the
+//! clocks affect reading: parts with one clock are shifted to one offset (`merge/common_clock.rs`).
 
 use longpole_ctf::EnvValue;
 use std::path::PathBuf;
