@@ -4,9 +4,10 @@
 //! takes the events. A thread publishes the class before the event, so the class of every event
 //! seen at the look is known when the event is taken.
 //!
-//! A [`Drain`] borrows one runtime directory and the recording for one turn. `packet` writes a slice,
-//! `paired_write` two of them at once, `captured` decodes packets of a network, `losses` writes what
-//! was lost, `history` reads rings that overwrite, `successor` replaces rings that are too small.
+//! A [`Drain`] borrows one runtime directory and the recording for one turn. `packet` writes a
+//! slice, `paired_write` two of them at once, `captured` decodes packets of a network, `losses`
+//! writes what was lost, `history` reads rings that overwrite, `successor` replaces rings that are
+//! too small.
 
 mod captured;
 mod history;
