@@ -488,7 +488,7 @@ fn the_documentation_gives_the_rules_figures() {
         assert!(page.contains(&format!("{} % of what its share promises", promised * 100.0)), "{promised}");
     }
     let rest = doc.split_once("### Rules for the stages").unwrap().1;
-    for (name, value) in rules["verdict"].as_table().unwrap() {
+    for (name, value) in rules["stages"].as_table().unwrap() {
         let part = if name == "min_stage_blame" { rest } else { rest.split_once("## Errors").unwrap().0 };
         match value {
             // This threshold only distinguishes states of waking others, and is no figure of the
