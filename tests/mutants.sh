@@ -23,7 +23,7 @@ chmod +x "$folder/cargo"
 export PATH=$folder:$PATH
 
 first=$(scripts/mutants 50 7 one two)
-[[ $first =~ "called with: mutants --package one --package two --shard "([0-9]+)/21$ ]] || fail "the call is not right: $first"
+[[ $first =~ "called with: mutants --package one --package two --sharding round-robin --shard "([0-9]+)/21$ ]] || fail "the call is not right: $first"
 [ "${BASH_REMATCH[1]}" -lt 21 ] || fail "there is no such shard: $first"
 [ "$first" = "$(scripts/mutants 50 7 one two)" ] || fail "the seed 7 does not repeat the sample"
 different=$(for seed in {1..20}; do scripts/mutants 50 "$seed" one | tail -n 1; done | sort -u | wc -l)
