@@ -71,6 +71,17 @@ fn the_log_equals_the_output_of_print_on_the_finished_recording() {
 }
 
 #[test]
+fn losses_have_the_same_times_in_the_log_as_in_the_finished_recording() {
+    let place = Place::new();
+    let command = numbered(&place, "2 200000");
+    let run = ok(place.longpole(&["record", "--log", "--buffer", "4KiB", "--"]).args(command).output().unwrap());
+    let log = String::from_utf8(run.stdout).unwrap();
+    let (_, lost) = counted(&place, &place.newest());
+    assert!(lost > 0 && log.contains(" events lost since ["), "{lost} events are lost");
+    assert_same_lines(&log, &printed(&place, &place.newest()));
+}
+
+#[test]
 fn events_are_in_the_log_while_the_command_still_runs() {
     let place = Place::new();
     let program = place.build("numbered", &[]);

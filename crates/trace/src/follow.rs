@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::event::{Catalogue, Item, StreamId, StreamKind};
 use crate::files::directory::stream_files;
 use crate::files::file::StreamFile;
-use crate::formats::ctf::{decoder, read_metadata, CtfSource, Plan};
+use crate::formats::ctf::{decoder, read_metadata, CtfSource, Growth, Plan};
 use crate::merge::{Heap, Key};
 use crate::shared::Shared;
 use crate::value_buffer::ValueBuffer;
@@ -53,6 +53,8 @@ pub struct Follower {
     /// Tails of files whose recorder has cut off the reserved space, so no more packets are
     /// expected.
     closed: Vec<usize>,
+    /// Set once the recorder has ended.
+    ended: bool,
     heap: Heap,
     current: Option<usize>,
     value_buffer: ValueBuffer,
@@ -66,7 +68,8 @@ struct Tail {
     last: Option<(u64, u64)>,
     /// Offset of the next packet.
     next: u64,
-    /// Reader of the packets that are being read.
+    /// Reader of the stream; it holds no window while the tail is idle. `None` before the first
+    /// packet.
     source: Option<Box<CtfSource>>,
 }
 
@@ -91,6 +94,7 @@ impl Follower {
             live: 0,
             idle: Vec::new(),
             closed: Vec::new(),
+            ended: false,
             heap: Heap::default(),
             current: None,
             value_buffer: ValueBuffer::default(),
@@ -100,6 +104,7 @@ impl Follower {
     /// Looks at all streams once more, including those that seemed to have ended. To be called
     /// after the recorder has ended.
     pub fn refresh_all(&mut self) -> Result<(), Error> {
+        self.ended = true;
         for index in std::mem::take(&mut self.closed) {
             self.live += 1;
             self.idle.push(index);
@@ -151,20 +156,26 @@ impl Follower {
                     self.heap.push(Key { t_ns, stream: index as u32 });
                     return Ok(());
                 }
-                self.tails[index].source = None;
             }
-            match self.committed(index)? {
-                Look::News(end, last) => self.continue_to(index, end, last)?,
-                Look::Nothing => {
-                    self.idle.push(index);
-                    return Ok(());
-                }
-                Look::Closed => {
-                    self.live -= 1;
-                    self.closed.push(index);
-                    return Ok(());
-                }
+            let look = self.committed(index)?;
+            if let Look::News(end, last) = look {
+                self.continue_to(index, end, last)?;
+                continue;
             }
+            let closed = matches!(look, Look::Closed);
+            if let Some(source) = &mut self.tails[index].source {
+                if (closed || self.ended) && source.end_growth() {
+                    continue;
+                }
+                source.rest()?;
+            }
+            if closed {
+                self.live -= 1;
+                self.closed.push(index);
+            } else {
+                self.idle.push(index);
+            }
+            return Ok(());
         }
     }
 
@@ -176,12 +187,15 @@ impl Follower {
         self.learn()?;
         let tail = &mut self.tails[index];
         let file = StreamFile { path: tail.path.clone(), length: end };
-        let decoder = decoder(&self.metadata, &file, self.live)?;
-        let mut source = CtfSource::new(decoder, self.plan.clone(), tail.stream, tail.path.clone());
-        if let Some(before) = tail.last {
-            source.resume_behind(before);
+        if tail.source.is_none() {
+            let decoder = decoder(&self.metadata, &file, self.live)?;
+            let source = CtfSource::new(decoder, self.plan.clone(), tail.stream, tail.path.clone());
+            tail.source = Some(Box::new(source.of_recorder()));
         }
-        (tail.last, tail.next, tail.source) = (Some(last), end, Some(Box::new(source)));
+        if let Some(source) = &mut tail.source {
+            source.grow(&file, self.live, &(self.metadata.clone(), self.plan.clone()), Growth::Stream)?;
+        }
+        (tail.last, tail.next) = (Some(last), end);
         Ok(())
     }
 

@@ -372,6 +372,11 @@ impl CtfSource {
         }
     }
 
+    /// The source of a stream that Longpole's recorder writes from probes.
+    pub fn of_recorder(self) -> CtfSource {
+        CtfSource { own: true, ordered: true, trusted: true, ..self }
+    }
+
     pub fn stream(&self) -> StreamId {
         self.stream
     }
@@ -543,7 +548,10 @@ impl CtfSource {
             }
             Some(Step::Event) => {}
             None => {
-                self.yield_waiting();
+                // The next packet may end the loss.
+                if self.growth == Growth::None {
+                    self.yield_waiting();
+                }
                 return self.loss.is_none().then_some(None);
             }
         }

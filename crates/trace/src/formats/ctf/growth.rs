@@ -3,7 +3,7 @@
 use super::{CtfSource, Plan};
 use crate::error::Error;
 use crate::files::file::StreamFile;
-use longpole_ctf::{DecodeErrorKind, Metadata, Step};
+use longpole_ctf::{DecodeErrorKind, Metadata};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -47,15 +47,9 @@ impl CtfSource {
         self.unknown || matches!(error, DecodeErrorKind::Truncated { .. }) && self.growth != Growth::None
     }
 
-    /// Continues after the packet at this offset and index, which was read before. Reading its
-    /// header again shows what was lost since.
-    pub fn resume_behind(&mut self, (offset, index): (u64, u64)) {
-        self.decoder.seek(offset, index);
-        while let Ok(Some(step)) = self.decoder.advance() {
-            if step == Step::PacketBegin {
-                self.decoder.skip_packet();
-                return;
-            }
-        }
+    /// Ends the growth. Returns true if there is a loss to yield that waited for the next packet.
+    pub fn end_growth(&mut self) -> bool {
+        self.growth = Growth::None;
+        self.waiting.is_some()
     }
 }
