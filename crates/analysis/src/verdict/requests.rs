@@ -144,10 +144,16 @@ impl Case<'_> {
                 return Some(Because::Serialised { at: self.name(at, None), open, at_a_time: asked.open(), callee });
             }
         }
-        let at_a_time = self.at_a_time(subject)?;
-        let open = self.open(subject);
+        let (open, at_a_time) = self.waiting_requests(subject)?;
+        Some(Because::Serialised { at: self.name(subject, None), open, at_a_time, callee: None })
+    }
+
+    /// Returns the mean number of open requests to a subject, and the mean number that it processes
+    /// at a time, if clearly more are open.
+    pub(super) fn waiting_requests(&self, subject: SubjectId) -> Option<(f64, f64)> {
+        let (open, at_a_time) = (self.open(subject), self.at_a_time(subject)?);
         let is_limit = open - at_a_time >= self.limits.waiters && at_a_time <= self.limits.most * open;
-        is_limit.then(|| Because::Serialised { at: self.name(subject, None), open, at_a_time, callee: None })
+        is_limit.then_some((open, at_a_time))
     }
 
     /// Returns the mean number of open requests to a subject: those that it has read, or those that

@@ -217,10 +217,12 @@ impl Case<'_> {
             return Some(verdict);
         }
         // Threads that take turns in waiting for events, up to a timeout, wake each other as well,
-        // without any lock. Those that wait at few locks hold one.
+        // without any lock. Those that wait at few locks hold one, and so do those of another
+        // subject in which requests wait meanwhile.
         let is_turn = parts.first().is_some_and(|part| part.class == LINK && part.call == CallFamily::WaitForEvents);
         let is_lock = |convoy: &Convoy| {
-            !is_turn || self.locks(convoy.subject, convoy.waited_ns).is_some_and(|locks| 2 * locks.count <= convoy.members)
+            let waits_at_few = || self.locks(convoy.subject, convoy.waited_ns).is_some_and(|locks| 2 * locks.count <= convoy.members);
+            !is_turn || waits_at_few() || convoy.subject != subject && self.waiting_requests(convoy.subject).is_some()
         };
         let convoy = self.convoy(subject, count).filter(|convoy| !is_served || convoy.subject == subject);
         if let Some(convoy) = convoy.filter(is_lock) {
