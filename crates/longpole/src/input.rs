@@ -311,7 +311,7 @@ pub fn open_stored(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace>
 /// Like [`open_stored`], but without the partial event at which a stream is damaged, for verbs that
 /// write events.
 pub fn open_whole(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace> {
-    open_any(paths, Options { parts: false, ..options.as_stored() }, true)
+    open_any(paths, Options { partial_events: false, ..options.as_stored() }, true)
 }
 
 fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<Trace> {
@@ -328,7 +328,7 @@ fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<T
         Some(remedy) => anyhow!("{error}; {remedy}"),
         None => error.into(),
     })?;
-    if !logs && trace.sources() == ["machine log"] {
+    if !logs && trace.producers() == ["machine log"] {
         bail!(
             "{} contains only a machine log; name the log itself",
             paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")

@@ -46,8 +46,8 @@ pub use event::{
 };
 pub use export::ctf_version::{rewrite, Rewritten};
 pub use export::{CtfWriter, Version, Written};
+pub use files::ctf_trace::{CtfClock, CtfTrace, Packets};
 pub use files::directory::is_recording;
-pub use files::part::{Packets, Part, PartClock};
 pub use files::recording::{Clock, Lane, Losses, Recording, SwitchedOff};
 pub use follow::ctf_live::Live;
 pub use follow::Follower;

@@ -4,7 +4,7 @@ pub(crate) mod subject;
 
 use crate::diagnostic::Diagnostic;
 use crate::event::{Catalogue, Class, ClassId, Loss, Stream, StreamId, StreamKind, Subject, SubjectId};
-use crate::files::part::Packets;
+use crate::files::ctf_trace::Packets;
 use std::collections::HashMap;
 
 /// State that all streams add to while they are read.
@@ -14,8 +14,8 @@ pub(crate) struct Shared {
     pub diagnostics: Vec<Diagnostic>,
     /// Set if a stream ends at its first damage.
     pub strict: bool,
-    /// Value of [`crate::Options::parts`].
-    pub parts: bool,
+    /// Value of [`crate::Options::partial_events`].
+    pub partial_events: bool,
     /// Set if only items after a moment are requested ([`crate::Options::begin`]).
     pub late: bool,
     /// Packet counts, indexed by stream.

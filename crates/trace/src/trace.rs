@@ -12,7 +12,7 @@ pub use unmerged::{Run, Unmerged};
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::event::{Catalogue, Item, Loss, StreamId, StreamKind};
-use crate::files::part::{Packets, Part};
+use crate::files::ctf_trace::{CtfTrace, Packets};
 use crate::files::recording::{Clock, Recording};
 use crate::formats::archive::{self, Unpacked};
 use crate::formats::capture::{Capture, CaptureSource};
@@ -51,7 +51,7 @@ pub struct Options {
     pub damage: Damage,
     /// Requests the event in which a stream is damaged, with the fields that precede the damage.
     /// See [`Event::is_partial`](crate::Event::is_partial).
-    pub parts: bool,
+    pub partial_events: bool,
 }
 
 /// What to do where a stream is damaged.
@@ -82,7 +82,7 @@ impl Options {
     /// and no event that the reader derives from entries (such as the end of an interval), and also
     /// the partial event at which a stream is damaged.
     pub fn as_stored(self) -> Options {
-        Options { dump: self.dump.map(|dump| Dump { ends: false, ..dump }), parts: true, ..self }
+        Options { dump: self.dump.map(|dump| Dump { ends: false, ..dump }), partial_events: true, ..self }
     }
 }
 
@@ -101,10 +101,10 @@ pub struct Trace {
     start_ns: Option<i64>,
     recordings: Vec<Recording>,
     captures: Vec<Capture>,
-    parts: Vec<Part>,
+    ctf_traces: Vec<CtfTrace>,
     clock: Clock,
     probe_cost_ns: Option<f64>,
-    sources: Vec<String>,
+    producers: Vec<String>,
     /// Set if the trace ends at the first stream that ends at damage ([`Damage::EndsTrace`]).
     stops: bool,
     /// Set if damage is an error ([`Damage::IsError`]).
@@ -189,10 +189,10 @@ impl Trace {
             start_ns: None,
             recordings: Vec::new(),
             captures: Vec::new(),
-            parts: Vec::new(),
+            ctf_traces: Vec::new(),
             clock: Clock::default(),
             probe_cost_ns: None,
-            sources: Vec::new(),
+            producers: Vec::new(),
             stops: false,
             refuses: false,
             finished: false,
@@ -203,7 +203,7 @@ impl Trace {
             root: 0,
         };
         trace.shared.strict = options.damage != Damage::Pass;
-        trace.shared.parts = options.parts;
+        trace.shared.partial_events = options.partial_events;
         trace.shared.late = options.begin.is_some();
         trace.stops = matches!(options.damage, Damage::EndsTrace | Damage::IsError);
         trace.refuses = options.damage == Damage::IsError;
@@ -307,9 +307,9 @@ impl Trace {
         self.clock.frequency_hz = self.clock.frequency_hz.or(opened.clock.frequency_hz);
         self.clock.offset_ns = self.clock.offset_ns.or(opened.clock.offset_ns);
         self.probe_cost_ns = self.probe_cost_ns.or(opened.probe_cost_ns);
-        self.add_source(opened.tracer);
-        let common_ns = self.clocks.shift(self.root, &opened.part, &mut self.shared.diagnostics);
-        self.parts.push(opened.part);
+        self.add_producer(opened.tracer);
+        let common_ns = self.clocks.shift(self.root, &opened.ctf_trace, &mut self.shared.diagnostics);
+        self.ctf_traces.push(opened.ctf_trace);
         for mut source in opened.streams {
             let mut shift = self.shifts.of(source.path());
             if shift.is_none() {
@@ -333,7 +333,7 @@ impl Trace {
                 if is_reported {
                     let source = CaptureSource::open(&capture, &mut self.shared)?;
                     self.add_slot(Source::Capture(Box::new(source)), true, shift);
-                    self.add_source("packets".to_owned());
+                    self.add_producer("packets".to_owned());
                 }
                 self.captures.push(capture);
             }
@@ -342,17 +342,17 @@ impl Trace {
                 self.clock.source = self.clock.source.take().or(source.clock());
                 // Records are in order, except where perf itself wrote them late.
                 self.add_slot(Source::Perf(Box::new(source)), true, shift);
-                self.add_source("perf".to_owned());
+                self.add_producer("perf".to_owned());
             }
             Format::ChromeJson => {
                 let source = ChromeSource::open(path, name, &mut self.shared)?;
                 self.add_slot(Source::Chrome(Box::new(source)), false, shift);
-                self.add_source("chrome".to_owned());
+                self.add_producer("chrome".to_owned());
             }
             Format::MachineLog => {
                 let source = LogSource::open(path, name, &mut self.shared)?;
                 self.add_slot(Source::Log(Box::new(source)), false, shift);
-                self.add_source("machine log".to_owned());
+                self.add_producer("machine log".to_owned());
             }
             Format::TraceDat => {
                 let opened = trace_dat::open(path, &name, &mut self.shared)?;
@@ -361,7 +361,7 @@ impl Trace {
             Format::FtraceText => {
                 let source = ftrace_text::open(path, name, &mut self.shared)?;
                 self.add_slot(Source::Text(Box::new(source)), true, shift);
-                self.add_source("ftrace".to_owned());
+                self.add_producer("ftrace".to_owned());
             }
         }
         Ok(())
@@ -377,7 +377,7 @@ impl Trace {
             self.add_slot(source, sort, shift);
         }
         self.clock.source = self.clock.source.take().or(opened.clock);
-        self.add_source("ftrace".to_owned());
+        self.add_producer("ftrace".to_owned());
     }
 
     fn add_dump(&mut self, path: &Path, dump: Dump, several: bool) -> Result<(), Error> {
@@ -385,13 +385,13 @@ impl Trace {
         self.slots.push(Slot { source: Source::Dump(Box::new(source)), window: None, shift: self.shifts.of(path) });
         self.clock.source = Some("the kernel's counter".to_owned());
         self.clock.frequency_hz = dump.frequency_hz;
-        self.add_source("seL4".to_owned());
+        self.add_producer("seL4".to_owned());
         Ok(())
     }
 
-    fn add_source(&mut self, source: String) {
-        if !self.sources.contains(&source) {
-            self.sources.push(source);
+    fn add_producer(&mut self, producer: String) {
+        if !self.producers.contains(&producer) {
+            self.producers.push(producer);
         }
     }
 
@@ -611,8 +611,8 @@ impl Trace {
     }
 
     /// Returns what the metadata of the CTF traces describe: environment and clocks.
-    pub fn parts(&self) -> &[Part] {
-        &self.parts
+    pub fn ctf_traces(&self) -> &[CtfTrace] {
+        &self.ctf_traces
     }
 
     /// Returns the packet counts of a CTF stream. They are complete only after the trace was read
@@ -632,8 +632,8 @@ impl Trace {
     }
 
     /// Returns the producers of the trace: names of tracers, and `packets` for captures.
-    pub fn sources(&self) -> &[String] {
-        &self.sources
+    pub fn producers(&self) -> &[String] {
+        &self.producers
     }
 }
 

@@ -89,7 +89,7 @@ fn events_of_all_streams_are_in_the_order_of_time_and_a_loss_comes_at_its_end() 
         ]
     );
     assert_eq!(trace.start_ns(), Some(EPOCH + 100));
-    assert_eq!(trace.sources(), ["longpole"]);
+    assert_eq!(trace.producers(), ["longpole"]);
     assert_eq!(trace.clock().frequency_hz, Some(1_000_000_000));
     assert_eq!(trace.probe_cost_ns(), Some(9.8));
     let catalogue = trace.catalogue();

@@ -161,7 +161,7 @@ pub fn write(trace: &mut Trace, directory: &Path, form: Form, sieve: &mut Sieve)
     let version = form.version();
     let start_ns = trace.start_ns().unwrap_or(0);
     sieve.begins_at(start_ns);
-    let mut environment = vec![("converted_from".to_owned(), EnvValue::Text(trace.sources().join(", ")))];
+    let mut environment = vec![("converted_from".to_owned(), EnvValue::Text(trace.producers().join(", ")))];
     if let Some(cost_ns) = trace.probe_cost_ns() {
         environment.push(("probe_cost_ps".to_owned(), EnvValue::Int((cost_ns * 1000.0) as i64)));
     }

@@ -8,7 +8,7 @@ use crate::render::output;
 use crate::render::screen::LINES;
 use crate::render::style::title;
 use crate::render::table::{bytes, duration, number, percent, plain, plain_lines, rate, utc, Table};
-use longpole_trace::{Description, EnvValue, Loss, Packets, Part, Recording, Run, StreamId, StreamKind, SwitchedOff, Trace, Unmerged};
+use longpole_trace::{CtfTrace, Description, EnvValue, Loss, Packets, Recording, Run, StreamId, StreamKind, SwitchedOff, Trace, Unmerged};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -202,8 +202,8 @@ impl Counts {
             "uncounted_losses": self.uncounted,
             "names": names,
             "streams": streams,
-            "sources": trace.sources(),
-            "traces": trace.parts().iter().map(part_json).collect::<Vec<_>>(),
+            "sources": trace.producers(),
+            "traces": trace.ctf_traces().iter().map(ctf_trace_json).collect::<Vec<_>>(),
             "clock": {
                 "source": clock.source,
                 "frequency_hz": clock.frequency_hz,
@@ -261,7 +261,7 @@ impl Counts {
         let head = self.head(trace);
         head.print(out)?;
         let room = LINES.saturating_sub(OTHER_LINES + head.len()).max(2);
-        parts(trace, out)?;
+        ctf_traces(trace, out)?;
 
         writeln!(out, "\n{}", title("Streams"))?;
         self.stream_table().print_first(out, length.rows(room / 2))?;
@@ -306,8 +306,8 @@ impl Counts {
                 head.row(["host".to_owned(), system.join(", ")]);
             }
         }
-        if !trace.sources().is_empty() {
-            head.row(["sources".to_owned(), trace.sources().join(", ")]);
+        if !trace.producers().is_empty() {
+            head.row(["sources".to_owned(), trace.producers().join(", ")]);
         }
         let length_ns = self.end_ns.zip(self.start_ns).map_or(0, |(end, start)| end.abs_diff(start));
         match (self.start_ns, self.end_ns) {
@@ -403,10 +403,10 @@ impl Counts {
 const OTHER_LINES: usize = 9;
 
 /// Maximum number of traces that are described in the text.
-const MOST_PARTS: usize = 16;
+const MOST_CTF_TRACES: usize = 16;
 
-fn part_json(part: &Part) -> Value {
-    let environment: Map<String, Value> = part
+fn ctf_trace_json(ctf_trace: &CtfTrace) -> Value {
+    let environment: Map<String, Value> = ctf_trace
         .environment
         .iter()
         .map(|(name, value)| {
@@ -417,7 +417,7 @@ fn part_json(part: &Part) -> Value {
             (name.clone(), value)
         })
         .collect();
-    let clocks: Vec<Value> = part
+    let clocks: Vec<Value> = ctf_trace
         .clocks
         .iter()
         .map(|clock| {
@@ -431,8 +431,8 @@ fn part_json(part: &Part) -> Value {
         })
         .collect();
     json!({
-        "path": unpacked::renamed(part.path.display().to_string()),
-        "uuid": part.uuid,
+        "path": unpacked::renamed(ctf_trace.path.display().to_string()),
+        "uuid": ctf_trace.uuid,
         "environment": environment,
         "clocks": clocks,
     })
@@ -440,35 +440,35 @@ fn part_json(part: &Part) -> Value {
 
 /// Prints what CTF traces contain about themselves. Traces of our own recorder were already
 /// described.
-fn parts(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
-    let foreign = || trace.parts().iter().filter(|part| part.text("tracer_name") != Some("longpole"));
+fn ctf_traces(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
+    let foreign = || trace.ctf_traces().iter().filter(|ctf_trace| ctf_trace.text("tracer_name") != Some("longpole"));
     if !trace.recordings().is_empty() || foreign().next().is_none() {
         return Ok(());
     }
     writeln!(out, "\nTraces")?;
-    for part in foreign().take(MOST_PARTS) {
+    for ctf_trace in foreign().take(MOST_CTF_TRACES) {
         let mut table = Table::new(&["", ""]);
-        for (name, value) in &part.environment {
+        for (name, value) in &ctf_trace.environment {
             let value = match value {
                 EnvValue::Int(value) => value.to_string(),
                 EnvValue::Text(text) => text.clone(),
             };
             table.row([name.clone(), plain(value)]);
         }
-        for clock in &part.clocks {
+        for clock in &ctf_trace.clocks {
             let of = clock.uuid.as_deref().map_or(String::new(), |uuid| format!(", {uuid}"));
             table.row([
                 "clock".to_owned(),
                 plain(format!("{}, {} Hz, 0 is {}{of}", clock.name, number(clock.frequency_hz), utc(clock.offset_ns))),
             ]);
         }
-        if let Some(uuid) = &part.uuid {
+        if let Some(uuid) = &ctf_trace.uuid {
             table.row(["uuid".to_owned(), uuid.clone()]);
         }
-        writeln!(out, "  {}", plain(unpacked::renamed(part.path.display().to_string())))?;
+        writeln!(out, "  {}", plain(unpacked::renamed(ctf_trace.path.display().to_string())))?;
         table.print(out)?;
     }
-    match foreign().count().saturating_sub(MOST_PARTS) {
+    match foreign().count().saturating_sub(MOST_CTF_TRACES) {
         0 => Ok(()),
         more => writeln!(out, "  and {} more", number(more as u64)),
     }

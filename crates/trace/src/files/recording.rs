@@ -53,28 +53,28 @@ pub struct Recording {
     pub snapshot: Option<Snapshot>,
 }
 
-/// Number of this part of a limited recording, and counts of the parts that were removed.
+/// Number of this chunk of a limited recording, and counts of the chunks that were removed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Chunk {
-    /// Number of the part.
+    /// Number of the chunk.
     pub number: u64,
     pub removed: Removed,
 }
 
-/// Counts of the parts that were removed because of the size limit.
+/// Counts of the chunks that were removed because of the size limit.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Removed {
-    /// Number of removed parts.
+    /// Number of removed chunks.
     pub chunks: u64,
     /// Number of the programs' events.
     pub events: u64,
-    /// Number of events that the removed parts reported as lost.
+    /// Number of events that the removed chunks reported as lost.
     pub lost: u64,
     /// Number of the kernel's events; `None` if not all could be counted.
     pub kernel_events: Option<u64>,
-    /// End in ns of the newest removed part.
+    /// End in ns of the newest removed chunk.
     pub until_ns: Option<i64>,
 }
 

@@ -111,7 +111,7 @@ impl Live {
             last: false,
             reported: false,
         };
-        live.shared.parts = true;
+        live.shared.partial_events = true;
         for path in &live.paths {
             let found = recognise(path)?;
             if found.ctf.is_empty() || found.recording.is_some() {
@@ -218,8 +218,8 @@ impl Live {
             None => {
                 self.shared.diagnostics.extend(ctf::nonstandard(&path, &metadata));
                 self.shared.diagnostics.extend(ctf::diagnostics(&trace.directory, &metadata));
-                let part = ctf::part(&trace.directory, &metadata);
-                trace.common = Shift::by(self.clocks.shift(trace.root, &part, &mut self.shared.diagnostics));
+                let ctf_trace = ctf::ctf_trace(&trace.directory, &metadata);
+                trace.common = Shift::by(self.clocks.shift(trace.root, &ctf_trace, &mut self.shared.diagnostics));
             }
             Some((before, _)) if grew(before, &metadata) => {}
             Some(_) => {

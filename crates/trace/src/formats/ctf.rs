@@ -4,16 +4,17 @@
 mod about;
 mod growth;
 mod headers;
+mod pending_loss;
 
-pub(crate) use about::{diagnostics, is_trusted, kind, part};
+pub(crate) use about::{ctf_trace, diagnostics, is_trusted, kind};
 pub(crate) use growth::Growth;
 
 use crate::diagnostic::{Diagnostic, Place, MOST_ERRORS};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
+use crate::files::ctf_trace::CtfTrace;
 use crate::files::directory::stream_files;
 use crate::files::file::{FileWindow, StreamFile};
-use crate::files::part::Part;
 use crate::files::recording::Clock;
 use crate::formats::site;
 use crate::index::packet_chains::{Chains, Listed, Share, Way};
@@ -29,6 +30,7 @@ use crate::value_buffer::ValueBuffer;
 use about::env_number;
 use longpole_ctf::types::Scope;
 use longpole_ctf::{DecodeError, EnvValue, Field, Metadata, Source, Step, StreamDecoder};
+use pending_loss::PendingLoss;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +51,7 @@ pub(crate) struct Opened {
     pub streams: Vec<CtfSource>,
     /// Set if the tracer is known to write each stream in the order of time.
     pub trusted: bool,
-    pub part: Part,
+    pub ctf_trace: CtfTrace,
 }
 
 /// Properties that all streams of a trace share.
@@ -121,7 +123,8 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
             };
             let lookahead = (!trusted && matches!(share, Share::All)).then(|| Box::new(Lookahead::new(decoder(window.twin()))));
             let source = CtfSource::new(decoder(window), plan.clone(), id, file.path.clone());
-            let mut source = CtfSource { own: ours, ordered, trusted, share, index: index.clone(), lookahead, ..source };
+            let pending_loss = PendingLoss::new(ours);
+            let mut source = CtfSource { pending_loss, ordered, trusted, share, index: index.clone(), lookahead, ..source };
             source.leave_out(None);
             streams.push(source);
         }
@@ -139,7 +142,7 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         probe_cost_ns: env_number(&metadata, "probe_cost_ps").filter(|&cost| cost > 0).map(|cost| cost as f64 / 1000.0),
         streams,
         trusted,
-        part: part(directory, &metadata),
+        ctf_trace: ctf_trace(directory, &metadata),
     })
 }
 
@@ -303,19 +306,13 @@ pub(crate) struct CtfSource {
     packet_subject: SubjectId,
     /// Other values of the packet's context, which are shown with its events.
     packet_values: SharedValues,
-    /// Set if Longpole's probes wrote the stream. A loss that one of their packets reports happened
-    /// before all events of that packet.
-    own: bool,
     subject: SubjectId,
     cpu: Option<u32>,
     /// The current item if it is a loss. If `None`, the decoder's current event is the item.
     loss: Option<Loss>,
-    /// Loss from a packet's context that is not yielded yet; it is yielded at the packet's end.
-    waiting: Option<Loss>,
-    /// Set if the current packet reported `waiting`.
-    fresh: bool,
+    pending_loss: PendingLoss,
     last_ns: i64,
-    errors: u32,
+    counts: Counts,
     /// Set when the source has ended at its first damage ([`Shared::strict`]).
     pub broken: bool,
     /// Set if the tracer writes the packets of a file in the order of time.
@@ -325,16 +322,22 @@ pub(crate) struct CtfSource {
     trusted: bool,
     /// Lookahead for the sorting window.
     pub lookahead: Option<Box<Lookahead>>,
-    /// Number of events that came after a later one.
-    backwards: u64,
     /// Set if the item is the partial event in which decoding failed.
-    part: bool,
+    is_partial: bool,
     growth: Growth,
     unknown: bool,
-    packets_lost: u64,
-    packets: u64,
     packet_checks: PacketChecks,
     beyond: Beyond,
+}
+
+/// Counts of what was read of a stream.
+#[derive(Default)]
+struct Counts {
+    packets: u64,
+    packets_lost: u64,
+    /// Number of events that came after a later one.
+    backwards: u64,
+    errors: u32,
 }
 
 impl CtfSource {
@@ -349,24 +352,19 @@ impl CtfSource {
             begin_ns: i64::MIN,
             packet_subject: SubjectId(0),
             packet_values: None,
-            own: false,
             subject: SubjectId(0),
             cpu: None,
             loss: None,
-            waiting: None,
-            fresh: false,
+            pending_loss: PendingLoss::default(),
             last_ns: i64::MIN,
-            errors: 0,
+            counts: Counts::default(),
             broken: false,
             ordered: false,
             trusted: false,
             lookahead: None,
-            backwards: 0,
-            part: false,
+            is_partial: false,
             growth: Growth::None,
             unknown: false,
-            packets_lost: 0,
-            packets: 0,
             packet_checks: PacketChecks::default(),
             beyond: Beyond::default(),
         }
@@ -374,7 +372,7 @@ impl CtfSource {
 
     /// The source of a stream that Longpole's recorder writes from probes.
     pub fn of_recorder(self) -> CtfSource {
-        CtfSource { own: true, ordered: true, trusted: true, ..self }
+        CtfSource { pending_loss: PendingLoss::new(true), ordered: true, trusted: true, ..self }
     }
 
     pub fn stream(&self) -> StreamId {
@@ -431,7 +429,7 @@ impl CtfSource {
     #[inline]
     pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
         self.loss = None;
-        if self.part {
+        if self.is_partial {
             self.continue_after_damage(shared);
         }
         loop {
@@ -451,7 +449,7 @@ impl CtfSource {
                     if self.packet_checks.is_outside(ns) && self.outside(ns, Place::of_event(&self.decoder), shared) {
                         continue;
                     }
-                    self.backwards += u64::from(ns < self.last_ns);
+                    self.counts.backwards += u64::from(ns < self.last_ns);
                     self.last_ns = ns;
                     return Ok(Some(ns));
                 }
@@ -477,8 +475,8 @@ impl CtfSource {
             return Some(None);
         }
         self.failed(&error, shared);
-        if let Some(event) = self.decoder.partial().filter(|_| shared.parts) {
-            self.part = true;
+        if let Some(event) = self.decoder.partial().filter(|_| shared.partial_events) {
+            self.is_partial = true;
             self.last_ns = event.ns();
             return Some(Some(self.last_ns));
         }
@@ -495,18 +493,18 @@ impl CtfSource {
                 if self.owns_packet() {
                     let begin_ns = loss.begin_ns.unwrap_or(self.last_ns);
                     let end_ns = loss.end_ns.unwrap_or(begin_ns).max(begin_ns);
-                    self.waits(Loss { stream: self.stream, begin_ns, end_ns, events: loss.count });
+                    self.add_pending_loss(Loss { stream: self.stream, begin_ns, end_ns, events: loss.count });
                 }
             }
             Some(Step::DiscardedPackets(loss)) => {
                 if self.owns_packet() {
                     let begin_ns = loss.begin_ns.unwrap_or(self.last_ns);
                     let end_ns = loss.end_ns.unwrap_or(begin_ns).max(begin_ns);
-                    self.packets_lost = self.packets_lost.saturating_add(loss.count.unwrap_or(0));
+                    self.counts.packets_lost = self.counts.packets_lost.saturating_add(loss.count.unwrap_or(0));
                     // Longpole's recorder counts the events of missing packets, so its loss is
-                    // already in `waiting`. LTTng does not count the events of packets that it
+                    // already pending. LTTng does not count the events of packets that it
                     // overwrote.
-                    if !(self.own && self.waiting.is_some()) {
+                    if !(self.pending_loss.is_own() && self.pending_loss.is_some()) {
                         self.loss = Some(Loss { stream: self.stream, begin_ns, end_ns, events: None });
                     }
                 }
@@ -521,18 +519,18 @@ impl CtfSource {
                     self.packet_checks.packet(self.decoder.packet(), &subject, self.ordered);
                 }
                 if before || !self.owns_packet() {
-                    self.waiting = None;
+                    self.pending_loss.drop();
                     self.decoder.skip_packet();
                     self.leave_out(Some(self.decoder.packet().index));
-                    if self.own {
+                    if self.pending_loss.is_own() {
                         self.last_ns = end_ns.unwrap_or(self.last_ns);
                     }
                 } else {
-                    self.packets += 1;
+                    self.counts.packets += 1;
                     self.packet_checks.enter(self.decoder.packet());
                     let subject = shared.subject(subject);
-                    if self.own {
-                        self.date(begin_ns, subject == self.packet_subject);
+                    if let Some(begin_ns) = begin_ns.filter(|_| self.pending_loss.is_own() && !self.decoder.packet_is_empty()) {
+                        self.loss = self.pending_loss.end_at(begin_ns, subject == self.packet_subject).or(self.loss);
                     }
                     self.packet_subject = subject;
                     self.subject = subject;
@@ -541,16 +539,15 @@ impl CtfSource {
             }
             Some(Step::PacketEnd) => {
                 self.leave_out(Some(self.decoder.packet().index));
-                self.fresh = false;
-                if !self.own || self.waiting.is_some_and(|loss| loss.end_ns > loss.begin_ns) {
-                    self.yield_waiting();
+                if self.pending_loss.end_packet() {
+                    self.yield_pending_loss();
                 }
             }
             Some(Step::Event) => {}
             None => {
                 // The next packet may end the loss.
                 if self.growth == Growth::None {
-                    self.yield_waiting();
+                    self.yield_pending_loss();
                 }
                 return self.loss.is_none().then_some(None);
             }
@@ -566,67 +563,33 @@ impl CtfSource {
         shown.iter().map(value).collect()
     }
 
-    fn waits(&mut self, mut loss: Loss) {
-        if self.own {
-            // A recorder of an older version stored the gap in the packet before, so the loss
-            // begins no later than the last event.
-            if self.last_ns != i64::MIN {
-                loss.begin_ns = loss.begin_ns.min(self.last_ns);
-            }
-            if let Some(known) = self.waiting {
-                loss.begin_ns = loss.begin_ns.min(known.begin_ns);
-                loss.events = loss.events.zip(known.events).map(|(new, known)| new.saturating_add(known));
-            }
-        }
-        self.waiting = Some(loss);
-        self.fresh = true;
+    fn add_pending_loss(&mut self, loss: Loss) {
+        self.pending_loss.add(loss, Some(self.last_ns).filter(|&last_ns| last_ns != i64::MIN));
     }
 
-    /// Ends the waiting loss at the begin of a packet of Longpole's recorder, because nothing was
-    /// lost after the packet's first event.
-    ///
-    /// A packet without events reports what was lost at the very end, or what a ring lost before
-    /// its thread changed to a larger ring. Such a loss lasts until the thread's next event, so it
-    /// waits.
-    fn date(&mut self, begin_ns: Option<i64>, same_thread: bool) {
-        let (Some(mut loss), Some(begin_ns)) = (self.waiting, begin_ns) else { return };
-        if self.decoder.packet_is_empty() {
-            return;
-        }
-        if same_thread || self.fresh {
-            loss.end_ns = begin_ns.max(loss.begin_ns);
-        }
-        self.waiting = None;
-        self.loss = Some(loss);
-    }
-
-    fn yield_waiting(&mut self) {
-        if let Some(mut loss) = self.waiting.take() {
-            // A packet's end precedes its last event only in an inconsistent trace.
-            loss.end_ns = loss.end_ns.max(self.last_ns);
-            self.loss = Some(loss);
-        }
+    fn yield_pending_loss(&mut self) {
+        self.loss = self.pending_loss.take(self.last_ns).or(self.loss);
     }
 
     /// Reports at the end what was counted while reading.
     pub fn report(&self, shared: &mut Shared) {
-        if self.trusted && self.backwards > 0 {
+        if self.trusted && self.counts.backwards > 0 {
             let stream = shared.stream_name(self.stream);
-            shared.diagnostics.push(Diagnostic::Late { stream, events: self.backwards });
+            shared.diagnostics.push(Diagnostic::Late { stream, events: self.counts.backwards });
         }
         self.packet_checks.report(&self.path, shared);
         let packets = shared.packets(self.stream);
-        packets.packets += self.packets;
-        packets.lost = packets.lost.saturating_add(self.packets_lost);
-        if self.packets_lost > 0 {
+        packets.packets += self.counts.packets;
+        packets.lost = packets.lost.saturating_add(self.counts.packets_lost);
+        if self.counts.packets_lost > 0 {
             let stream = shared.stream_name(self.stream);
-            shared.diagnostics.push(Diagnostic::PacketsLost { stream, packets: self.packets_lost });
+            shared.diagnostics.push(Diagnostic::PacketsLost { stream, packets: self.counts.packets_lost });
         }
     }
 
     pub fn leave(&mut self, end_ns: i64) -> bool {
-        if self.waiting.is_some_and(|loss| loss.begin_ns <= end_ns) {
-            self.yield_waiting();
+        if self.pending_loss.begins_by(end_ns) {
+            self.yield_pending_loss();
         }
         self.loss.is_some_and(|loss| loss.begin_ns <= end_ns)
     }
@@ -647,7 +610,7 @@ impl CtfSource {
         if shared.strict {
             self.broken = true;
             self.decoder.seek(self.decoder.source().len(), self.decoder.packet().index);
-            self.yield_waiting();
+            self.yield_pending_loss();
         }
         shared.strict
     }
@@ -658,7 +621,7 @@ impl CtfSource {
         if !self.share.is_first() {
             return;
         }
-        self.errors += 1;
+        self.counts.errors += 1;
         // In strict mode the stream ends here, so no next packet is named.
         let next = if shared.strict { None } else { self.decoder.next_packet() };
         // In a growing file the next packet may not exist yet, but its offset is known.
@@ -666,7 +629,7 @@ impl CtfSource {
         let end = packet.offset.saturating_add(packet.packet_bits / 8);
         let next = next.or((self.growth != Growth::None && error.event.is_some() && packet.sized).then_some(end));
         let diagnostic = Diagnostic::of_packet(&self.path, error, next);
-        if diagnostic.is_cut() || self.errors <= MOST_ERRORS {
+        if diagnostic.is_cut() || self.counts.errors <= MOST_ERRORS {
             shared.diagnostics.push(diagnostic);
         }
     }
@@ -674,13 +637,13 @@ impl CtfSource {
     /// Continues after damage.
     #[cold]
     fn continue_after_damage(&mut self, shared: &Shared) {
-        self.part = false;
+        self.is_partial = false;
         // A decoder that has failed yields nothing more unless it is asked to skip the packet.
         match shared.strict {
             true => self.broken = true,
             false => self.decoder.skip_packet(),
         }
-        self.yield_waiting();
+        self.yield_pending_loss();
     }
 
     #[inline]
@@ -688,7 +651,7 @@ impl CtfSource {
         if let Some(loss) = self.loss {
             return Item::Loss(loss);
         }
-        let event = if self.part { self.decoder.partial() } else { None }.unwrap_or_else(|| self.decoder.event());
+        let event = if self.is_partial { self.decoder.partial() } else { None }.unwrap_or_else(|| self.decoder.event());
         let class = &self.plan.classes[event.stream_index()][event.class_index()];
         let values = value_buffer.lend();
         if class.named {

@@ -6,7 +6,7 @@
 //! probably have different origins.
 
 use crate::diagnostic::Diagnostic;
-use crate::files::part::Part;
+use crate::files::ctf_trace::CtfTrace;
 use crate::merge::Key;
 use std::collections::HashMap;
 use std::path::Path;
@@ -27,10 +27,10 @@ struct Known {
 
 impl CommonClocks {
     /// Returns the shift in ns from the clock of an input to the same clock in an earlier input, or
-    /// 0. `root` is the index of the input path that contains the part; parts of the same path are
+    /// 0. `root` is the index of the input path that contains the trace; traces of the same path
     /// never shifted.
-    pub fn shift(&mut self, root: usize, part: &Part, diagnostics: &mut Vec<Diagnostic>) -> i64 {
-        let Some((uuid, clock)) = part.clocks.first().and_then(|clock| Some((clock.uuid.clone()?, clock))) else { return 0 };
+    pub fn shift(&mut self, root: usize, ctf_trace: &CtfTrace, diagnostics: &mut Vec<Diagnostic>) -> i64 {
+        let Some((uuid, clock)) = ctf_trace.clocks.first().and_then(|clock| Some((clock.uuid.clone()?, clock))) else { return 0 };
         let own = Known { root, frequency_hz: clock.frequency_hz, offset_ns: clock.offset_ns };
         let known = self.0.entry(uuid).or_insert(own);
         let by_ns = known.offset_ns.saturating_sub(clock.offset_ns);
@@ -38,7 +38,7 @@ impl CommonClocks {
         if !same || by_ns == 0 || by_ns.unsigned_abs() > MOST_APART {
             return 0;
         }
-        diagnostics.push(Diagnostic::CommonClock { path: part.path.clone(), by_ns });
+        diagnostics.push(Diagnostic::CommonClock { path: ctf_trace.path.clone(), by_ns });
         by_ns
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::event::StreamKind;
-use crate::files::part::{self, Part, PartClock};
+use crate::files::ctf_trace::{self, CtfClock, CtfTrace};
 use longpole_ctf::types::{Roles, StructType, Type};
 use longpole_ctf::{EnvValue, Metadata};
 use std::path::Path;
@@ -56,17 +56,17 @@ fn counts_losses(context: &StructType) -> bool {
 }
 
 /// Returns the trace's description of itself.
-pub(crate) fn part(directory: &Path, metadata: &Metadata) -> Part {
-    let clock = |clock: &longpole_ctf::Clock| PartClock {
+pub(crate) fn ctf_trace(directory: &Path, metadata: &Metadata) -> CtfTrace {
+    let clock = |clock: &longpole_ctf::Clock| CtfClock {
         name: clock.name.clone(),
         description: clock.description.clone(),
-        uuid: clock.uuid.as_ref().map(part::uuid),
+        uuid: clock.uuid.as_ref().map(ctf_trace::uuid),
         frequency_hz: clock.frequency,
         offset_ns: clock.ns(0),
     };
-    Part {
+    CtfTrace {
         path: directory.to_owned(),
-        uuid: metadata.trace.uuid.as_ref().map(part::uuid),
+        uuid: metadata.trace.uuid.as_ref().map(ctf_trace::uuid),
         environment: metadata.trace.env.clone(),
         clocks: metadata.clocks.iter().map(clock).collect(),
     }

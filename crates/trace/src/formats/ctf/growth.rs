@@ -50,6 +50,6 @@ impl CtfSource {
     /// Ends the growth. Returns true if there is a loss to yield that waited for the next packet.
     pub fn end_growth(&mut self) -> bool {
         self.growth = Growth::None;
-        self.waiting.is_some()
+        self.pending_loss.is_some()
     }
 }

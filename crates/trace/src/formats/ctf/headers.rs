@@ -32,7 +32,7 @@ impl CtfSource {
     pub fn advance_headers(&mut self, headers: &mut Headers, shared: &mut Shared) -> Result<Option<i64>, Error> {
         headers.clear();
         self.loss = None;
-        if self.part {
+        if self.is_partial {
             self.continue_after_damage(shared);
         }
         loop {
@@ -72,7 +72,7 @@ impl CtfSource {
                 let place = Place::of_event(&self.decoder).before(headers.len() - 1 - index);
                 self.outside(ns, place, shared);
             }
-            self.backwards += u64::from(ns < self.last_ns);
+            self.counts.backwards += u64::from(ns < self.last_ns);
             self.last_ns = ns;
             latest_ns = latest_ns.max(ns);
         }

@@ -1,22 +1,22 @@
-//! Descriptions that the parts of a trace contain, which are shown to users. Of them only the
-//! clocks affect reading: parts with one clock are shifted to one offset (`merge/common_clock.rs`).
+//! Descriptions that CTF traces contain, which are shown to users. Of them only the clocks affect
+//! reading: traces with one clock are shifted to one offset (`merge/common_clock.rs`).
 
 use longpole_ctf::EnvValue;
 use std::path::PathBuf;
 
-/// Description of a CTF trace.
+/// Description of a CTF trace, which may be one of several that are read as one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Part {
+pub struct CtfTrace {
     /// Directory of the trace.
     pub path: PathBuf,
     /// CTF's identifier of the trace, as text.
     pub uuid: Option<String>,
     /// Environment of the traced system, in the order of the metadata.
     pub environment: Vec<(String, EnvValue)>,
-    pub clocks: Vec<PartClock>,
+    pub clocks: Vec<CtfClock>,
 }
 
-impl Part {
+impl CtfTrace {
     /// Returns a text of the environment, unless it is empty.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.environment.iter().find(|(key, _)| key == name).and_then(|(_, value)| match value {
@@ -28,7 +28,7 @@ impl Part {
 
 /// Description of a clock in the metadata.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PartClock {
+pub struct CtfClock {
     pub name: String,
     pub description: String,
     /// CTF's identifier of the clock, as text. Traces with the same clock have the same identifier.
