@@ -23,6 +23,7 @@ use crate::ring::{Look, RingSlice};
 use crate::runtime_dir::process::Process;
 use crate::subjects::directory::{Common, Directory};
 use crate::subjects::ring_source::{Decision, RingSource};
+use crate::subjects::writer::Writer;
 use crate::subjects::Subject;
 pub(crate) use captured::Walk;
 use longpole_abi::{RING_ENDED, RING_IDLE, RING_OWNED};
@@ -259,8 +260,8 @@ impl Drain<'_> {
 
     /// Updates the source if another thread has taken over the ring.
     pub fn update_writer(&self, process: &Process, source: &mut RingSource, slice: &RingSlice) {
-        if slice.tid != source.tid {
-            source.taken(slice.tid, slice.thread);
+        if slice.tid != source.writer.tid {
+            source.writer = Writer::new(slice.tid, slice.thread);
             process.forget_thread(slice.tid);
             source.refresh_name(process, self.recording.rules.period(), true, false);
             source.decision = self.recording.rules.decision(process, true, source);
@@ -284,7 +285,7 @@ impl Drain<'_> {
         source.ring.reported = look.lost.max(source.ring.reported);
         self.recording.account.totals.waited = self.recording.account.totals.waited.saturating_add(source.ring.waited());
         self.common.runtime.remove(&source.ring.name);
-        match source.successor.take() {
+        match source.take_successor() {
             Some(next) => {
                 next.layout().lane.store(source.ring.layout().lane.load(Ordering::Relaxed), Ordering::Relaxed);
                 source.lost_before = 0;

@@ -8,6 +8,7 @@
 pub(crate) mod directory;
 pub mod list;
 pub(crate) mod ring_source;
+pub(crate) mod writer;
 
 use crate::runtime_dir::process::Process;
 use crate::runtime_dir::session::Order;

@@ -42,7 +42,7 @@ impl Visit<'_> {
             totals.waited = totals.waited.saturating_add(source.ring.waited());
             if remove {
                 self.directory.common.runtime.remove(&source.ring.name);
-                if let Some(successor) = &source.successor {
+                if let Some(successor) = source.successor() {
                     self.directory.common.runtime.remove(&successor.name);
                 }
             }

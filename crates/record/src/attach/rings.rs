@@ -4,7 +4,7 @@ use super::Attach;
 use crate::files::mapping::Access;
 use crate::ring::Ring;
 use crate::runtime_dir::{ring_name, Entry};
-use crate::subjects::ring_source::RingSource;
+use crate::subjects::ring_source::{Answer, Resize, RingSource};
 use crate::subjects::Subject;
 use std::collections::HashMap;
 use std::io;
@@ -125,10 +125,10 @@ fn join_successors(sources: &mut Vec<RingSource>) {
             .checked_sub(1)
             .and_then(|number| sources.iter().position(|source| !source.ring.own && source.ring.number == number && source.ring.tail == 0));
         match next {
-            Some(next) if next != at && sources[next].successor.is_none() => {
+            Some(next) if next != at && sources[next].successor().is_none() => {
                 let taken = sources.remove(next);
                 let at_now = if next < at { at - 1 } else { at };
-                sources[at_now].successor = Some(taken.ring);
+                sources[at_now].resize = Resize::Offered { successor: taken.ring, answer: Answer::None };
                 at = at_now + 1;
             }
             _ => at += 1,

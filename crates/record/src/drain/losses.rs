@@ -22,7 +22,7 @@ impl Drain<'_> {
         let delta = (reported - source.ring.reported).saturating_add(source.extra_lost);
         let lane = source.lane.and_then(|lane| self.recording.files.lanes.get_mut(lane));
         if let Some(lane) = lane {
-            lane.name(process.pid, process.tid(source.tid), source.thread);
+            lane.name(process.pid, process.tid(source.writer.tid), source.writer.name);
         }
         // A lane that begins here would begin after the younger events of the larger ring.
         if delta == 0 || (more && source.lane.is_none()) {
@@ -58,17 +58,17 @@ impl Drain<'_> {
         let Some(lane) = self.recording.files.lanes.get_mut(index) else { return Ok(()) };
         // The old ring was too small until the thread wrote to the larger one; that is the end of
         // the loss.
-        let next = source.successor.as_ref().filter(|_| more).and_then(Ring::first_time);
+        let next = source.successor().filter(|_| more).and_then(Ring::first_time);
         let begin = if more { lane.end } else { now.max(lane.end) };
         let stamp = HeaderValues {
             begin,
             end: next.map_or(begin, |next| next.min(now).max(begin)),
             discarded: lane.discarded.saturating_add(delta),
             pid: process.pid,
-            tid: process.tid(source.tid),
+            tid: process.tid(source.writer.tid),
             position: source.ring.tail,
             ring: source.ring.packet_number(),
-            thread: source.thread,
+            thread: source.writer.name,
         };
         match commit(lane, &source.ring, stamp, source.ring.tail, reported, None) {
             Ok(written) => {

@@ -147,10 +147,10 @@ impl Drain<'_> {
             end: begin,
             discarded: 0,
             pid: process.pid,
-            tid: process.tid(source.tid),
+            tid: process.tid(source.writer.tid),
             position: 0,
             ring: source.ring.packet_number(),
-            thread: source.thread,
+            thread: source.writer.name,
         };
         let destination = &self.recording.files.destination;
         let path = destination.path.join("user").join(&name);
@@ -175,7 +175,7 @@ pub(super) fn stamp(process: &Process, source: &RingSource, slice: &RingSlice, d
         tid: process.tid(slice.tid),
         position: slice.tail,
         ring: source.ring.packet_number(),
-        thread: source.thread,
+        thread: source.writer.name,
     }
 }
 

@@ -8,9 +8,8 @@ use super::history::adjust;
 use super::Drain;
 use crate::recording::larger_rings::LARGEST;
 use crate::ring::resize;
-use crate::subjects::ring_source::{Decision, RingSource};
+use crate::subjects::ring_source::{Answer, Decision, Resize, RingSource};
 use crate::subjects::Subject;
-use std::sync::atomic::Ordering;
 
 /// Number of periods after which a thread may get a larger ring before it is busy, subject to the
 /// two limits below.
@@ -27,11 +26,8 @@ impl Drain<'_> {
     /// limits above.
     pub(super) fn early(&self, source: &mut RingSource) -> Option<u64> {
         source.periods = source.periods.saturating_add(1);
-        let may = source.periods > SETTLED
-            && source.ring.size < LARGEST
-            && !source.ring.overwrites
-            && source.successor.is_none()
-            && !source.settled;
+        let may =
+            source.periods > SETTLED && source.ring.size < LARGEST && !source.ring.overwrites && matches!(source.resize, Resize::Possible);
         let has_room = || self.recording.larger_rings.has_room_early() && self.common.runtime.free_memory() / PLENTY >= LARGEST;
         (may && has_room()).then_some(LARGEST)
     }
@@ -40,30 +36,15 @@ impl Drain<'_> {
     pub(super) fn consider_successor(&mut self, subject: &mut Subject, at: usize, larger: Option<u64>) {
         let requested = subject.buffer;
         let source = &mut subject.sources[at];
-        if source.successor.is_some() && source.ring.layout().successor.load(Ordering::Acquire) == 0 {
-            // The thread has read the number of its new ring. Either it is about to switch and
-            // writes no more events here, or it could not map the file; then it continues here and
-            // is not asked again.
-            let now = source.ring.layout().head.load(Ordering::Acquire);
-            match source.answered {
-                None => source.answered = Some(None),
-                Some(None) => source.answered = Some(Some(now)),
-                Some(Some(head)) if now != head && !source.ring.is_ended() => {
-                    source.answered = None;
-                    source.settled = true;
-                    if let Some(untaken) = source.successor.take() {
-                        self.common.runtime.remove(&untaken.name);
-                        let (label, size) = (&subject.process.label, source.ring.size >> 10);
-                        let text = format!("{label}: a thread could not change to a larger ring, and keeps its ring of {size} KiB; --buffer sets a larger initial size");
-                        self.recording.note(text);
-                    }
-                }
-                Some(Some(_)) => {}
-            }
+        if let Some(refused) = source.take_refused() {
+            self.common.runtime.remove(&refused.name);
+            let (label, size) = (&subject.process.label, source.ring.size >> 10);
+            let text = format!("{label}: a thread could not change to a larger ring, and keeps its ring of {size} KiB; --buffer sets a larger initial size");
+            self.recording.note(text);
         }
         let manner = self.recording.rules.manner_of(source.decision);
         let other = adjust(source, manner);
-        if source.successor.is_some() || source.settled || source.decision == Decision::NotRecorded {
+        if !matches!(source.resize, Resize::Possible) || source.decision == Decision::NotRecorded {
             return;
         }
         let size = match requested {
@@ -89,18 +70,17 @@ impl Drain<'_> {
         // The number came from a foreign file name. The ring stores the number plus 1, which would
         // overflow.
         let Some(next) = number.checked_add(1) else {
-            source.settled = true;
+            source.resize = Resize::Refused;
             return;
         };
         subject.process.next_successor = next;
         match resize::make(&self.common.runtime, &subject.process.stem, number, &source.ring, (size, manner)) {
             Ok(ring) => {
                 self.recording.larger_rings.add(self.common.stream, size);
-                source.answered = None;
-                source.successor = Some(ring);
+                source.resize = Resize::Offered { successor: ring, answer: Answer::None };
             }
             Err(error) => {
-                source.settled = true;
+                source.resize = Resize::Refused;
                 self.recording.note(format!("{}: no larger ring: {error}", source.ring.name));
             }
         }

@@ -305,36 +305,7 @@ fn length_name(fields: &[Field], name: &str) -> String {
 /// A field's name such that readers show it unchanged: they strip one leading underscore, and
 /// keywords need one.
 fn identifier(name: &str) -> String {
-    const KEYWORDS: [&str; 27] = [
-        "align",
-        "callsite",
-        "char",
-        "clock",
-        "const",
-        "double",
-        "enum",
-        "env",
-        "event",
-        "float",
-        "floating_point",
-        "int",
-        "integer",
-        "long",
-        "short",
-        "signed",
-        "stream",
-        "string",
-        "struct",
-        "trace",
-        "typealias",
-        "typedef",
-        "unsigned",
-        "variant",
-        "void",
-        "_Bool",
-        "_Complex",
-    ];
-    if name.starts_with('_') || KEYWORDS.contains(&name) {
+    if name.starts_with('_') || tsdl::is_keyword(name) {
         format!("_{name}")
     } else {
         name.to_owned()

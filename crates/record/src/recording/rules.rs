@@ -149,11 +149,11 @@ impl Rules {
         if !wanted || self.config.exclude.iter().any(|pattern| glob::matches(pattern, &process.label)) {
             return Decision::NotRecorded;
         }
-        let part = || Part::thread(&process.label, process.pid, process.tid(source.tid));
+        let part = || Part::thread(&process.label, process.pid, process.tid(source.writer.tid));
         if self.options.selection.as_ref().is_some_and(|selection| !selection.is_enabled(&part())) {
             return Decision::NotRecorded;
         }
-        match self.config.for_thread(&process.label, &source.thread_name()) {
+        match self.config.for_thread(&process.label, &source.writer.shown_name()) {
             Ok(None) => Decision::Everything,
             Ok(Some(policy)) => {
                 let index = self.config.policy.iter().position(|other| std::ptr::eq(other, policy));

@@ -77,9 +77,9 @@ impl Triggers {
     /// Passes the new events of a ring to the triggers. The classes of these events are already
     /// known. `scratch`: a buffer for copies of events.
     pub fn observe(&mut self, (classes, scratch): (&Classes, &mut Vec<u8>), process: &Process, source: &mut RingSource, look: &Look) {
-        let mut thread = (process.pid, source.tid);
+        let mut thread = (process.pid, source.writer.tid);
         if look.lost > source.lost_before {
-            let text = format!("{} events of thread {} were lost", look.lost - source.lost_before, source.tid);
+            let text = format!("{} events of thread {} were lost", look.lost - source.lost_before, source.writer.tid);
             for watch in &mut self.all {
                 watch.trigger.lost(look.now, &text);
                 watch.trigger.missed(thread);

@@ -123,7 +123,7 @@ impl Snapshot {
                 tid: process.tid(slice.tid),
                 position: slice.tail,
                 ring: ring.packet_number(),
-                thread: if slice.tid == source.tid { source.thread } else { slice.thread },
+                thread: if slice.tid == source.writer.tid { source.writer.name } else { slice.thread },
             };
             let writing = match &mut lane {
                 Some(lane) => lane,

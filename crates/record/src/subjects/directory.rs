@@ -94,7 +94,7 @@ impl Directory {
         for source in self.processes.values_mut().flat_map(|subject| &mut subject.sources) {
             source.lane = None;
             source.ring.layout().lane.store(0, Ordering::Relaxed);
-            if let Some(successor) = &source.successor {
+            if let Some(successor) = source.successor() {
                 successor.layout().lane.store(0, Ordering::Relaxed);
             }
         }

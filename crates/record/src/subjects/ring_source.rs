@@ -1,46 +1,26 @@
 //! A ring of a process, with the recorder's decisions and counters.
 
 use crate::output::disk::Waiting;
-use crate::output::packet::padded;
 use crate::ring::{Look, Ring};
-use crate::runtime_dir::proc_status;
 use crate::runtime_dir::process::Process;
-use crate::text::printable;
+use crate::subjects::writer::Writer;
 use longpole_abi::RING_OWNED;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-/// Time after which a thread's name is read for the second time.
-const FIRST_NAME: Duration = Duration::from_millis(1);
-
-/// Number of periods between two reads of the name of a thread that writes nothing. With hundreds
-/// of such threads, more frequent reads would be most of an idle recorder's work.
-const SILENT: u32 = 64;
 
 /// A ring of a process, with the recorder's decisions and counters.
 #[derive(Debug)]
 pub struct RingSource {
     /// The ring that is being read.
     pub ring: Ring,
-    /// Larger ring that replaces `ring` once the thread has switched.
-    pub successor: Option<Ring>,
-    /// The thread did not take a larger ring; it is not offered another.
-    pub settled: bool,
+    pub resize: Resize,
     /// A larger ring was refused for lack of memory; the diagnostic is written only once.
     pub denied: bool,
     /// Index of the ring's stream file; `None` before its first packet.
     pub lane: Option<usize>,
     /// Decision whether the events of the ring are recorded.
     pub decision: Decision,
-    /// Name of the thread, padded with NUL.
-    pub thread: [u8; 32],
-    /// Time of the next read of the thread's name. Afterwards the interval doubles, up to one
-    /// period, or up to [`SILENT`] periods while the thread writes nothing, because most names are
-    /// set soon after the start of a thread.
-    name_due: Instant,
-    name_step: Duration,
-    /// Tid of the thread, in its own pid namespace.
-    pub tid: i32,
+    pub writer: Writer,
     /// Number of lost events that are in none of the ring's counters.
     pub extra_lost: u64,
     /// Number of lost events that are already in the capture file but not yet in the stream file.
@@ -55,9 +35,6 @@ pub struct RingSource {
     pub watched: Option<u64>,
     /// The ring's `events` counter at `watched`.
     pub seen_events: u64,
-    /// State of the offer of a larger ring: the thread was seen to have read it, and then the head
-    /// one turn later.
-    pub answered: Option<Option<u64>>,
     /// The ring cannot be read any further.
     pub broken: bool,
     /// The disk is too slow for this ring, so its packets go through the page cache.
@@ -80,6 +57,28 @@ pub struct RingSource {
     pub begun: u64,
 }
 
+/// Whether a larger ring replaces a ring.
+#[derive(Debug)]
+pub enum Resize {
+    /// The thread may be offered a larger ring.
+    Possible,
+    /// The larger ring replaces the ring once the thread has switched.
+    Offered { successor: Ring, answer: Answer },
+    /// The thread did not take a larger ring, or none could be made. It is not offered another.
+    Refused,
+}
+
+/// What a thread did that was offered a larger ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It has not read the number of the larger ring.
+    None,
+    /// It has read the number.
+    Read,
+    /// It had read the number one turn before the ring's head was here.
+    ReadBefore { head: u64 },
+}
+
 /// Decision whether the events of a ring are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -97,19 +96,15 @@ impl RingSource {
         for (byte, from) in thread.iter_mut().zip(&ring.layout().thread) {
             *byte = from.load(Ordering::Relaxed);
         }
-        let tid = ring.tid();
+        let writer = Writer::new(ring.tid(), thread);
         let lost_before = ring.reported;
         RingSource {
             ring,
-            successor: None,
-            settled: false,
+            resize: Resize::Possible,
             denied: false,
             lane: None,
             decision: Decision::Undecided,
-            thread,
-            name_due: Instant::now(),
-            name_step: FIRST_NAME,
-            tid,
+            writer,
             extra_lost: 0,
             captured: 0,
             lost_before,
@@ -117,7 +112,6 @@ impl RingSource {
             quiet_since: None,
             watched: None,
             seen_events: 0,
-            answered: None,
             broken: false,
             hurried: false,
             has_room: false,
@@ -131,9 +125,50 @@ impl RingSource {
         }
     }
 
+    /// The larger ring to which the thread is about to switch.
+    pub fn successor(&self) -> Option<&Ring> {
+        match &self.resize {
+            Resize::Offered { successor, .. } => Some(successor),
+            Resize::Possible | Resize::Refused => None,
+        }
+    }
+
+    /// Takes the larger ring. The thread may be offered a further one.
+    pub fn take_successor(&mut self) -> Option<Ring> {
+        match std::mem::replace(&mut self.resize, Resize::Possible) {
+            Resize::Offered { successor, .. } => Some(successor),
+            other => {
+                self.resize = other;
+                None
+            }
+        }
+    }
+
+    /// Takes the larger ring if the thread will not switch to it; to be called once a turn. The
+    /// thread has read the number of the larger ring and still writes here, so it could not map the
+    /// file. It is not asked again.
+    pub fn take_refused(&mut self) -> Option<Ring> {
+        let Resize::Offered { answer, .. } = &mut self.resize else { return None };
+        if self.ring.layout().successor.load(Ordering::Acquire) != 0 {
+            return None;
+        }
+        let now = self.ring.layout().head.load(Ordering::Acquire);
+        match *answer {
+            Answer::None => *answer = Answer::Read,
+            Answer::Read => *answer = Answer::ReadBefore { head: now },
+            Answer::ReadBefore { head } if now != head && !self.ring.is_ended() => {
+                let refused = self.take_successor();
+                self.resize = Resize::Refused;
+                return refused;
+            }
+            Answer::ReadBefore { .. } => {}
+        }
+        None
+    }
+
     /// Bytes of its larger rings: of those that a recorder made.
     pub fn larger_rings(&self) -> u64 {
-        let rings = [Some(&self.ring), self.successor.as_ref()];
+        let rings = [Some(&self.ring), self.successor()];
         rings.into_iter().flatten().filter(|ring| !ring.own).map(|ring| ring.size).sum()
     }
 
@@ -152,39 +187,20 @@ impl RingSource {
     /// Returns whether there is something that the newest look did not show, because the ring has
     /// changed since.
     pub fn fresh_since_look(&self) -> bool {
-        let ended = self.successor.is_some() && self.ring.is_ended();
+        let ended = self.successor().is_some() && self.ring.is_ended();
         ended || self.ring.layout().head.load(Ordering::Acquire) != self.ring.tail
     }
 
-    /// Assigns the ring to another thread that has taken it over.
-    pub fn taken(&mut self, tid: i32, thread: [u8; 32]) {
-        (self.tid, self.thread, self.name_step) = (tid, thread, FIRST_NAME);
-        self.name_due = Instant::now();
-    }
-
-    /// Reads the thread's name if that is due. The ring holds the name at the thread's first event,
-    /// and threads are often named later. Returns whether the name has changed. `news`: the ring
-    /// has new events, whose policy depends on the name.
+    /// Reads the thread's name if that is due. Returns whether it has changed. `news`: the ring has
+    /// new events, whose policy depends on the name.
     pub fn refresh_name(&mut self, process: &Process, period: Duration, news: bool, last: bool) -> bool {
-        let now = Instant::now();
-        let overdue = news && self.name_step > period;
-        if now < self.name_due && !overdue && !last {
+        if !self.writer.is_due(period, news, last) {
             return false;
         }
-        let longest = if news { period } else { period * SILENT };
-        self.name_step = self.name_step.min(longest);
-        self.name_due = now + self.name_step;
-        self.name_step = (self.name_step * 2).min(longest);
         let layout = self.ring.layout();
-        if layout.state.load(Ordering::Relaxed) != RING_OWNED || self.ring.tid() != self.tid {
+        if layout.state.load(Ordering::Relaxed) != RING_OWNED || self.ring.tid() != self.writer.tid {
             return false;
         }
-        let Some(name) = proc_status::thread_name(process.pid, process.tid(self.tid)) else { return false };
-        let before = std::mem::replace(&mut self.thread, padded(&name));
-        before != self.thread
-    }
-
-    pub fn thread_name(&self) -> String {
-        printable(&self.thread)
+        self.writer.read_name(process)
     }
 }
