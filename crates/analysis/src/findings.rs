@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn the_built_in_rules_are_valid() {
-        assert_eq!(Rules::built_in().unwrap().findings.len(), 24);
+        assert!(!Rules::built_in().unwrap().findings.is_empty());
     }
 
     #[test]

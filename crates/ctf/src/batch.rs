@@ -9,7 +9,7 @@ use crate::bits::{Load, Window};
 use crate::clock::Converter;
 use crate::event::EventRef;
 use crate::metadata::StreamPlan;
-use crate::plan::{Field, QuickKind, Shape};
+use crate::plan::{FastKind, Field, Shape};
 use crate::value::{Located, OwnedValue, Value};
 use std::sync::Arc;
 
@@ -419,12 +419,12 @@ impl Column {
 
     /// Appends the values of a field for events of fixed layout.
     fn take(&mut self, field: &Field, begins: &[u32], bytes: &[u8]) {
-        let load = field.quick.load;
-        match (&mut *self, field.quick.kind) {
-            (Column::U64(values), QuickKind::Unsigned) => {
+        let load = field.fast.load;
+        match (&mut *self, field.fast.kind) {
+            (Column::U64(values), FastKind::Unsigned) => {
                 each(values, begins, bytes, load, |high| load.unsigned(high), |at| field_at(field, at, bytes).as_u64().unwrap_or(0));
             }
-            (Column::I64(values), QuickKind::Signed) => {
+            (Column::I64(values), FastKind::Signed) => {
                 each(values, begins, bytes, load, |high| load.signed(high), |at| field_at(field, at, bytes).as_i64().unwrap_or(0));
             }
             _ => begins.iter().for_each(|begin| self.push(field_at(field, *begin, bytes))),

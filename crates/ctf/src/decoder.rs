@@ -17,7 +17,7 @@ use crate::clock::{extend, low_bits};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::event::{EventRef, Item};
 use crate::exec::{Executor, Mark, PacketRoleValues, Record, RoleValues, Stop};
-use crate::metadata::{marks, Metadata, StreamPlan};
+use crate::metadata::{marks, FastClass, Metadata, StreamPlan};
 use crate::packet::{discarded_events, discarded_packets, Loss, Packet};
 use crate::packet_signature::MAGIC;
 use crate::plan::{Beyond, Block, Field};
@@ -25,9 +25,8 @@ use crate::source::Source;
 use crate::types::ByteOrder;
 use crate::value::{Located, Value, Values};
 
-/// Id and class of the last event while there is none. No event of 2^60 bits fits, so the fast path
-/// fails, and the slow path looks up the class.
-const NO_CLASS: (u64, (usize, u32, u64)) = (u64::MAX, (0, 1, 1 << 60));
+/// Id of the last event while there is none.
+const NO_ID: u64 = u64::MAX;
 
 /// The next item of a stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,11 +85,10 @@ pub struct StreamDecoder<S> {
     /// End of the data as far as known, in bytes of the file.
     data_end: u64,
     last: ByteOrder,
-    /// Id of the last event of fixed layout, and below it index, alignment and bits of its class.
-    /// The start of the next event depends on the class of this one. While the class stays the
+    /// Id of the last event of fixed layout, and below it its class. The start of the next event depends on the class of this one. While the class stays the
     /// same, the processor predicts the branch and does not wait for the lookup in the table.
     last_id: u64,
-    last_class: (usize, u32, u64),
+    last_class: FastClass,
     /// Full value of the stream's clock.
     clock: u64,
     /// Index of the current event's class.
@@ -126,8 +124,8 @@ impl<S: Source> StreamDecoder<S> {
             limit: 0,
             data_end: source.len(),
             last: ByteOrder::Little,
-            last_id: NO_CLASS.0,
-            last_class: NO_CLASS.1,
+            last_id: NO_ID,
+            last_class: FastClass::NONE,
             clock: 0,
             class: 0,
             ns: 0,
@@ -195,7 +193,7 @@ impl<S: Source> StreamDecoder<S> {
     #[inline]
     pub fn advance(&mut self) -> Result<Option<Step>, Box<DecodeError>> {
         if self.state == State::Events && self.at < self.packet.content_bits {
-            if self.glance() {
+            if self.decode_fast() {
                 return Ok(Some(Step::Event));
             }
             return self.advance_in_packet();
@@ -207,9 +205,9 @@ impl<S: Source> StreamDecoder<S> {
     /// fixed layout, both entirely in the window. For every other event it returns `false` and
     /// changes no position.
     #[inline(always)]
-    fn glance(&mut self) -> bool {
+    fn decode_fast(&mut self) -> bool {
         let Some(stream) = &self.stream else { return false };
-        let Some(header) = &stream.quick_header else { return false };
+        let Some(header) = &stream.fast_header else { return false };
         let window = window(&self.source, self.packet.offset);
         let at = align_up(self.at, header.align);
         let index = window.index(at);
@@ -218,10 +216,10 @@ impl<S: Source> StreamDecoder<S> {
         };
         let id = header.id.unsigned(id);
         if id != self.last_id {
-            let Some(found) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { return false };
+            let Some(found) = stream.ids.fast_class(id).filter(|_| header.ids.contains(&id)) else { return false };
             (self.last_id, self.last_class) = (id, found);
         }
-        let (class, align, bits) = self.last_class;
+        let FastClass { index: class, align, bits } = self.last_class;
         let begin = align_up(at + header.bits, align);
         let end = begin + bits;
         if end > self.limit {
@@ -553,7 +551,7 @@ impl<S: Source> StreamDecoder<S> {
         self.read_header(&metadata, role_values.packet)?;
         let Some(stream) = metadata.plan.streams.get(self.packet.stream) else { return Ok(()) };
         self.stream = Some(stream.clone());
-        (self.last_id, self.last_class) = NO_CLASS;
+        (self.last_id, self.last_class) = (NO_ID, FastClass::NONE);
         let role_values = self.block(&stream.packet_context)?;
         self.read_context(stream, role_values)?;
         self.set_limit();

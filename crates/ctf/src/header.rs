@@ -78,7 +78,7 @@ impl HeaderPlan {
         })
     }
 
-    pub(crate) fn quick(&self) -> Option<QuickHeader> {
+    pub(crate) fn fast(&self) -> Option<FastHeader> {
         let (fixed, id, ids) = match self {
             HeaderPlan::Fixed(fixed) => (fixed, fixed.id?, 0..=u64::MAX),
             HeaderPlan::Tagged(tagged) => tagged.usual()?,
@@ -86,7 +86,7 @@ impl HeaderPlan {
         };
         let time = fixed.time?;
         let time_mask = u64::MAX >> (64 - u32::from(time.leaf.bits));
-        Some(QuickHeader { align: fixed.align, bits: fixed.bits, id: id.load, ids, time: time.load, time_mask })
+        Some(FastHeader { align: fixed.align, bits: fixed.bits, id: id.load, ids, time: time.load, time_mask })
     }
 
     pub(crate) fn marks(&self) -> u32 {
@@ -126,7 +126,7 @@ impl FixedHeader {
 
 /// A header of fixed layout with an id and a time, for the fast path of the decoder.
 #[derive(Clone, Debug)]
-pub(crate) struct QuickHeader {
+pub(crate) struct FastHeader {
     pub align: u32,
     pub bits: u64,
     pub id: Load,

@@ -8,7 +8,7 @@ use crate::clock::Converter;
 use crate::diagnostic::{Diagnostic, DiagnosticKind};
 use crate::error::{MetadataError, Span, SpanError};
 use crate::exec::Mark;
-use crate::header::{HeaderPlan, QuickHeader};
+use crate::header::{FastHeader, HeaderPlan};
 use crate::json::{self, Draft};
 use crate::metadata_text::MetadataText;
 use crate::packet_signature::PacketSignature;
@@ -54,7 +54,7 @@ pub(crate) struct TracePlan {
 pub(crate) struct StreamPlan {
     pub packet_context: Block,
     pub header: HeaderPlan,
-    pub quick_header: Option<QuickHeader>,
+    pub fast_header: Option<FastHeader>,
     /// Alignment of the start of an event, in bits.
     pub event_align: u32,
     /// Plans in the order of [`StreamClass::events`].
@@ -97,6 +97,21 @@ pub(crate) struct DenseEvent {
 
 const NONE: u32 = u32::MAX;
 
+/// An event class of fixed layout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FastClass {
+    pub index: usize,
+    pub align: u32,
+    /// Size of the fields after the header, in bits.
+    pub bits: u64,
+}
+
+impl FastClass {
+    /// The class while there is none. No event of 2^60 bits fits, so the fast path fails, and the
+    /// slow path looks up the class.
+    pub const NONE: FastClass = FastClass { index: 0, align: 1, bits: 1 << 60 };
+}
+
 impl EventIds {
     fn new(events: &[EventClass], plans: &[Block]) -> EventIds {
         // The table is at most eight times as long as the number of events (or 65,536), so that
@@ -119,11 +134,11 @@ impl EventIds {
         ids
     }
 
-    /// Index, alignment and size in bits of an event class of fixed layout.
+    /// The event class with this id, if its layout is fixed.
     #[inline(always)]
-    pub(crate) fn quick(&self, id: u64) -> Option<(usize, u32, u64)> {
+    pub(crate) fn fast_class(&self, id: u64) -> Option<FastClass> {
         let entry = self.dense.get(id as usize)?;
-        (entry.align != 0).then_some((entry.class as usize, entry.align, entry.bits))
+        (entry.align != 0).then_some(FastClass { index: entry.class as usize, align: entry.align, bits: entry.bits })
     }
 
     #[inline]
@@ -363,7 +378,7 @@ fn compile(schema: Schema) -> Result<Metadata, SpanError> {
         let ids = EventIds::new(&stream.events, &events);
         streams.push(Arc::new(StreamPlan {
             packet_context,
-            quick_header: header.quick(),
+            fast_header: header.fast(),
             header,
             event_align: stream.event_header.as_ref().map_or(1, |h| h.align()),
             events,

@@ -156,7 +156,7 @@ pub struct Field {
     /// Distance from the mark, in bits.
     pub(crate) offset: u64,
     /// The fast path to the value.
-    pub(crate) quick: FastLoad,
+    pub(crate) fast: FastLoad,
     pub(crate) shape: Shape,
 }
 
@@ -164,11 +164,11 @@ pub struct Field {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FastLoad {
     pub load: Load,
-    pub kind: QuickKind,
+    pub kind: FastKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QuickKind {
+pub(crate) enum FastKind {
     Unsigned,
     Signed,
     /// A text of at most as many bytes as the array has, if the array begins at a byte boundary.
@@ -182,16 +182,16 @@ impl FastLoad {
     fn new(offset: u64, shape: &Shape) -> FastLoad {
         let leaf = match shape {
             Shape::Array { leaf, stride: 8, text: Encoding::Utf8 | Encoding::Ascii, .. } if leaf.bits == 8 => {
-                return FastLoad { load: Load::default(), kind: QuickKind::Text };
+                return FastLoad { load: Load::default(), kind: FastKind::Text };
             }
             Shape::Number(leaf) => Load::new(offset, *leaf).map(|load| (load, *leaf)),
             _ => None,
         };
-        let Some((load, leaf)) = leaf else { return FastLoad { load: Load::default(), kind: QuickKind::No } };
+        let Some((load, leaf)) = leaf else { return FastLoad { load: Load::default(), kind: FastKind::No } };
         let kind = match leaf.kind {
-            LeafKind::Unsigned | LeafKind::Named | LeafKind::Byte => QuickKind::Unsigned,
-            LeafKind::Signed => QuickKind::Signed,
-            LeafKind::Float | LeafKind::Bool => QuickKind::No,
+            LeafKind::Unsigned | LeafKind::Named | LeafKind::Byte => FastKind::Unsigned,
+            LeafKind::Signed => FastKind::Signed,
+            LeafKind::Float | LeafKind::Bool => FastKind::No,
         };
         FastLoad { load, kind }
     }
@@ -547,9 +547,9 @@ impl Flattener {
 
     fn field(&mut self, scope: Scope, name: String, ty: Option<Type>, mark: u32, offset: u64, shape: Shape) {
         if let Some(ty) = ty {
-            let quick = FastLoad::new(offset, &shape);
+            let fast = FastLoad::new(offset, &shape);
             let roles = Roles::NONE;
-            self.block.fields.push(Field { name: Arc::from(name), ty, scope, roles, mark, offset, quick, shape });
+            self.block.fields.push(Field { name: Arc::from(name), ty, scope, roles, mark, offset, fast, shape });
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::bits::{align_up, Leaf, LeafKind, Window};
 use crate::exec::{Mark, Record};
-use crate::plan::{stride, Count, Field, Node, QuickKind, Shape};
+use crate::plan::{stride, Count, FastKind, Field, Node, Shape};
 use crate::types::Encoding;
 
 /// The value of a field.
@@ -403,20 +403,20 @@ impl<'a> Located<'a> {
     /// [`Value`] has to be built in memory.
     #[inline(always)]
     pub(crate) fn with<T>(&self, field: &'a Field, f: impl FnOnce(Value<'a>) -> T) -> T {
-        let quick = &field.quick;
+        let fast = &field.fast;
         let at = self.marks.get(field.mark as usize).map_or(0, |m| m.at);
-        if let (QuickKind::Text, Shape::Array { count, .. }) = (quick.kind, &field.shape) {
+        if let (FastKind::Text, Shape::Array { count, .. }) = (fast.kind, &field.shape) {
             let at = at + field.offset;
             if at.is_multiple_of(8) {
                 return f(Value::Str(self.window.text(at, *count)));
             }
         }
-        if let Some(high) = quick.load.high(self.window.bytes, self.window.index(at)) {
-            if quick.kind == QuickKind::Unsigned {
-                return f(Value::U64(quick.load.unsigned(high)));
+        if let Some(high) = fast.load.high(self.window.bytes, self.window.index(at)) {
+            if fast.kind == FastKind::Unsigned {
+                return f(Value::U64(fast.load.unsigned(high)));
             }
-            if quick.kind == QuickKind::Signed {
-                return f(Value::I64(quick.load.signed(high)));
+            if fast.kind == FastKind::Signed {
+                return f(Value::I64(fast.load.signed(high)));
             }
         }
         f(self.long_value(field))

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use super::{window, State, Step, StreamDecoder, NO_CLASS};
+use super::{window, State, Step, StreamDecoder, NO_ID};
 use crate::batch::{Batch, Gather, Run};
 use crate::bits::align_up;
 use crate::clock::extend;
 use crate::error::DecodeError;
 use crate::headers::Headers;
-use crate::metadata::StreamPlan;
+use crate::metadata::{FastClass, StreamPlan};
 use crate::source::Source;
 
 /// A container to which the decoder adds events of fixed layout together. Their fields are read
@@ -97,11 +97,11 @@ impl<S: Source> StreamDecoder<S> {
         }
     }
 
-    /// Repeats [`glance`](Self::glance) until it fails. The events are located, but their fields
+    /// Repeats [`decode_fast`](Self::decode_fast) until it fails. The events are located, but their fields
     /// are not read.
     #[inline(never)]
     fn locate_fixed_events(&mut self, stream: &StreamPlan, events: &mut Batch) {
-        let Some(header) = &stream.quick_header else { return };
+        let Some(header) = &stream.fast_header else { return };
         let window = window(&self.source, self.packet.offset);
         let (mut at, mut clock) = (self.at, self.clock);
         let mut run = Run::default();
@@ -114,11 +114,11 @@ impl<S: Source> StreamDecoder<S> {
             let id = header.id.unsigned(id);
             let again = id == last_id;
             if !again {
-                let Some(found) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { break };
-                events.push_run(last.0, &mut run);
+                let Some(found) = stream.ids.fast_class(id).filter(|_| header.ids.contains(&id)) else { break };
+                events.push_run(last.index, &mut run);
                 (last_id, last) = (id, found);
             }
-            let (class, align, bits) = last;
+            let FastClass { index: class, align, bits } = last;
             let payload = align_up(begin + header.bits, align);
             let end = payload + bits;
             if end > self.limit {
@@ -152,7 +152,7 @@ impl<S: Source> StreamDecoder<S> {
                 events.push_run(class, &mut run);
             }
         }
-        events.push_run(last.0, &mut run);
+        events.push_run(last.index, &mut run);
         (self.at, self.clock, self.last_id, self.last_class) = (at, clock, last_id, last);
         self.event_index += (events.len() - before) as u64;
     }
@@ -161,10 +161,10 @@ impl<S: Source> StreamDecoder<S> {
     /// is no room.
     #[inline(never)]
     fn locate_headers(&mut self, stream: &StreamPlan, headers: &mut Headers) {
-        let Some(header) = &stream.quick_header else { return };
+        let Some(header) = &stream.fast_header else { return };
         let window = window(&self.source, self.packet.offset);
         let (mut at, mut clock, limit) = (self.at, self.clock, self.limit);
-        let mut last_id = NO_CLASS.0;
+        let mut last_id = NO_ID;
         let (classes, all_cycles) = headers.room();
         let room = classes.len().min(all_cycles.len());
         let mut count = 0;
@@ -173,7 +173,9 @@ impl<S: Source> StreamDecoder<S> {
             let index = window.index(begin);
             let (Some(id), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else { break };
             let id = header.id.unsigned(id);
-            let Some((class, align, bits)) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { break };
+            let Some(FastClass { index: class, align, bits }) = stream.ids.fast_class(id).filter(|_| header.ids.contains(&id)) else {
+                break;
+            };
             let end = align_up(begin + header.bits, align) + bits;
             if end > limit {
                 break;

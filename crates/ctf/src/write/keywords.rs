@@ -33,6 +33,11 @@ const WORDS: [&str; 25] = [
     "void",
 ];
 
+/// Returns true for a keyword of CTF 1.8 that can be a field's name.
+pub fn is_keyword(name: &str) -> bool {
+    WORDS.contains(&name)
+}
+
 /// The keywords that can be written with the underscore that readers remove.
 #[derive(Default)]
 pub struct Keywords(BTreeSet<&'static str>);

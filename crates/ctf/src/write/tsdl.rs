@@ -7,6 +7,7 @@
 
 use std::fmt::Write;
 
+pub use super::keywords::is_keyword;
 use super::keywords::Keywords;
 use crate::clock::Clock;
 use crate::types::*;
