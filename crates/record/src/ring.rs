@@ -11,7 +11,7 @@
 //! within the geometry, and only the begin and the length of a sub-buffer are used, within the
 //! sub-buffer.
 //!
-//! This folder holds what concerns rings: rings that overwrite (`history`), larger rings
+//! This folder holds what concerns rings: the next events (`slice`), rings that overwrite (`history`), larger rings
 //! (`resize`), and the meaning of events (`class`, `sites`, `packet_event`). Taking events and
 //! writing them belongs in `drain`.
 
@@ -20,26 +20,28 @@ pub(crate) mod history;
 pub(crate) mod packet_event;
 pub(crate) mod resize;
 pub(crate) mod sites;
+mod slice;
 
-use crate::clock::{extend, newest, ClockSource};
+pub use slice::RingSlice;
+
+use crate::clock::ClockSource;
 use crate::files::mapping::{Access, Headed, Mapping};
 use crate::runtime_dir::{Opened, Runtime};
 use longpole_abi::{
-    Ring as Layout, Subbuffer, CLOCK_MONO_RAW, MAGIC, MODE_OVERWRITE, RING_DATA, RING_ENDED, RING_MINIMUM, SIDE_ENTRIES, SUBBUFFER_HEADER,
-    VERSION,
+    Ring as Layout, Subbuffer, CLOCK_MONO_RAW, MAGIC, MODE_OVERWRITE, RING_DATA, RING_ENDED, RING_MINIMUM, SIDE_ENTRIES, VERSION,
 };
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{fence, AtomicU8, Ordering};
 
 /// Largest data area of a ring in bytes.
-const LARGEST: u64 = 1 << 30;
+const MAX_RING_BYTES: u64 = 1 << 30;
 /// Attempts to read the newest event and the head consistently while the thread keeps writing; used
 /// for rings that overwrite.
-const PATIENT: u32 = 1000;
+const OVERWRITING_ATTEMPTS: u32 = 1000;
 /// Largest valid position: no real ring reaches it, and no sum of a position and a ring's size
 /// overflows.
-const FARTHEST: u64 = 1 << 62;
+const MAX_POSITION: u64 = 1 << 62;
 
 /// A ring as its reader sees it: the mapped file, its geometry, and the reader's position.
 #[derive(Debug)]
@@ -66,35 +68,6 @@ pub struct Ring {
     pub taken: u64,
     /// Nanoseconds that the thread had waited for room before the ring was opened.
     pub waited_before: u64,
-}
-
-/// Contiguous events of one sub-buffer that become one packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RingSlice {
-    /// Position of the first event.
-    pub from: u64,
-    /// Position after the last event.
-    pub to: u64,
-    /// New value of `tail` once the slice has been taken.
-    pub tail: u64,
-    /// Time of the packet's begin, in clock ticks.
-    pub begin: u64,
-    /// Time of the packet's end, in clock ticks.
-    pub end: u64,
-    /// The ring's `lost` counter when the sub-buffer was begun.
-    pub lost: u64,
-    /// Pid of the writer, in its own pid namespace.
-    pub pid: i32,
-    /// Tid of the writer, in its own pid namespace.
-    pub tid: i32,
-    /// Name of the writer, padded with NUL.
-    pub thread: [u8; 32],
-    /// The slice begins at the begin of its sub-buffer.
-    pub whole: bool,
-    /// The ring's `events` counter at `from`; valid only if `whole`.
-    pub events: u64,
-    /// The ring's `events` counter at `tail`.
-    pub events_after: u64,
 }
 
 /// The reason why a ring is not read any further.
@@ -139,7 +112,7 @@ impl Ring {
 
     fn from_file(opened: Opened, name: &str, number: u32, own: bool, access: Access) -> io::Result<Ring> {
         let data = opened.size.wrapping_sub(RING_DATA as u64);
-        if opened.size <= RING_DATA as u64 || !(RING_MINIMUM..=LARGEST).contains(&data) || !data.is_power_of_two() {
+        if opened.size <= RING_DATA as u64 || !(RING_MINIMUM..=MAX_RING_BYTES).contains(&data) || !data.is_power_of_two() {
             return Err(io::Error::other("the file does not have the size of a ring"));
         }
         let mapping = Mapping::new(opened.file.as_fd(), opened.size as usize, access)?;
@@ -159,7 +132,7 @@ impl Ring {
         let overwrites = layout.mode.load(Ordering::Relaxed) == MODE_OVERWRITE;
         let taken = layout.taken.load(Ordering::Relaxed);
         let waited_before = layout.waited.load(Ordering::Relaxed);
-        if tail > FARTHEST {
+        if tail > MAX_POSITION {
             return Err(io::Error::other("its tail is at an impossible position"));
         }
         Ok(Ring { name: name.to_owned(), number, own, size, clock, overwrites, subbuffer, memory, tail, reported, taken, waited_before })
@@ -192,7 +165,7 @@ impl Ring {
         let mut head = layout.head.load(Ordering::Acquire);
         let mut last = None;
         let mut events = 0;
-        let tries = if self.overwrites { PATIENT } else { 4 };
+        let tries = if self.overwrites { OVERWRITING_ATTEMPTS } else { 4 };
         for _ in 0..tries {
             let header = layout.last.load(Ordering::Relaxed);
             events = layout.events.load(Ordering::Relaxed);
@@ -209,122 +182,15 @@ impl Ring {
             return Err(Fault::Gone);
         }
         let ahead = head.checked_sub(self.tail).ok_or(Fault::Head)?;
-        if (ahead > self.size && !self.overwrites) || head > FARTHEST || !head.is_multiple_of(8) {
+        if (ahead > self.size && !self.overwrites) || head > MAX_POSITION || !head.is_multiple_of(8) {
             return Err(Fault::Head);
         }
         let clock = if self.clock == CLOCK_MONO_RAW { ClockSource::MonoRaw } else { ClockSource::Counter };
         Ok(Look { head, now: clock.now(), last, state, lost, events })
     }
 
-    /// Returns the next events that can be taken; `None` if there are none yet. Without `partial`,
-    /// a sub-buffer is left alone until it is complete. `previous` is the end time of the previous
-    /// packet: the new packet does not begin before it.
-    pub fn next(&self, look: &Look, previous: u64, partial: bool) -> Result<Option<RingSlice>, Fault> {
-        self.next_from(self.tail, look, previous, partial)
-    }
-
-    /// Does the same as [`next`](Ring::next) if everything before `tail` has been taken. For a ring
-    /// that overwrites, the result is valid only if the slice is [`intact`](Ring::intact) after it
-    /// was copied.
-    pub fn next_from(&self, mut tail: u64, look: &Look, previous: u64, partial: bool) -> Result<Option<RingSlice>, Fault> {
-        loop {
-            if tail >= look.head {
-                return Ok(None);
-            }
-            let begin = tail - tail % self.subbuffer;
-            let next = begin + self.subbuffer;
-            let header = self.subbuffer_at(begin)?;
-            if self.overwrites && header.position.load(Ordering::Acquire) != begin {
-                return Err(Fault::Lapped);
-            }
-            let from = tail.max(begin + SUBBUFFER_HEADER);
-            // A sub-buffer becomes visible together with its first event.
-            let complete = look.head > next + SUBBUFFER_HEADER;
-            let to = match complete {
-                true => {
-                    let content = header.content.load(Ordering::Relaxed);
-                    if !(SUBBUFFER_HEADER..=self.subbuffer).contains(&content) || content % 8 != 0 {
-                        return Err(Fault::Content);
-                    }
-                    begin + content
-                }
-                false if look.head > next => return Err(Fault::Head),
-                false => look.head,
-            };
-            if to <= from {
-                // An incomplete sub-buffer without a new event contradicts `tail < head`.
-                if !complete {
-                    return Err(Fault::Head);
-                }
-                tail = next;
-                continue;
-            }
-            if !complete && !partial {
-                return Ok(None);
-            }
-            // The header's begin is the time of the sub-buffer's first event. A slice that starts
-            // in the middle of a sub-buffer may begin any time later, because the previous slice
-            // may have ended at the head of an idle thread. But its events are not older than the
-            // previous look.
-            let near = header.begin.load(Ordering::Relaxed);
-            let whole = from == begin + SUBBUFFER_HEADER;
-            let first = if whole { extend(near, self.low_time(from)) } else { newest(look.now, self.low_time(from)) };
-            let started = if whole { near.min(first) } else { first };
-            let end = if complete {
-                let after = self.subbuffer_at(next)?;
-                let near = after.begin.load(Ordering::Relaxed);
-                let bound = near.min(extend(near, self.low_time(next + SUBBUFFER_HEADER)));
-                // Losses lie between the slice's last event and the first event of the next
-                // sub-buffer. Programs built with an older header do not store the time of the last
-                // event.
-                match header.last.load(Ordering::Relaxed) {
-                    0 => bound,
-                    last => newest(bound, last >> 16).max(first).min(bound),
-                }
-            } else {
-                match look.last {
-                    Some(last) => extend(started, last >> 16),
-                    None => return Ok(None),
-                }
-            };
-            let events_after = match complete {
-                true => self.subbuffer_at(next)?.events.load(Ordering::Relaxed),
-                false => look.events,
-            };
-            if self.mapping().poisoned() {
-                return Err(Fault::Gone);
-            }
-            // A ring that a correct program writes needs none of these corrections.
-            let begin = started.clamp(previous, first.max(previous));
-            let mut thread = [0; 32];
-            for (byte, from) in thread.iter_mut().zip(&header.thread) {
-                *byte = from.load(Ordering::Relaxed);
-            }
-            return Ok(Some(RingSlice {
-                from,
-                to,
-                tail: if complete { next } else { to },
-                begin,
-                end: end.max(begin),
-                lost: header.lost.load(Ordering::Relaxed),
-                pid: header.pid.load(Ordering::Relaxed),
-                tid: header.tid.load(Ordering::Relaxed),
-                thread,
-                whole,
-                events: header.events.load(Ordering::Relaxed),
-                events_after,
-            }));
-        }
-    }
-
     pub(crate) fn subbuffer_at(&self, position: u64) -> Result<&Subbuffer, Fault> {
         self.mapping().get::<Subbuffer>(self.offset(position)).ok_or(Fault::Head)
-    }
-
-    /// Time bits of the event at `position`: the lower 48 bits of its time.
-    fn low_time(&self, position: u64) -> u64 {
-        let word = self.mapping().get::<std::sync::atomic::AtomicU64>(self.offset(position));
-        word.map_or(0, |word| word.load(Ordering::Relaxed) >> 16)
     }
 
     /// Bytes per sub-buffer.
@@ -332,14 +198,9 @@ impl Ring {
         self.subbuffer
     }
 
-    /// Time of the first event of a ring of which nothing has been taken; `None` if it holds no
-    /// event.
-    pub fn first_time(&self) -> Option<u64> {
-        if self.tail != 0 || self.layout().head.load(Ordering::Acquire) <= SUBBUFFER_HEADER {
-            return None;
-        }
-        let near = self.subbuffer_at(0).ok()?.begin.load(Ordering::Relaxed);
-        Some(near.min(extend(near, self.low_time(SUBBUFFER_HEADER)))).filter(|_| !self.mapping().poisoned())
+    /// Begin of the sub-buffer after the one that contains the position.
+    pub fn next_subbuffer(&self, position: u64) -> u64 {
+        position - position % self.subbuffer + self.subbuffer
     }
 
     /// Begin of the sub-buffer that contains `tail`.
@@ -350,12 +211,6 @@ impl Ring {
     /// Offset of a position in the mapping.
     pub fn offset(&self, position: u64) -> usize {
         RING_DATA + (position & (self.size - 1)) as usize
-    }
-
-    /// Copies a slice's events to `to`. Returns false if the file shrank.
-    pub fn copy(&self, slice: &RingSlice, to: &mut Vec<u8>) -> bool {
-        to.resize((slice.to - slice.from) as usize, 0);
-        self.mapping().copy(self.offset(slice.from), to) && !self.mapping().poisoned()
     }
 
     /// Returns the room up to `tail` to the thread.
@@ -378,8 +233,8 @@ impl Ring {
             return 0;
         }
         // The probe merges these events by time, in order, so those not younger than the newest
-        // event are already in the ring. The interrupted event gets the time of the earliest of
-        // them and is written first.
+        // event are already in the ring. An interrupted event that is too large for an entry is
+        // written first, with the earliest time.
         let newest = layout.last.load(Ordering::Relaxed);
         let merged = |entry: &&[AtomicU8; 64]| {
             let mut bytes = [0; 8];
@@ -393,6 +248,11 @@ impl Ring {
             taken || header != 0 && (younger < 0 || header == newest)
         };
         (count - layout.side[..count].iter().filter(merged).count()) as u64
+    }
+
+    /// Nanoseconds that the thread has waited for room during this recording.
+    pub fn waited(&self) -> u64 {
+        self.layout().waited.load(Ordering::Relaxed).saturating_sub(self.waited_before)
     }
 
     pub fn is_ended(&self) -> bool {
@@ -473,13 +333,29 @@ mod tests {
 
     #[test]
     fn no_position_of_a_hostile_ring_overflows_or_keeps_its_reader_in_a_loop() {
-        let words =
-            [0, 8, 255, 256, 264, 8192, 8448, 8456, 32760, 32768, FARTHEST - 8, FARTHEST, FARTHEST + 8, 1 << 63, u64::MAX - 7, u64::MAX];
+        let words = [
+            0,
+            8,
+            255,
+            256,
+            264,
+            8192,
+            8448,
+            8456,
+            32760,
+            32768,
+            MAX_POSITION - 8,
+            MAX_POSITION,
+            MAX_POSITION + 8,
+            1 << 63,
+            u64::MAX - 7,
+            u64::MAX,
+        ];
         for tail in words {
             for head in words {
                 for content in [0, 256, 264, 8192, 8200, u64::MAX] {
-                    // `Ring::open` refuses a ring whose tail is beyond `FARTHEST`.
-                    if tail > FARTHEST {
+                    // `Ring::open` refuses a ring whose tail is beyond `MAX_POSITION`.
+                    if tail > MAX_POSITION {
                         continue;
                     }
                     let (_directory, mut ring) = ring(|put| {
@@ -524,8 +400,8 @@ mod tests {
             });
             assert_eq!(ring.unmerged_side_events(), aside, "{last} {times:?}");
         }
-        // The interrupted event got the time of the earliest event set aside, and has another
-        // class.
+        // The interrupted event was too large for an entry: it got the earliest time of those set
+        // aside, and has another class.
         let (_directory, ring) = ring(|put| {
             put(24, header(11) + 1);
             put(48, 2 << 8);

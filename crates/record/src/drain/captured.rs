@@ -81,7 +81,7 @@ impl Walk<'_> {
             }
             if let Some(capture) = slot.as_mut().filter(|capture| capture.is_full()) {
                 let result = capture.flush().map_err(|error| error.to_string());
-                captures::settle(capture, result, account);
+                captures::account_for(capture, result, account);
             }
             at += size;
             end = time;

@@ -9,7 +9,7 @@
 
 use super::Drain;
 use crate::control::policy::{FullRingAction, Mode};
-use crate::recording::larger_rings::{larger, BUSY};
+use crate::recording::larger_rings::{larger, FIRST_LARGER_BYTES};
 use crate::ring::{Fault, Look};
 use crate::runtime_dir::process::Process;
 use crate::subjects::ring_source::{Decision, RingSource};
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 /// Clock ticks of silence after which an overwriting thread must begin another sub-buffer, whose
 /// header holds a full time. An event holds 48 bits of its time, so a gap of 2^48 ticks would be
 /// ambiguous.
-const QUIET: u64 = 1 << 46;
+const QUIET_TICKS: u64 = 1 << 46;
 
 impl Drain<'_> {
     /// Handles a ring of which nothing is taken: offers a larger one if it is too small for a
@@ -31,11 +31,11 @@ impl Drain<'_> {
         // The time between two events of a sub-buffer must fit into an event's time bits.
         let quiet_since = source.quiet_since.filter(|_| written == 0).unwrap_or(look.now);
         source.quiet_since = Some(quiet_since);
-        if look.now.saturating_sub(quiet_since) >= QUIET {
+        if look.now.saturating_sub(quiet_since) >= QUIET_TICKS {
             source.quiet_since = None;
             source.ring.seal();
         }
-        let filled = match look.head > source.ring.size && source.ring.size < BUSY {
+        let filled = match look.head > source.ring.size && source.ring.size < FIRST_LARGER_BYTES {
             true => 1.0,
             false => written as f64 / source.ring.size as f64,
         };
@@ -54,7 +54,7 @@ impl Drain<'_> {
                 Ok(Some(slice)) => slice,
                 Ok(None) => break,
                 Err(Fault::Lapped) => {
-                    source.ring.tail = source.ring.begun() + source.ring.subbuffer();
+                    source.ring.tail = source.ring.next_subbuffer(source.ring.tail);
                     continue;
                 }
                 Err(fault) => return self.give_up(source, &fault.to_string()),
@@ -76,7 +76,7 @@ impl Drain<'_> {
             if source.ring.tail != slice.tail {
                 // The slice was overwritten after all: its events are counted with the next slice.
                 (source.ring.taken, source.extra_lost) = (taken, extra);
-                source.ring.tail = source.ring.begun() + source.ring.subbuffer();
+                source.ring.tail = source.ring.next_subbuffer(source.ring.tail);
             }
         }
         source.extra_lost = source.extra_lost.saturating_add(look.events.saturating_sub(source.ring.taken));

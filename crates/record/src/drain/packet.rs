@@ -40,7 +40,7 @@ impl Drain<'_> {
                 self.give_up(source, "its file was cut off");
                 return;
             }
-            if !source.ring.intact(&slice) {
+            if !source.ring.is_intact(&slice) {
                 return;
             }
             let wanted = pcapng.then_some(&packets);
@@ -100,7 +100,7 @@ impl Drain<'_> {
                 }
                 self.recording.account.totals.written += written;
             }
-            Err(AppendError::Source) if !source.ring.intact(&slice) => return,
+            Err(AppendError::Source) if !source.ring.is_intact(&slice) => return,
             Err(AppendError::Source) => {
                 self.give_up(source, "its file was cut off");
                 return;
@@ -157,7 +157,7 @@ impl Drain<'_> {
         let mut lane = Lane::create(&destination.user(), &name, (number, self.common.stream), destination.uuid, &process.label, &first)
             .map_err(Error::io("make", &path))?;
         lane.path = path;
-        self.recording.account.totals.written += stream::BARE;
+        self.recording.account.totals.written += stream::NEW_FILE_BYTES;
         self.recording.files.lanes.add(lane);
         source.lane = Some(index);
         source.ring.layout().lane.store(number + 1, Ordering::Relaxed);

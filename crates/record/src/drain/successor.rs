@@ -6,16 +6,16 @@
 
 use super::history::adjust;
 use super::Drain;
-use crate::recording::larger_rings::LARGEST;
+use crate::recording::larger_rings::MAX_LARGER_BYTES;
 use crate::ring::resize;
 use crate::subjects::ring_source::{Answer, Decision, Resize, RingSource};
 use crate::subjects::Subject;
 
 /// Number of periods after which a thread may get a larger ring before it is busy, subject to the
 /// two limits below.
-const SETTLED: u32 = 1;
+const MIN_PERIODS: u32 = 1;
 /// Required free memory for such a ring, as a multiple of its size.
-const PLENTY: u64 = 16;
+const FREE_MEMORY_FACTOR: u64 = 16;
 
 impl Drain<'_> {
     /// Size of a larger ring for a thread that is not busy yet; called once a period.
@@ -26,10 +26,13 @@ impl Drain<'_> {
     /// limits above.
     pub(super) fn early(&self, source: &mut RingSource) -> Option<u64> {
         source.periods = source.periods.saturating_add(1);
-        let may =
-            source.periods > SETTLED && source.ring.size < LARGEST && !source.ring.overwrites && matches!(source.resize, Resize::Possible);
-        let has_room = || self.recording.larger_rings.has_room_early() && self.common.runtime.free_memory() / PLENTY >= LARGEST;
-        (may && has_room()).then_some(LARGEST)
+        let may = source.periods > MIN_PERIODS
+            && source.ring.size < MAX_LARGER_BYTES
+            && !source.ring.overwrites
+            && matches!(source.resize, Resize::Possible);
+        let has_room =
+            || self.recording.larger_rings.has_room_early() && self.common.runtime.free_memory() / FREE_MEMORY_FACTOR >= MAX_LARGER_BYTES;
+        (may && has_room()).then_some(MAX_LARGER_BYTES)
     }
 
     /// Offers a larger ring to a thread if its ring should be larger or has the wrong mode.

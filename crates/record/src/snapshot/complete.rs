@@ -9,7 +9,7 @@ use crate::clock::ClockSource;
 use crate::error::Error;
 use crate::kernel;
 use crate::output::metadata::Uuid;
-use crate::output::packet::{Header, HEADER, NOWHERE, PAGE};
+use crate::output::packet::{Header, HEADER, PAGE, RESERVED_POSITION};
 use crate::output::recording;
 use serde_json::{json, Value};
 use std::fs::{self, File};
@@ -148,7 +148,7 @@ fn lane(from: &Path, length: u64, uuids: (Option<Uuid>, Option<Uuid>), window: u
         let Some(header) = Header::decode(&header, &theirs).filter(|header| header.size > 0 && at + header.size <= length) else { break };
         let begin = at;
         at += header.size;
-        if header.position == NOWHERE {
+        if header.position == RESERVED_POSITION {
             continue;
         }
         if copied.is_none() && (header.end < window || (header.content == HEADER as u64 && header.discarded == before)) {

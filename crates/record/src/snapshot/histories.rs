@@ -9,11 +9,12 @@ use crate::error::Error;
 use crate::output::recording::component;
 use crate::output::stream::{AppendError, Body, HeaderValues, Lane};
 use crate::recording::Recording;
-use crate::ring::{Fault, Look, RingSlice};
+use crate::ring::{Fault, Look, Ring, RingSlice};
 use crate::runtime_dir::process::Process;
 use crate::subjects::directory::{Common, Directory};
 use crate::subjects::ring_source::{Decision, RingSource};
 use crate::subjects::Subject;
+use std::io;
 use std::sync::atomic::Ordering;
 
 /// State of a ring that overwrites, at the pause.
@@ -36,7 +37,7 @@ pub(crate) fn look_back(directory: &Directory) -> Vec<LookBack> {
             let mut tail = source.ring.oldest(look.head);
             let first = loop {
                 match source.ring.next_from(tail, &look, 0, true) {
-                    Err(Fault::Lapped) if tail < look.head => tail += source.ring.subbuffer() - tail % source.ring.subbuffer(),
+                    Err(Fault::Lapped) if tail < look.head => tail = source.ring.next_subbuffer(tail),
                     Ok(Some(slice)) => break slice.begin,
                     _ => break u64::MAX,
                 }
@@ -80,22 +81,14 @@ impl Snapshot {
         look: &Look,
     ) -> Result<(), Error> {
         let ring = &source.ring;
-        let mut lane: Option<Lane> = None;
-        let mut tail = ring.oldest(look.head);
-        // State after the part copied last: the ring's events and losses, and the losses written to
-        // the lane.
-        let (mut events, mut reported, mut discarded) = (ring.taken, ring.reported, 0);
-        let number = self.next_lane;
-        let name = format!("{}-{number}", component(&process.label));
-        let user = self.path.join("user");
-        let file = user.join(&name);
+        let mut copy = HistoryCopy::new(ring, look, self.next_lane, process);
+        let file = self.path.join("user").join(&copy.name);
         loop {
-            let previous = lane.as_ref().map_or(0, |lane| lane.end);
-            let slice = match ring.next_from(tail, look, previous, true) {
+            let slice = match ring.next_from(copy.tail, look, copy.end(), true) {
                 Ok(Some(slice)) => slice,
                 Ok(None) => break,
                 Err(Fault::Lapped) => {
-                    tail += ring.subbuffer() - tail % ring.subbuffer();
+                    copy.tail = ring.next_subbuffer(copy.tail);
                     continue;
                 }
                 Err(fault) => {
@@ -103,76 +96,40 @@ impl Snapshot {
                     break;
                 }
             };
-            let missing = if slice.whole { slice.events.saturating_sub(events) } else { 0 };
-            let lost_now = slice.lost.max(reported);
             if slice.end < self.window {
                 // Losses before that are before the window as well.
-                (events, reported, tail) = (slice.events_after, lost_now, slice.tail);
+                copy.passes(&slice);
                 continue;
             }
             let Some((length, end, left)) = measure((common, &mut recording.scratch), source, &slice, self.frozen) else {
-                tail = slice.from - slice.from % ring.subbuffer() + ring.subbuffer();
+                copy.tail = ring.next_subbuffer(slice.from);
                 continue;
             };
-            let stamp = HeaderValues {
-                begin: slice.begin,
-                end,
-                // The count comes from the program, which may have written anything.
-                discarded: u64::saturating_add(discarded, missing.saturating_add(lost_now - reported)),
-                pid: process.pid_of(slice.pid),
-                tid: process.tid(slice.tid),
-                position: slice.tail,
-                ring: ring.packet_number(),
-                thread: if slice.tid == source.writer.tid { source.writer.name } else { slice.thread },
+            let stamp = copy.stamp(process, source, &slice, end);
+            let made = |copy: &HistoryCopy| {
+                let first = HeaderValues { begin: self.begin.min(slice.begin), discarded: 0, position: 0, ..stamp.clone() };
+                let class = (copy.number, common.stream);
+                Lane::create(&self.path.join("user"), &copy.name, class, recording.files.destination.uuid, &process.label, &first)
             };
-            let writing = match &mut lane {
-                Some(lane) => lane,
-                None => {
-                    let first = HeaderValues { begin: self.begin.min(slice.begin), discarded: 0, position: 0, ..stamp.clone() };
-                    let made =
-                        Lane::create(&user, &name, (number, common.stream), recording.files.destination.uuid, &process.label, &first);
-                    lane.insert(made.map_err(Error::io("make", &file))?)
-                }
-            };
-            let write = |writing: &mut Lane, stamp: HeaderValues, body: Option<Body<'_>>| {
-                writing.reserve(body.as_ref().map_or(0, |body| body.length)).map_err(AppendError::Io)?;
-                writing.append(stamp, body).map(|_| ())
-            };
-            let mut written = Ok(());
-            if stamp.discarded > writing.discarded && writing.recorded == 0 {
-                // All overwritten events are older than the first remaining event, so the events
-                // after it are complete.
-                written = write(writing, HeaderValues { end: stamp.begin, position: 0, ..stamp.clone() }, None);
+            if copy.lane.is_none() {
+                copy.lane = Some(made(&copy).map_err(Error::io("make", &file))?);
             }
-            let body = Body { length, ..ring.body(&slice) };
-            match written.and_then(|()| write(writing, stamp.clone(), Some(body))) {
+            match copy.write(&stamp, Body { length, ..ring.body(&slice) }) {
                 Ok(()) => {
-                    (events, reported, discarded, tail) = (slice.events_after, lost_now, stamp.discarded, slice.tail);
+                    copy.passes(&slice);
+                    copy.discarded = stamp.discarded;
                     self.copy_packets((common, recording), process, source, &RingSlice { to: slice.from + length as u64, ..slice });
                     if left {
                         // The remaining events are later than the pause.
-                        events = look.events;
+                        copy.events = look.events;
                         break;
                     }
                 }
-                Err(AppendError::Source) => tail = slice.from - slice.from % ring.subbuffer() + ring.subbuffer(),
+                Err(AppendError::Source) => copy.tail = ring.next_subbuffer(slice.from),
                 Err(AppendError::Io(error)) => return Err(Error::io("write", file)(error)),
             }
         }
-        let rest = look.events.saturating_sub(events).saturating_add(look.lost.saturating_sub(reported));
-        let Some(mut lane) = lane else { return Ok(()) };
-        if rest > 0 {
-            let last = lane.last.clone().map(|last| HeaderValues {
-                begin: lane.end,
-                end: lane.end,
-                discarded: discarded.saturating_add(rest),
-                ..last
-            });
-            if let Some(stamp) = last {
-                lane.reserve(0).map_err(Error::io("write", &file))?;
-                let _ = lane.append(stamp, None);
-            }
-        }
+        let Some(lane) = copy.finish(look).map_err(Error::io("write", &file))? else { return Ok(()) };
         self.next_lane += 1;
         self.lost = self.lost.saturating_add(lane.discarded);
         self.recorded += lane.recorded;
@@ -191,11 +148,95 @@ impl Snapshot {
         }
         let packets = policy.map(|policy| policy.packets.clone()).unwrap_or_default();
         let Recording { scratch, account, clock, .. } = recording;
-        if source.ring.copy(slice, scratch) && source.ring.intact(slice) {
+        if source.ring.copy(slice, scratch) && source.ring.is_intact(slice) {
             let folder = self.folder.path();
             let walk = Walk { classes: &common.classes, clock, folder: &folder, captures: &mut self.captures, account };
             walk.events(process, scratch, slice, Some(&packets), 0, false);
         }
+    }
+}
+
+/// The copy of one ring, up to a position.
+struct HistoryCopy {
+    number: u32,
+    /// Name of the copy's stream file.
+    name: String,
+    /// `None` before the first packet.
+    lane: Option<Lane>,
+    /// Position in the ring up to which it was copied.
+    tail: u64,
+    /// The ring's number of events and of losses at `tail`.
+    events: u64,
+    reported: u64,
+    /// Number of losses that are written to the lane.
+    discarded: u64,
+}
+
+impl HistoryCopy {
+    fn new(ring: &Ring, look: &Look, number: u32, process: &Process) -> HistoryCopy {
+        HistoryCopy {
+            number,
+            name: format!("{}-{number}", component(&process.label)),
+            lane: None,
+            tail: ring.oldest(look.head),
+            events: ring.taken,
+            reported: ring.reported,
+            discarded: 0,
+        }
+    }
+
+    /// End time of the newest packet.
+    fn end(&self) -> u64 {
+        self.lane.as_ref().map_or(0, |lane| lane.end)
+    }
+
+    /// Moves behind the slice.
+    fn passes(&mut self, slice: &RingSlice) {
+        (self.events, self.reported, self.tail) = (slice.events_after, slice.lost.max(self.reported), slice.tail);
+    }
+
+    /// Header values of the slice's packet, which ends at `end`.
+    fn stamp(&self, process: &Process, source: &RingSource, slice: &RingSlice, end: u64) -> HeaderValues {
+        let missing = if slice.whole { slice.events.saturating_sub(self.events) } else { 0 };
+        let lost = slice.lost.max(self.reported) - self.reported;
+        HeaderValues {
+            begin: slice.begin,
+            end,
+            // The count comes from the program, which may have written anything.
+            discarded: self.discarded.saturating_add(missing.saturating_add(lost)),
+            pid: process.pid_of(slice.pid),
+            tid: process.tid(slice.tid),
+            position: slice.tail,
+            ring: source.ring.packet_number(),
+            thread: if slice.tid == source.writer.tid { source.writer.name } else { slice.thread },
+        }
+    }
+
+    fn write(&mut self, stamp: &HeaderValues, body: Body<'_>) -> Result<(), AppendError> {
+        let Some(lane) = &mut self.lane else { return Ok(()) };
+        let is_first = stamp.discarded > lane.discarded && lane.recorded == 0;
+        let mut write = |stamp: HeaderValues, body: Option<Body<'_>>| {
+            lane.reserve(body.as_ref().map_or(0, |body| body.length)).map_err(AppendError::Io)?;
+            lane.append(stamp, body).map(|_| ())
+        };
+        if is_first {
+            // All overwritten events are older than the first remaining event, so the events after
+            // it are complete.
+            write(HeaderValues { end: stamp.begin, position: 0, ..stamp.clone() }, None)?;
+        }
+        write(stamp.clone(), Some(body))
+    }
+
+    /// Writes what was lost after the last packet. Returns the lane, if there is a packet.
+    fn finish(mut self, look: &Look) -> io::Result<Option<Lane>> {
+        let lost = look.events.saturating_sub(self.events).saturating_add(look.lost.saturating_sub(self.reported));
+        let Some(lane) = self.lane.as_mut().filter(|_| lost > 0) else { return Ok(self.lane) };
+        let discarded = self.discarded.saturating_add(lost);
+        if let Some(last) = lane.last.clone() {
+            lane.reserve(0)?;
+            let _ = lane.append(HeaderValues { begin: lane.end, end: lane.end, discarded, ..last }, None);
+        }
+        Ok(self.lane)
     }
 }
 
@@ -206,7 +247,7 @@ fn measure((common, bytes): (&Common, &mut Vec<u8>), source: &RingSource, slice:
     if slice.end <= until && !common.classes.invalid {
         return Some((whole, slice.end, false));
     }
-    let copied = source.ring.copy(slice, bytes) && source.ring.intact(slice);
+    let copied = source.ring.copy(slice, bytes) && source.ring.is_intact(slice);
     let (mut at, mut time, mut end, mut later) = (0, slice.begin, slice.begin, false);
     while copied && at < bytes.len() {
         let Some(event) = common.classes.event(&bytes[at..]) else { break };
