@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_CPUS = 512, PIPE = 1 << 20 };
+enum { MAX_CPUS = 512, PIPE = 1 << 20 };
 
 static char instance[256];
 static volatile sig_atomic_t ended;
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
 {
 	static const char *const read_events[] = { "read events", NULL };
 	static const char *const lost_events[] = { "overrun", "commit overrun", "dropped events", NULL };
-	int from[MOST_CPUS], to[MOST_CPUS], ends[2];
+	int from[MAX_CPUS], to[MAX_CPUS], ends[2];
 	if (argc < 4) {
 		fprintf(stderr, "usage: splice FOLDER BUFFER_KB SYSTEM/EVENT...\n");
 		return 2;
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	int result = 1, cpus = (int)sysconf(_SC_NPROCESSORS_ONLN), opened = 0;
-	if (cpus > MOST_CPUS || pipe2(ends, O_NONBLOCK) != 0 || set("tracing_on", "0") || set("trace_clock", "x86-tsc") ||
+	if (cpus > MAX_CPUS || pipe2(ends, O_NONBLOCK) != 0 || set("tracing_on", "0") || set("trace_clock", "x86-tsc") ||
 	    set("buffer_size_kb", argv[2]))
 		goto out;
 	for (int cpu = 0; cpu < cpus; cpu++, opened++) {

@@ -33,7 +33,7 @@
 /* Number of events after which the clock is read. */
 #define STRIDE 64
 /* Delay in seconds beyond which missed events are skipped. */
-#define MOST_LATE 0.003
+#define MAX_LATE 0.003
 
 static pthread_barrier_t begin, end;
 static unsigned long events;
@@ -68,7 +68,7 @@ static void *emit(void *argument)
 				wait_ms();
 			/* The thread skips events that it missed while it had no CPU. A burst that makes up
 			 * for them would have another rate. */
-			if (late > MOST_LATE)
+			if (late > MAX_LATE)
 				before += late;
 		}
 		EMIT(i);

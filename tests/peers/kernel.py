@@ -38,7 +38,7 @@ REASONS = {
     "cc 1": {"child: wait4", "vfork", "read: pipe"},
     "cc 2": {"child: wait4", "vfork", "read: pipe"},
 }
-LEAST_NS = 100_000
+MIN_NS = 100_000
 failures = []
 
 
@@ -494,7 +494,7 @@ def check_calls(syscalls, calls, pids):
 
 
 def check_wakers(lines, wakes, begin_ns, end_ns, offset_ns):
-    print(f"\nwakers of blocked intervals of {LEAST_NS // 1000} us and more, next to bpftrace's (limit: 99.9 % alike)")
+    print(f"\nwakers of blocked intervals of {MIN_NS // 1000} us and more, next to bpftrace's (limit: 99.9 % alike)")
     ours = defaultdict(list)
     for line in lines:
         tid, begin, end, kind, waker, name = line.split("\t")
@@ -565,7 +565,7 @@ def main():
         run = Run(folder, "wakers", options.seconds)
         peer = read_bpftrace(run.log)
         check_accounts(run.watchers.longpole("cpu"), run.accounts, peer.stolen, peer.late, peer.outs)
-        command = [TARGET / "examples/wakers", "--least", str(LEAST_NS // 2), run.watchers.recording]
+        command = [TARGET / "examples/wakers", "--least", str(MIN_NS // 2), run.watchers.recording]
         lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
         check_wakers(lines, peer.wakes, run.begin_ns, run.end_ns, offset_ns)
 

@@ -52,7 +52,7 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 QUIET, PATIENCE = 0.1, 60
 LIMIT = 120
 # Minimum gain of removing a fault; a smaller one means that the fault has no effect.
-LEAST_GAIN = 0.2
+MIN_GAIN = 0.2
 
 
 def declared(folder):
@@ -198,7 +198,7 @@ class Trial:
             if self.options.keep and not of.control:
                 keep_gains(folder, of.name, gains)
             if not of.control:
-                if row["gain"] < LEAST_GAIN:
+                if row["gain"] < MIN_GAIN:
                     raise RuntimeError(f"without its fault the system is only {percent(row['gain'])} % faster")
             row["recorded"] = self.undisturbed(lambda: self.recorded(recording))
             row["disturbed"] = self.disturbed

@@ -126,7 +126,7 @@ const NO_SLACK: u32 = u32::MAX;
 const NOT_THERE: u32 = u32::MAX;
 
 /// Largest number of contradictions that are reported one by one; the others are only counted.
-const MOST_TOLD: usize = 20;
+const MAX_TOLD: usize = 20;
 
 /// The pass that computes a critical path. It sees each interaction once, in the order of time.
 pub struct CriticalPath {
@@ -489,7 +489,7 @@ impl CriticalPath {
     }
 
     /// Releases the holds of tokens that are gone, and adds a hold for each token that was split.
-    fn settle(&mut self) {
+    fn update_holds(&mut self) {
         while let Some(from) = self.queues.copied.pop() {
             self.store.hold(from.tip);
         }
@@ -501,7 +501,7 @@ impl CriticalPath {
 
     fn contradiction(&mut self, line: u64, what: String) {
         self.counts.contradictions += 1;
-        if self.counts.first.len() < MOST_TOLD {
+        if self.counts.first.len() < MAX_TOLD {
             self.counts.first.push(Contradiction { line, what });
         }
     }
@@ -511,7 +511,7 @@ impl CriticalPath {
         let (lives, queues, end) = (&mut self.lives, &mut self.queues, &mut self.end);
         // In active mode only the segments since the start of the machine's open block are still
         // needed.
-        let horizon = self.active.as_ref().map_or(0, |active| active.settled(self.now));
+        let horizon = self.active.as_ref().map_or(0, |active| active.final_until(self.now));
         segments.clear(horizon, |visit| {
             for life in lives.iter_mut() {
                 life.tip.iter_mut().chain(life.past.tips()).for_each(|tip| visit(&mut tip.segment));

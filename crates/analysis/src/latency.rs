@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::hash::Hash;
 
 /// Largest number of calls or objects in flight; beyond it the oldest is given up and counted.
-const MOST_IN_FLIGHT: usize = 1 << 16;
+const MAX_IN_FLIGHT: usize = 1 << 16;
 
 /// Kind of a duration. `Custom` is the time between two events that the user names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

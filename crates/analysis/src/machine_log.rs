@@ -11,7 +11,7 @@ mod replies;
 mod writer;
 
 pub use longpole_machine_log::is_machine_log;
-pub use reader::{LogError, Reader, MOST_NAMES};
+pub use reader::{LogError, Reader, MAX_NAMES};
 pub use writer::Writer;
 
 /// Prefix of the digits of a numeric flow. A text that itself begins with this prefix gets it once

@@ -40,23 +40,23 @@ use std::collections::VecDeque;
 use uses::Uses;
 
 /// Largest number of blocks that are remembered, over all machines.
-const MOST_PAST: usize = 1 << 19;
+const MAX_PAST: usize = 1 << 19;
 /// Largest number of tokens whose origin is remembered.
-const MOST_TOKENS: usize = 1 << 20;
+const MAX_TOKENS: usize = 1 << 20;
 /// Largest past of a stopped machine whose memory is reduced to what it needs.
-const FEW: usize = 2;
+const SMALL_PAST: usize = 2;
 /// Largest number of blocks through which one chain is followed.
-const MOST_HOPS: usize = 4096;
+const MAX_HOPS: usize = 4096;
 /// Budget for all chains, in blocks: its initial value, and what each interaction adds.
 const FIRST_HOPS: u64 = 1 << 22;
 const MORE_HOPS: u64 = 32;
 /// One chain may use this fraction of the budget, plus a fixed number of blocks in any case.
 const PART_OF_HOPS: u64 = 64;
-const LEAST_HOPS: u64 = 64;
+const MIN_HOPS: u64 = 64;
 /// Largest number of pairs of machines that are counted separately; and of pairs of a waiter and an
 /// end of its chain, which need more memory in the answer.
-const MOST_PAIRS: usize = 1 << 20;
-const MOST_ENDS: usize = 1 << 18;
+const MAX_PAIRS: usize = 1 << 20;
+const MAX_ENDS: usize = 1 << 18;
 
 /// A machine at a moment, with the number of its entries until then.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +145,7 @@ impl Default for Waits {
     fn default() -> Waits {
         Waits {
             lives: Vec::new(),
-            queues: Queues::new(MOST_TOKENS),
+            queues: Queues::new(MAX_TOKENS),
             now: 0,
             begin: None,
             asked_begin: 0,
@@ -222,7 +222,7 @@ impl Waits {
                 (life.exists, life.gone, life.context) = (false, Some(now), None);
                 // A machine that lives once and briefly is remembered for ever, and there may be
                 // millions of them.
-                if life.past.len() <= FEW {
+                if life.past.len() <= SMALL_PAST {
                     life.past.shrink_to_fit();
                 }
                 return;
@@ -359,19 +359,19 @@ impl Waits {
             Origin::From(from) => Origin::From((from.moment, Some(queue), from.link)),
         };
         let first = took && taken.units > 0 && self.life(machine).context == Some(false);
-        let mut settled = first;
+        let mut has_cause = first;
         if self.life(machine).blocked.is_some() {
-            settled |= !matches!(cause, Origin::None);
+            has_cause |= !matches!(cause, Origin::None);
             self.unblock(machine, cause);
         } else if let (true, Origin::From(cause)) = (first, cause) {
             self.adopt(machine, Some(cause));
         }
         let life = self.life(machine);
-        life.context = life.context.map(|before| before || settled);
+        life.context = life.context.map(|before| before || has_cause);
     }
 
     fn remember(&mut self, machine: MachineId, entry: Entry) {
-        let most = (MOST_PAST / self.lives.len().max(1)).clamp(16, MOST_HOPS);
+        let most = (MAX_PAST / self.lives.len().max(1)).clamp(16, MAX_HOPS);
         let life = self.life(machine);
         if life.past.len() >= most {
             life.past.pop_front();
@@ -401,7 +401,7 @@ impl Waits {
             None => self.life(machine).unexplained_ns += end - start,
             Some((moment, ..)) => {
                 self.life(machine).explained_ns += end - start;
-                bump(&mut self.direct, (machine, moment.by), end - start, MOST_PAIRS);
+                bump(&mut self.direct, (machine, moment.by), end - start, MAX_PAIRS);
                 self.walk(machine, start, end, cause);
             }
         }
@@ -412,7 +412,7 @@ impl Waits {
         let mut stack: Vec<Frame> = Vec::new();
         let (mut by, mut upto, mut at, mut low, mut via) = (waiter, 0, end, start, waiter);
         let mut next = Some(Entry { start: None, end, cause });
-        let most = (LEAST_HOPS + self.purse / PART_OF_HOPS).min(MOST_HOPS as u64);
+        let most = (MIN_HOPS + self.purse / PART_OF_HOPS).min(MAX_HOPS as u64);
         let mut hops = 0;
         loop {
             if at <= low {
@@ -511,13 +511,13 @@ impl Waits {
         if let Place::Machine(by) = place {
             self.life(by).waited_for_ns += ns;
         }
-        if !bump(&mut self.ends, (waiter, place), ns, MOST_ENDS) {
+        if !bump(&mut self.ends, (waiter, place), ns, MAX_ENDS) {
             self.life(waiter).untold_ns += ns;
         }
     }
 
     fn add_last(&mut self, via: MachineId, by: MachineId, ns: u64) {
-        if via != by && !bump(&mut self.last, (via, by), ns, MOST_PAIRS) {
+        if via != by && !bump(&mut self.last, (via, by), ns, MAX_PAIRS) {
             self.untold_edges_ns += ns;
         }
     }

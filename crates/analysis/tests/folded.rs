@@ -1,6 +1,6 @@
 //! The folded graph of long paths, without a log on disk.
 
-use longpole_analysis::critical_path::folded::{fold, Graph, Limits, MOST};
+use longpole_analysis::critical_path::folded::{fold, Graph, Limits, DEFAULT_SIZE};
 use longpole_analysis::critical_path::{CriticalPath, Options, Spill};
 use longpole_model::interaction::{Effect, Interaction, MachineId, Vocabulary};
 use longpole_model::tokens::Amount;
@@ -49,8 +49,8 @@ fn graph_of(rounds: u64, machines: u64, states: u64) -> (Graph, u64) {
 fn one_and_a_half_million_segments_fold_to_the_figure_of_2008() {
     let (graph, length) = graph_of(510_000, 40, 60);
     assert!(graph.segments >= 1_500_000, "{}", graph.segments);
-    assert!(graph.nodes.len() + graph.edges.len() <= MOST);
-    assert!(graph.nodes.len() >= MOST / 3);
+    assert!(graph.nodes.len() + graph.edges.len() <= DEFAULT_SIZE);
+    assert!(graph.nodes.len() >= DEFAULT_SIZE / 3);
     let distinct: HashSet<_> = graph.nodes.iter().map(|node| (&node.class, &node.state)).collect();
     assert_eq!(distinct.len(), graph.nodes.len());
     assert_eq!(graph.nodes.iter().map(|node| node.times.total_ns).sum::<u64>(), length);

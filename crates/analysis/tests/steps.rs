@@ -47,7 +47,7 @@ fn sent(pass: &ProbePass) -> [String; 3] {
 
 #[test]
 fn steps_that_were_passed_on_lead_to_the_same_report_as_events() {
-    for (seed, most) in [(1, 1), (2, 7), (3, Steps::MOST)] {
+    for (seed, most) in [(1, 1), (2, 7), (3, Steps::BLOCK_STEPS)] {
         let costs = Costs { call_per_item: true, eager: true, ..Costs::default() };
         let mut trace = pipeline(seed, &costs, 20_000_000).trace;
         trace.lose(1, BEGIN_NS + 5_000_000, BEGIN_NS + 6_000_000);

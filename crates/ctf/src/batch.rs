@@ -96,7 +96,7 @@ impl Bytes {
 /// A container into which the decoder puts many events at once.
 pub(crate) trait Gather {
     /// Maximum number of events that it takes before the caller should read it.
-    const MOST: usize;
+    const MAX_EVENTS: usize;
 
     /// Empties the container for events of this stream class.
     fn begin(&mut self, stream: &Arc<StreamPlan>, index: usize);
@@ -105,7 +105,7 @@ pub(crate) trait Gather {
 
     /// Returns `true` if the container holds enough and should be read.
     fn is_full(&self) -> bool {
-        self.len() >= Self::MOST
+        self.len() >= Self::MAX_EVENTS
     }
 
     /// Adds an event that was decoded individually.
@@ -219,7 +219,7 @@ impl Batch {
 
 impl Gather for Batch {
     /// Small enough that the columns stay in the second-level cache.
-    const MOST: usize = 1 << 13;
+    const MAX_EVENTS: usize = 1 << 13;
 
     fn len(&self) -> usize {
         self.len
@@ -228,7 +228,7 @@ impl Gather for Batch {
     fn is_full(&self) -> bool {
         // A text is at most as long as the window or the packet, so a batch of long texts must end
         // after few events.
-        self.len >= Self::MOST || self.tables().any(|table| table.columns.iter().any(Column::is_large))
+        self.len >= Self::MAX_EVENTS || self.tables().any(|table| table.columns.iter().any(Column::is_large))
     }
 
     fn begin(&mut self, stream: &Arc<StreamPlan>, index: usize) {

@@ -68,7 +68,7 @@ impl std::error::Error for MetadataError {}
 /// Maximum number of characters of a line that are shown, and, below, the number of them before the
 /// error.
 const MAX_LINE: usize = 160;
-const BEFORE: usize = 60;
+const BYTES_BEFORE: usize = 60;
 
 impl MetadataError {
     /// The error as text, with this file name, the position, and the line with the error
@@ -91,7 +91,7 @@ impl MetadataError {
         let line_end = rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());
         let line: Vec<char> = String::from_utf8_lossy(&rest[..line_end]).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let column = String::from_utf8_lossy(&before[line_start..]).chars().count();
-        let shown = if line.len() <= MAX_LINE { 0 } else { column.saturating_sub(BEFORE).min(line.len() - MAX_LINE) };
+        let shown = if line.len() <= MAX_LINE { 0 } else { column.saturating_sub(BYTES_BEFORE).min(line.len() - MAX_LINE) };
         let text: String = line[shown..].iter().take(MAX_LINE).collect();
         let text = text.trim_end();
         // If the span continues on later lines, it is marked up to the end of this line.

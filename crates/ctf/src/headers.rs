@@ -23,7 +23,7 @@ pub struct Headers {
 
 impl Headers {
     /// Greatest number of events at once.
-    pub const CAPACITY: usize = Self::MOST;
+    pub const CAPACITY: usize = Self::MAX_EVENTS;
 
     /// Creates an empty list.
     pub fn new() -> Headers {
@@ -72,13 +72,13 @@ impl Headers {
         self.ordered
     }
 
-    /// Makes room for [`Gather::MOST`] events and returns the places that are not in use, as many
+    /// Makes room for [`Gather::MAX_EVENTS`] events and returns the places that are not in use, as many
     /// of classes as of cycles.
     #[inline]
     pub(crate) fn room(&mut self) -> (&mut [u32], &mut [u64]) {
-        if self.cycles.len() < Self::MOST {
-            self.cycles.resize(Self::MOST, 0);
-            self.classes.resize(Self::MOST, 0);
+        if self.cycles.len() < Self::MAX_EVENTS {
+            self.cycles.resize(Self::MAX_EVENTS, 0);
+            self.classes.resize(Self::MAX_EVENTS, 0);
         }
         (&mut self.classes[self.len..], &mut self.cycles[self.len..])
     }
@@ -92,7 +92,7 @@ impl Headers {
 
 impl Gather for Headers {
     // Small enough that classes and times stay in the first-level cache.
-    const MOST: usize = 1 << 10;
+    const MAX_EVENTS: usize = 1 << 10;
 
     fn begin(&mut self, _: &Arc<StreamPlan>, index: usize) {
         (self.len, self.stream_index) = (0, index);

@@ -22,7 +22,7 @@ pub(crate) const ELEMENT: u32 = u32::MAX;
 
 /// Mark in the number of a slot that belongs to an event's own scopes, until the number of shared
 /// slots is known.
-const LOCAL: u32 = 1 << 31;
+const LOCAL_SLOT: u32 = 1 << 31;
 
 /// A range of tag values, from `low` to `high`, that selects an option of a variant.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +58,8 @@ impl ScopeRefs {
     /// slots.
     pub(crate) fn number(&mut self, shared: u32) {
         let number = |slot: &mut u32| {
-            if *slot & LOCAL != 0 {
-                *slot = (*slot & !LOCAL) + shared;
+            if *slot & LOCAL_SLOT != 0 {
+                *slot = (*slot & !LOCAL_SLOT) + shared;
             }
         };
         self.saves.values_mut().flatten().for_each(number);
@@ -245,7 +245,7 @@ impl<'s> Finder<'s, '_> {
             return slot;
         }
         let (counter, mark) = match found.first().map(|(scope, ..)| scope) {
-            Some(Scope::EventContext | Scope::EventFields) => (&mut self.counters.local, LOCAL),
+            Some(Scope::EventContext | Scope::EventFields) => (&mut self.counters.local, LOCAL_SLOT),
             _ => (&mut self.counters.shared, 0),
         };
         let slot = *counter | mark;

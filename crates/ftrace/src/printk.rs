@@ -132,7 +132,7 @@ enum Size {
 }
 
 /// Maximum width in columns, to bound memory.
-const WIDEST: usize = 1024;
+const MAX_WIDTH: usize = 1024;
 
 impl Conversion {
     /// Parses the conversion at the start of a text; also returns its length.
@@ -158,7 +158,7 @@ impl Conversion {
             let digits = text[*at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
             let number = std::str::from_utf8(&text[*at..*at + digits]).ok()?.parse::<usize>().ok();
             *at += digits;
-            number.map(|number| Size::Said(number.min(WIDEST)))
+            number.map(|number| Size::Said(number.min(MAX_WIDTH)))
         };
         conversion.width = size(&mut at);
         if text.get(at) == Some(&b'.') {
@@ -189,7 +189,7 @@ impl Conversion {
     fn print(&self, out: &mut Vec<u8>, from: &mut Arguments<'_>, long: usize) {
         let mut of = |size: &Option<Size>| match size {
             Some(Size::Said(number)) => Some(*number),
-            Some(Size::Argument) => from.number(4).map(|number| (number as u32 as usize).min(WIDEST)),
+            Some(Size::Argument) => from.number(4).map(|number| (number as u32 as usize).min(MAX_WIDTH)),
             None => None,
         };
         let (width, precision) = (of(&self.width), of(&self.precision));

@@ -82,7 +82,7 @@ impl Time {
 }
 
 /// Greater than the length of any task name with its pid and the columns before it.
-const MOST_BEFORE_CPU: usize = 160;
+const MAX_BEFORE_CPU: usize = 160;
 
 /// Classifies a line, which must not contain a line feed.
 pub fn line(line: &[u8]) -> Line {
@@ -136,7 +136,7 @@ fn lost(line: &[u8]) -> Option<Line> {
 
 /// Parses `comm-pid (tgid) [cpu] flags time: rest`.
 fn event(line: &[u8]) -> Option<Head> {
-    let window = &line[..line.len().min(MOST_BEFORE_CPU)];
+    let window = &line[..line.len().min(MAX_BEFORE_CPU)];
     let mut from = 0;
     while let Some(open) = window[from..].iter().position(|byte| *byte == b'[').map(|at| from + at) {
         from = open + 1;
@@ -212,7 +212,7 @@ fn time(text: &[u8]) -> Option<Time> {
 
 /// Parses `comm-pid 0d.s2 17us+: rest` and `comm-pid 0d.s2 1234.567890: rest`.
 fn latency(line: &[u8]) -> Option<Head> {
-    let window = &line[..line.len().min(MOST_BEFORE_CPU)];
+    let window = &line[..line.len().min(MAX_BEFORE_CPU)];
     let mut from = 0;
     while let Some(dash) = window[from..].iter().position(|byte| *byte == b'-').map(|at| from + at) {
         from = dash + 1;

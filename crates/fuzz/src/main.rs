@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use targets::{Target, ALL, CAUGHT};
+use targets::{Target, ALL, DELIBERATE_FAILURES};
 
 #[global_allocator]
 static MEMORY: memory::Counting = memory::Counting;
@@ -81,7 +81,7 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn find(name: &str) -> anyhow::Result<&'static Target> {
-    match ALL.iter().chain(CAUGHT).find(|target| target.name == name) {
+    match ALL.iter().chain(DELIBERATE_FAILURES).find(|target| target.name == name) {
         Some(target) => Ok(target),
         None => bail!("there is no target {name:?}; `list` shows those that there are"),
     }

@@ -1,4 +1,4 @@
-//! An allocator that counts the memory in use and provides at most [`MOST`] bytes. A reader that
+//! An allocator that counts the memory in use and provides at most [`MAX_BYTES`] bytes. A reader that
 //! allocates by a length in the input fails in this allocator, with a stack trace that shows the
 //! place.
 
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Limit in bytes. An input has at most 256 KiB; what readers store of it, and what reading needs
 /// in any case, is far below this limit.
-pub const MOST: usize = 512 << 20;
+pub const MAX_BYTES: usize = 512 << 20;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
@@ -21,7 +21,7 @@ pub struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let used = USED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        if used > MOST && BOUNDED.load(Ordering::Relaxed) {
+        if used > MAX_BYTES && BOUNDED.load(Ordering::Relaxed) {
             USED.fetch_sub(layout.size(), Ordering::Relaxed);
             return std::ptr::null_mut();
         }

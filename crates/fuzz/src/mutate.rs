@@ -3,8 +3,8 @@
 use fastrand::Rng;
 
 /// Maximum size of an input in bytes. Larger inputs find nothing more and only take longer.
-pub const LARGEST: usize = 1 << 18;
-const MOST_STEPS: usize = 8;
+pub const MAX_INPUT_BYTES: usize = 1 << 18;
+const MAX_STEPS: usize = 8;
 
 /// Numbers at which lengths, counts and times overflow or change their encoding.
 const NUMBERS: [u64; 22] = [
@@ -38,10 +38,10 @@ const LETTERS: &[u8] = b"{}[]()<>:;,.=\"'\\/*#-+ \n\t\0_0123456789aezAZ\x80\xff"
 /// A mutated copy of one of `all`, which must not be empty. `words` are pieces of the format.
 pub fn mutate(random: &mut Rng, all: &[Vec<u8>], words: &[&str]) -> Vec<u8> {
     let mut bytes = random.choice(all).cloned().unwrap_or_default();
-    for _ in 0..=random.usize(..MOST_STEPS) {
+    for _ in 0..=random.usize(..MAX_STEPS) {
         step(random, &mut bytes, all, words);
     }
-    bytes.truncate(LARGEST);
+    bytes.truncate(MAX_INPUT_BYTES);
     bytes
 }
 
@@ -134,7 +134,7 @@ mod tests {
             let all = [Vec::new(), b"event { id = 12; };".to_vec(), vec![7; 100]];
             let one = mutate(&mut Rng::with_seed(seed), &all, &["stream", "["]);
             assert_eq!(one, mutate(&mut Rng::with_seed(seed), &all, &["stream", "["]));
-            assert!(one.len() <= LARGEST);
+            assert!(one.len() <= MAX_INPUT_BYTES);
         }
     }
 }

@@ -53,7 +53,7 @@ pub const ALL: &[Target] = &[
 
 /// Targets that fail deliberately. A test checks that these failures are found, which shows that
 /// others would be, too.
-pub const CAUGHT: &[Target] = &[
+pub const DELIBERATE_FAILURES: &[Target] = &[
     Target {
         name: "panics",
         what: "panics where a byte is set",

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Time that one input may take in total, waiting included.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_INPUT_TIME: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The result of running a target.
@@ -83,7 +83,7 @@ fn until_its_end(worker: &mut Child, desk: &Path, longest: Duration) -> anyhow::
         }
         let held = match spent.saturating_sub(cpu) {
             computed if computed > longest => Some(format!("it computed for {computed:.1?} and had not ended")),
-            _ if since.elapsed() > LONGEST => Some(format!("it had not ended after {:.0?}", since.elapsed())),
+            _ if since.elapsed() > MAX_INPUT_TIME => Some(format!("it had not ended after {:.0?}", since.elapsed())),
             _ => None,
         };
         if held.is_some() {

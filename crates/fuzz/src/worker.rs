@@ -5,7 +5,7 @@
 
 use crate::coverage::Coverage;
 use crate::memory;
-use crate::mutate::{mutate, LARGEST};
+use crate::mutate::{mutate, MAX_INPUT_BYTES};
 use crate::targets::Target;
 use fastrand::Rng;
 use memmap2::MmapMut;
@@ -30,7 +30,7 @@ pub enum Word {
 const HEAD: usize = 64;
 
 /// Maximum number of recorded inputs; further ones replace an older one.
-const MOST_KEPT: usize = 5000;
+const MAX_KEPT: usize = 5000;
 
 /// The file that the worker and its parent share.
 pub struct SharedFile(MmapMut);
@@ -38,7 +38,7 @@ pub struct SharedFile(MmapMut);
 impl SharedFile {
     pub fn open(path: &Path) -> io::Result<SharedFile> {
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-        file.set_len((HEAD + LARGEST) as u64)?;
+        file.set_len((HEAD + MAX_INPUT_BYTES) as u64)?;
         // SAFETY: Only the two processes of this program have the file, and neither makes it
         // shorter. What one reads while the other writes is used only after the writer has ended.
         Ok(SharedFile(unsafe { MmapMut::map_mut(&file)? }))
@@ -56,12 +56,12 @@ impl SharedFile {
 
     /// The input that was begun last.
     pub fn input(&self) -> &[u8] {
-        let length = (self.word(Word::Length) as usize).min(LARGEST);
+        let length = (self.word(Word::Length) as usize).min(MAX_INPUT_BYTES);
         &self.0[HEAD..HEAD + length]
     }
 
     fn begin(&mut self, input: &[u8]) {
-        let length = input.len().min(LARGEST);
+        let length = input.len().min(MAX_INPUT_BYTES);
         self.0[HEAD..HEAD + length].copy_from_slice(&input[..length]);
         self.set(Word::Length, length as u64);
         let runs = self.word(Word::Runs) + 1;
@@ -85,7 +85,7 @@ pub fn run(target: &Target, seed: u64, time: Duration, desk: &Path) -> anyhow::R
     let folder = tempfile::tempdir_in(scratch())?;
     let mut kept: Vec<Vec<u8>> = (target.seeds)(folder.path())?;
     for seed in &mut kept {
-        seed.truncate(LARGEST);
+        seed.truncate(MAX_INPUT_BYTES);
     }
     kept.push(Vec::new());
     memory::bound();
@@ -112,7 +112,7 @@ pub fn run(target: &Target, seed: u64, time: Duration, desk: &Path) -> anyhow::R
         desk.set(Word::PeakBytes, peak);
         if coverage.has_grown() && number >= seeds {
             match kept.len() {
-                0..MOST_KEPT => kept.push(input),
+                0..MAX_KEPT => kept.push(input),
                 length => kept[random.usize(..length)] = input,
             }
         }

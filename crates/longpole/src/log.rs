@@ -21,9 +21,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Number of recorder periods after which an event is certainly in the recording's files. A
 /// sub-buffer may be completed, and the next one begun, just before a period ends; and the
 /// recorder's turn itself takes time.
-pub const LATE: u32 = 3;
+pub const PERIODS_UNTIL_WRITTEN: u32 = 3;
 /// Time after which a reader that takes no byte is given up, once the recording has ended.
-const PATIENCE: Duration = Duration::from_secs(5);
+const READER_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct Log {
     thread: JoinHandle<()>,
@@ -92,7 +92,7 @@ impl Log {
             let now = self.shared.taken.load(Ordering::Relaxed);
             if now != taken {
                 (taken, since) = (now, Instant::now());
-            } else if since.elapsed() >= PATIENCE {
+            } else if since.elapsed() >= READER_TIMEOUT {
                 eprintln!("longpole: nobody reads the log; it ends here, the recording is whole");
                 return;
             }
@@ -106,7 +106,7 @@ fn follow(
     ended: &AtomicBool,
     mut printer: Printer<impl Write>,
 ) -> anyhow::Result<()> {
-    let late = period * LATE + PAUSE;
+    let late = period * PERIODS_UNTIL_WRITTEN + PAUSE;
     let mut chain = Chain::open(recording, chunks)?;
     loop {
         let last = ended.load(Ordering::Acquire);

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 const PIECE: usize = 64 << 10;
 /// Bytes that are still read after the end was requested: more than a pipe holds.
-const REST: usize = 1 << 20;
+const REST_BYTES: usize = 1 << 20;
 /// Interval at which the size of our terminal is checked.
 const RESIZED: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// First argument of the separate process that continues to pass a stream on.
@@ -155,7 +155,7 @@ impl OutputTee {
 fn pass(source: OwnedFd, stream: Stream, is_terminal: bool, lines: &Lines, end: &OwnedFd) -> Option<OwnedFd> {
     let own = stream.own();
     let mut buffer = vec![0; PIECE];
-    let mut rest = REST;
+    let mut rest = REST_BYTES;
     let timeout = is_terminal.then_some(RESIZED);
     loop {
         let mut ready = [PollFd::new(&source, PollFlags::IN), PollFd::new(end, PollFlags::IN)];

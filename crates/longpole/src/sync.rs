@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of packets in memory per host. Of more packets a part is used, chosen by a hash
 /// of their content, so that all hosts choose the same ones.
-const MOST_HELD: usize = 1 << 20;
+const MAX_HELD: usize = 1 << 20;
 
 /// The clock correction of a host.
 pub struct Synced {
@@ -145,7 +145,7 @@ impl Host {
         }
         let seen = Seen { t_ns, source: key.source, outbound, again: false };
         self.seen.entry(key.hash).and_modify(|seen| seen.again = true).or_insert(seen);
-        if self.seen.len() > MOST_HELD {
+        if self.seen.len() > MAX_HELD {
             self.sparse += 1;
             let sparse = self.sparse;
             self.seen.retain(|hash, _| hash.trailing_zeros() >= sparse);

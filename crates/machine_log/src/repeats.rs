@@ -7,7 +7,7 @@
 const PLACES: usize = 1 << 10;
 
 /// Maximum number of bytes after the time. Longer lines are parsed each time.
-const LONGEST: usize = 120;
+const MAX_LINE_BYTES: usize = 120;
 
 /// Values of the caller for earlier lines, for [`Reader::next_with`](crate::Reader::next_with): a
 /// cache of 1,024 lines.
@@ -21,8 +21,8 @@ pub struct Repeats<T> {
 
 #[derive(Debug)]
 pub(crate) struct Place<T> {
-    /// Bytes after the time, at most [`LONGEST`]; empty if the place is unused.
-    text: [u8; LONGEST],
+    /// Bytes after the time, at most [`MAX_LINE_BYTES`]; empty if the place is unused.
+    text: [u8; MAX_LINE_BYTES],
     length: u8,
     value: T,
 }
@@ -41,7 +41,7 @@ pub(crate) fn split(line: &[u8]) -> Option<(u64, &[u8])> {
     // Numbers of up to 18 digits are below 2⁶³. JSON allows no digits after a leading 0.
     let is_usual = (1..=18).contains(&length) && (rest[0] != b'0' || length == 1);
     let rest = rest[length..].strip_prefix(b",")?;
-    (is_usual && !rest.is_empty() && rest.len() <= LONGEST).then_some((t, rest))
+    (is_usual && !rest.is_empty() && rest.len() <= MAX_LINE_BYTES).then_some((t, rest))
 }
 
 fn place_of(rest: &[u8]) -> usize {
@@ -58,7 +58,7 @@ impl<T: Default> Repeats<T> {
     #[inline]
     pub(crate) fn place(&mut self, rest: &[u8]) -> &mut Place<T> {
         if self.places.is_empty() {
-            self.places.resize_with(PLACES, || Place { text: [0; LONGEST], length: 0, value: T::default() });
+            self.places.resize_with(PLACES, || Place { text: [0; MAX_LINE_BYTES], length: 0, value: T::default() });
         }
         &mut self.places[place_of(rest)]
     }

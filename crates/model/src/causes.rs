@@ -465,7 +465,7 @@ impl Composer {
             None => self.ahead.interactions.push(interaction),
             Some(undecided) => {
                 undecided.held.push(interaction);
-                if undecided.held.len() >= timers::MOST_HELD {
+                if undecided.held.len() >= timers::MAX_HELD {
                     self.stays_undecided();
                 }
             }

@@ -361,7 +361,7 @@ impl Linux {
         let id = self.thread_of(tid)?;
         let thread = &self.threads[id.0 as usize];
         match (thread.state, thread.cpu) {
-            (ThreadState::Running, Some(cpu)) => self.settle(cpu, t_ns, watch),
+            (ThreadState::Running, Some(cpu)) => self.report_cpu_until(cpu, t_ns, watch),
             _ => self.close(id, t_ns, watch),
         }
         Some(id)
@@ -413,7 +413,7 @@ impl Linux {
             self.forget_foreign_masks();
         }
         for cpu in 0..self.cpus.len() {
-            self.settle(CpuId(cpu as u32), end, watch);
+            self.report_cpu_until(CpuId(cpu as u32), end, watch);
         }
         for thread in 0..self.threads.len() {
             self.close(ThreadId(thread as u32), end, watch);

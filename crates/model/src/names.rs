@@ -13,7 +13,7 @@ pub struct NameId(pub u32);
 pub const OTHER_NAMES: &str = "(other names)";
 
 /// Maximum number of names from the content of events (not of classes).
-const MOST_NAMES: usize = 1 << 16;
+const MAX_NAMES: usize = 1 << 16;
 
 /// The table of all names.
 #[derive(Clone, Debug, Default)]
@@ -124,7 +124,7 @@ impl Names {
     pub fn intern_bounded(&mut self, text: &str) -> NameId {
         match self.find(text) {
             Some(id) => id,
-            None if self.bounded < MOST_NAMES => {
+            None if self.bounded < MAX_NAMES => {
                 self.bounded += 1;
                 self.intern(text)
             }

@@ -261,8 +261,8 @@ impl<O: Copy> Queues<O> {
     pub fn ignore_spent(&mut self) {
         for list in [&mut self.spent, &mut self.copied] {
             list.clear();
-            if list.capacity() > MOST_IDLE {
-                list.shrink_to(MOST_IDLE);
+            if list.capacity() > MAX_IDLE {
+                list.shrink_to(MAX_IDLE);
             }
         }
     }
@@ -324,7 +324,7 @@ impl<O: Copy> Queues<O> {
 const ROOM: usize = 8;
 
 /// Number of origins for which unneeded memory is retained.
-const MOST_IDLE: usize = 1 << 10;
+const MAX_IDLE: usize = 1 << 10;
 
 /// Appends a token. Long queues grow by an eighth instead of doubling, because they are the ones
 /// that need most of the memory.

@@ -153,7 +153,7 @@ fn restamp(ring: Ring, mut header: u64) -> u64 {
 
 /// Moves the start of a sub-buffer back to the time of its first event, if that event was dated
 /// back by `restamp`.
-fn settle(ring: Ring, position: u64, header: u64) {
+fn move_begin_back(ring: Ring, position: u64, header: u64) {
     let begin = position.wrapping_sub(SUBBUFFER_HEADER);
     if begin.is_multiple_of(ring.subbuffer.load(Relaxed).max(1)) {
         let begun = ring.subbuffer_at(begin);
@@ -297,7 +297,7 @@ extern "C" fn flush_nested(mut ring: Ring) {
             for entry in &entries[..known] {
                 let words = 1 + (entry[7] as usize).min(6);
                 let Some(position) = advance(&mut ring, 8 * words as u64) else { continue };
-                settle(ring, position, entry[0]);
+                move_begin_back(ring, position, entry[0]);
                 // SAFETY: there is room for `words` words at this position.
                 unsafe { copy_nonoverlapping(entry.as_ptr(), ring.place(position), words) };
                 make_visible(&ring.last, &ring.events, &ring.head, entry[0], position.wrapping_add(8 * words as u64));
@@ -389,7 +389,7 @@ fn take() -> Taken {
 fn write(mut ring: Ring, id: u32, size: u64, fill: impl FnOnce(Ring, *mut u64)) {
     let Some(position) = advance(&mut ring, size) else { return release_ring(ring) };
     let header = restamp(ring, event_header(id, ring.now()));
-    settle(ring, position, header);
+    move_begin_back(ring, position, header);
     let place = ring.place(position);
     // SAFETY: there is room for `size` bytes, of which the header is the first word.
     fill(ring, unsafe { place.add(1) });

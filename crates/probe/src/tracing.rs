@@ -145,11 +145,11 @@ enum Value {
 
 /// Maximum number of fields: those of a call site, and the level of the event or the number of the
 /// span.
-const MOST: usize = FIELDS + 1;
+const MAX_FIELDS: usize = FIELDS + 1;
 
 /// The fields of one event or span.
 struct Fields {
-    list: [(&'static str, u8, Value); MOST],
+    list: [(&'static str, u8, Value); MAX_FIELDS],
     count: usize,
     /// One bit for each field of the call site that is present.
     present: u64,
@@ -160,7 +160,7 @@ struct Fields {
 
 impl Fields {
     fn new() -> Fields {
-        Fields { list: [("", 0, Value::Word(0)); MOST], count: 0, present: 0, message_only: true, buffer: Buffer::new() }
+        Fields { list: [("", 0, Value::Word(0)); MAX_FIELDS], count: 0, present: 0, message_only: true, buffer: Buffer::new() }
     }
 
     fn visit(&mut self, field: &Field, kind: u8, value: Value) {
@@ -202,7 +202,7 @@ impl Fields {
     /// Records an event with these fields.
     fn emit(&self, metadata: &'static Metadata<'static>, name: &str) {
         let list = &self.list[..self.count];
-        let mut parts = [Part::Word(0); MOST];
+        let mut parts = [Part::Word(0); MAX_FIELDS];
         for (part, (_, _, value)) in parts.iter_mut().zip(list) {
             *part = match *value {
                 Value::Word(word) => Part::Word(word),

@@ -25,11 +25,11 @@ use std::time::{Duration, Instant};
 const PARTS: u32 = 4;
 /// Limit in bytes that overwrite mode implies for sources that cannot overwrite: stacks and packets
 /// of network devices.
-pub(crate) const FLIGHT: u64 = 256 << 20;
+pub(crate) const OVERWRITE_LIMIT: u64 = 256 << 20;
 /// Smallest chunk in bytes.
-const SMALLEST: u64 = 64 << 10;
+const MIN_CHUNK_BYTES: u64 = 64 << 10;
 /// Shortest duration of a chunk by its age, and shortest time between two reads of the file sizes.
-const SHORTEST: Duration = Duration::from_millis(100);
+const MIN_CHUNK_TIME: Duration = Duration::from_millis(100);
 
 /// Sums over the deleted chunks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -198,15 +198,15 @@ impl Chunks {
             return Step::Continue;
         }
         self.join(false);
-        if self.looked.elapsed() >= SHORTEST {
+        if self.looked.elapsed() >= MIN_CHUNK_TIME {
             // Their own threads write these files.
             self.looked = Instant::now();
             self.context = count::context(path);
         }
         let Written { streams, kernel, captures } = written;
         let bytes = streams - self.before.written + kernel.saturating_sub(self.kernel_before) + captures + self.context;
-        let large = self.max_size.is_some_and(|most| bytes >= (most / u64::from(PARTS)).max(SMALLEST));
-        let old = self.max_age.is_some_and(|most| self.begun.elapsed() >= (most / PARTS).max(SHORTEST));
+        let large = self.max_size.is_some_and(|most| bytes >= (most / u64::from(PARTS)).max(MIN_CHUNK_BYTES));
+        let old = self.max_age.is_some_and(|most| self.begun.elapsed() >= (most / PARTS).max(MIN_CHUNK_TIME));
         match (large || old, bytes) {
             (false, _) => Step::Continue,
             (true, 0) => {

@@ -8,10 +8,10 @@ pub fn listed(path: &str) -> Vec<u32> {
 }
 
 /// Larger than the number of CPUs of any kernel; bounds the list that a damaged file can produce.
-const MOST: u32 = 1 << 16;
+const MAX_CPUS: u32 = 1 << 16;
 
 fn parse(text: &str) -> Vec<u32> {
-    text.trim().split(',').filter_map(range).flat_map(|(first, last)| first..=last.min(MOST)).collect()
+    text.trim().split(',').filter_map(range).flat_map(|(first, last)| first..=last.min(MAX_CPUS)).collect()
 }
 
 fn range(text: &str) -> Option<(u32, u32)> {

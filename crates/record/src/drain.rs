@@ -16,7 +16,7 @@ mod packet;
 mod paired_write;
 mod successor;
 
-use crate::output::disk::NEARLY;
+use crate::output::disk::NEARLY_FULL;
 use crate::recording::larger_rings::larger;
 use crate::recording::Recording;
 use crate::ring::{Look, RingSlice};
@@ -154,7 +154,7 @@ impl Drain<'_> {
         let (idle, size) = (look.state == RING_IDLE, source.ring.size);
         let filled = (look.head - source.ring.tail) as f64 / size as f64;
         let losing = look.lost > source.lost_before;
-        source.has_room = filled <= NEARLY && !losing;
+        source.has_room = filled <= NEARLY_FULL && !losing;
         source.lost_before = look.lost;
         source.content = 0;
         let now = Instant::now();

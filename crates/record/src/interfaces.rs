@@ -40,9 +40,9 @@ use std::thread::JoinHandle;
 const BUFFER: u64 = 4 << 20;
 /// Largest size of all rings together in bytes. The kernel can use this memory for nothing else
 /// meanwhile.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 /// Smallest size of a ring in bytes. A smaller one loses packets of any fast device.
-const LEAST_BUFFER: u64 = 1 << 20;
+const MIN_BUFFER: u64 = 1 << 20;
 /// Name of the file without its extension, in the form of a label.
 const LABEL: &str = "interfaces";
 
@@ -90,7 +90,7 @@ pub enum InterfaceError {
     )]
     NoPermission,
     #[error(
-        "{devices} devices are too many for {} MiB of rings of {} MiB each; name fewer of them with --packets", MOST_BYTES >> 20, LEAST_BUFFER >> 20
+        "{devices} devices are too many for {} MiB of rings of {} MiB each; name fewer of them with --packets", MAX_BYTES >> 20, MIN_BUFFER >> 20
     )]
     TooMany { devices: usize },
     #[error("cannot {what} {of}: {source}")]
@@ -205,7 +205,7 @@ impl InterfaceSource {
         let buffer = share(wanted, names.len()).ok_or(InterfaceError::TooMany { devices: names.len() })?;
         let shared = Arc::<Shared>::default();
         if buffer < wanted {
-            let (devices, most) = (names.len(), MOST_BYTES >> 20);
+            let (devices, most) = (names.len(), MAX_BYTES >> 20);
             shared.diagnostic(format!(
                 "the rings of {devices} devices have {buffer} bytes each instead of {wanted}: together no more than {most} MiB"
             ));
@@ -301,13 +301,13 @@ impl Drop for InterfaceSource {
 }
 
 /// Returns the size of each ring in bytes. `None` if the devices are too many for rings of
-/// [`LEAST_BUFFER`] bytes.
+/// [`MIN_BUFFER`] bytes.
 fn share(wanted: u64, devices: usize) -> Option<u64> {
-    let each = MOST_BYTES / (devices as u64).max(1);
+    let each = MAX_BYTES / (devices as u64).max(1);
     match wanted <= each {
         true => Some(wanted),
         // The kernel allocates powers of two.
-        false => Some(1 << each.checked_ilog2()?).filter(|each| *each >= LEAST_BUFFER),
+        false => Some(1 << each.checked_ilog2()?).filter(|each| *each >= MIN_BUFFER),
     }
 }
 

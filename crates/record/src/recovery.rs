@@ -6,7 +6,7 @@
 //! packet, and the file shows whether it was committed.
 
 use crate::output::metadata::Uuid;
-use crate::output::packet::{Header, HEADER, MOST_DISCARDED, NOWHERE};
+use crate::output::packet::{Header, HEADER, MAX_DISCARDED, RESERVED_POSITION};
 use crate::ring::Ring;
 use crate::runtime_dir::session::Unfinished;
 use rustix::fs::OFlags;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 /// Limit of the number of packets that are followed in a stream file.
-const MOST_PACKETS: u64 = 1 << 40;
+const MAX_PACKETS: u64 = 1 << 40;
 
 /// Recording of a recorder that was killed.
 #[derive(Debug)]
@@ -65,11 +65,11 @@ impl KilledRecording {
     }
 
     /// Sets a ring's `tail` to the position where the previous recording ends.
-    pub fn settle(&self, ring: &mut Ring) {
+    pub fn set_tail(&self, ring: &mut Ring) {
         let layout = ring.layout();
         let tail = layout.pending_tail.load(Ordering::Relaxed);
         let lost = layout.pending_lost.load(Ordering::Relaxed);
-        let discarded = layout.pending_discarded.load(Ordering::Relaxed).min(MOST_DISCARDED);
+        let discarded = layout.pending_discarded.load(Ordering::Relaxed).min(MAX_DISCARDED);
         let offset = layout.pending_offset.load(Ordering::Relaxed);
         let lane = layout.lane.load(Ordering::Relaxed);
         let Some((_, file)) = lane.checked_sub(1).and_then(|lane| self.lanes.get(&lane)) else { return };
@@ -77,7 +77,7 @@ impl KilledRecording {
         // If two packets were written together, the ring's values describe the second one; its
         // header follows the first one's packet.
         let header = match first.position {
-            NOWHERE => None,
+            RESERVED_POSITION => None,
             position if position == tail => Some(first),
             _ => offset.checked_add(first.size).and_then(|next| header_at(file, next, &self.uuid)),
         };
@@ -147,10 +147,10 @@ fn walk(name: &str, file: &File, uuid: &Uuid) -> Walked {
     let length = file.metadata().map_or(0, |found| found.len());
     let mut lane = Walked { file: name.to_owned(), header: None, end: 0, recorded: 0 };
     let mut at = 0;
-    for _ in 0..MOST_PACKETS {
+    for _ in 0..MAX_PACKETS {
         let Some(header) = header_at(file, at, uuid) else { break };
         let Some(next) = at.checked_add(header.size).filter(|next| *next <= length) else { break };
-        if header.position != NOWHERE {
+        if header.position != RESERVED_POSITION {
             lane.end = next;
             lane.recorded += header.content - HEADER as u64;
             lane.header = Some(header);
@@ -216,7 +216,7 @@ mod tests {
 
     /// The ring's tail after recovery. `packets`: tail and losses of the packets that begin at the
     /// pending offset. `pending`: pending tail and losses that the ring holds.
-    fn settled(packets: &[(u64, u64)], pending: (u64, u64)) -> u64 {
+    fn tail_after(packets: &[(u64, u64)], pending: (u64, u64)) -> u64 {
         let directory = tempfile::tempdir().unwrap();
         let mut ring = ring(directory.path());
         let uuid = Uuid::parse("00010203-0405-4607-8809-0a0b0c0d0e0f").unwrap();
@@ -230,27 +230,27 @@ mod tests {
         layout.pending_offset.store(PAGE as u64, Ordering::Relaxed);
         layout.pending_tail.store(pending.0, Ordering::Relaxed);
         layout.pending_discarded.store(pending.1, Ordering::Relaxed);
-        KilledRecording { session: 1, path, uuid, lanes: HashMap::from([(0, ("p-0".to_owned(), file))]) }.settle(&mut ring);
+        KilledRecording { session: 1, path, uuid, lanes: HashMap::from([(0, ("p-0".to_owned(), file))]) }.set_tail(&mut ring);
         ring.tail
     }
 
     #[test]
     fn committed_events_are_not_taken_again_and_others_are() {
-        assert_eq!(settled(&[(QUARTER, 0)], (QUARTER, 0)), QUARTER);
-        assert_eq!(settled(&[], (QUARTER, 0)), 0);
+        assert_eq!(tail_after(&[(QUARTER, 0)], (QUARTER, 0)), QUARTER);
+        assert_eq!(tail_after(&[], (QUARTER, 0)), 0);
         // An empty packet covers the offset.
-        assert_eq!(settled(&[(NOWHERE, 0)], (QUARTER, 0)), 0);
+        assert_eq!(tail_after(&[(RESERVED_POSITION, 0)], (QUARTER, 0)), 0);
         // A different packet, or the same packet with different losses.
-        assert_eq!(settled(&[(QUARTER, 0)], (2 * QUARTER, 0)), 0);
-        assert_eq!(settled(&[(QUARTER, 5)], (QUARTER, 6)), 0);
+        assert_eq!(tail_after(&[(QUARTER, 0)], (2 * QUARTER, 0)), 0);
+        assert_eq!(tail_after(&[(QUARTER, 5)], (QUARTER, 6)), 0);
     }
 
     #[test]
     fn the_header_of_the_first_of_two_packets_written_together_commits_both() {
-        assert_eq!(settled(&[(QUARTER, 3), (2 * QUARTER, 7)], (2 * QUARTER, 7)), 2 * QUARTER);
+        assert_eq!(tail_after(&[(QUARTER, 3), (2 * QUARTER, 7)], (2 * QUARTER, 7)), 2 * QUARTER);
         // The second packet is written before the first one is committed.
-        assert_eq!(settled(&[(NOWHERE, 0), (2 * QUARTER, 7)], (2 * QUARTER, 7)), 0);
-        assert_eq!(settled(&[(QUARTER, 3), (2 * QUARTER, 8)], (2 * QUARTER, 7)), 0);
-        assert_eq!(settled(&[(QUARTER, 3), (NOWHERE, 7)], (2 * QUARTER, 7)), 0);
+        assert_eq!(tail_after(&[(RESERVED_POSITION, 0), (2 * QUARTER, 7)], (2 * QUARTER, 7)), 0);
+        assert_eq!(tail_after(&[(QUARTER, 3), (2 * QUARTER, 8)], (2 * QUARTER, 7)), 0);
+        assert_eq!(tail_after(&[(QUARTER, 3), (RESERVED_POSITION, 7)], (2 * QUARTER, 7)), 0);
     }
 }

@@ -41,7 +41,7 @@ pub const FOLDER: &str = "samples";
 /// Size of each CPU's ring in bytes: what an ordinary user may lock for each CPU.
 const RING: usize = 512 << 10;
 /// File with the largest number of samples per second that the kernel allows.
-const MOST_HZ: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+const MAX_HZ: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 /// Link of the initial pid namespace, which contains the processes of the whole host
 /// (`PROC_PID_INIT_INO` in `linux/proc_ns.h`).
 const FIRST_PIDS: &str = "pid:[4026531836]";
@@ -86,7 +86,7 @@ fn paranoid() -> String {
 pub fn survey() -> Result<String, Trouble> {
     let cpus = online();
     match Ring::open(cpus.first().copied().unwrap_or(0), 1, 1) {
-        Ok(_) => Ok(match fs::read_to_string(MOST_HZ) {
+        Ok(_) => Ok(match fs::read_to_string(MAX_HZ) {
             Ok(most) => format!("perf events of all {} CPUs, with kernel stacks, up to {} Hz", cpus.len(), most.trim()),
             Err(_) => format!("perf events of all {} CPUs, with kernel stacks", cpus.len()),
         }),
@@ -160,7 +160,7 @@ impl Stacks {
     /// kernel allows.
     pub fn prepare(hz: u32) -> Result<Stacks, StacksError> {
         let shared = Shared::default();
-        let most = fs::read_to_string(MOST_HZ).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u32::MAX);
+        let most = fs::read_to_string(MAX_HZ).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u32::MAX);
         if hz > most {
             shared.trouble(format!(
                 "stacks are sampled {most} times a second instead of {hz}: the kernel's limit (kernel.perf_event_max_sample_rate)"

@@ -46,7 +46,7 @@ pub enum Failed {
     Deadlock { t: u64, waiting: Vec<String> },
     /// The sink accepts no more effects.
     Stopped,
-    /// The effects at one instant exceeded the limit (`ENDLESS`).
+    /// The effects at one instant exceeded the limit (`MAX_EFFECTS_AT_ONCE`).
     Endless { t: u64 },
 }
 
@@ -115,7 +115,7 @@ struct Engine<'a, S> {
 }
 
 /// Limit of effects at one instant, more than any real system has.
-const ENDLESS: u64 = 50_000_000;
+const MAX_EFFECTS_AT_ONCE: u64 = 50_000_000;
 
 pub fn run(system: &System, sink: &mut impl Sink) -> Result<Outcome, Failed> {
     let mut engine = Engine::new(system, sink);
@@ -213,14 +213,14 @@ impl<'a, S: Sink> Engine<'a, S> {
                     if let Some((_, token)) = self.queue(queue).arriving.pop_front() {
                         self.add(queue, token);
                     }
-                    self.settle(queue);
+                    self.serve_waiting(queue);
                 }
                 Event::SpaceBack(queue) => {
                     let back = self.queue(queue).returning.pop_front().map_or(0, |back| back.1);
                     if let Some(space) = &mut self.queue(queue).space {
                         *space += back;
                     }
-                    self.settle(queue);
+                    self.serve_waiting(queue);
                 }
             }
         }
@@ -282,7 +282,7 @@ impl<'a, S: Sink> Engine<'a, S> {
     /// Executes the machine's program until it waits.
     fn go(&mut self, machine: Id) -> Result<(), Failed> {
         loop {
-            if self.at_once > ENDLESS {
+            if self.at_once > MAX_EFFECTS_AT_ONCE {
                 return Err(Failed::Endless { t: self.now });
             }
             let runner = self.runner(machine);

@@ -10,11 +10,11 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// Limits of the sandbox: seconds of CPU time, and bytes of memory except mapped files.
-const MOST_SECONDS: u64 = 60;
-const MOST_MEMORY: u64 = 2 << 30;
+const MAX_SECONDS: u64 = 60;
+const MAX_MEMORY: u64 = 2 << 30;
 /// Longest time without progress: if the process does not use the CPU, and if it does.
-const IDLE: Duration = Duration::from_secs(5);
-const BUSY: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// CPU time since the last progress from which on the process counts as using the CPU.
 const WORK_NS: i64 = 500_000_000;
 /// Time between two checks of the process.
@@ -73,8 +73,8 @@ fn confine() {
         // SAFETY: only reads the limits that it is given.
         unsafe { libc::setrlimit(resource, &limit) };
     };
-    limit(libc::RLIMIT_CPU, MOST_SECONDS);
-    limit(libc::RLIMIT_DATA, MOST_MEMORY);
+    limit(libc::RLIMIT_CPU, MAX_SECONDS);
+    limit(libc::RLIMIT_DATA, MAX_MEMORY);
     limit(libc::RLIMIT_CORE, 0);
     // SAFETY: requests a signal when the parent ends; touches no memory.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -117,7 +117,7 @@ fn watch(child: libc::pid_t, channel: &mut UnixStream, end: Instant, stopped: &d
             Why::Stopped
         } else if Instant::now() > end {
             Why::Failed("took too long".to_owned())
-        } else if waited > BUSY || waited > IDLE && !worked {
+        } else if waited > BUSY_TIMEOUT || waited > IDLE_TIMEOUT && !worked {
             Why::Item(format!("made no progress for {} seconds", waited.as_secs()))
         } else {
             continue;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// Maximum number of different places that are looked up. Later ones keep their module and offset.
-const MOST_PLACES: usize = 1 << 20;
+const MAX_PLACES: usize = 1 << 20;
 
 /// Places of all samples of a recording.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub struct Places {
     pub owners: HashMap<i32, (u32, i32)>,
     /// Number of different places in `files` and `made`.
     pub count: usize,
-    /// Number of addresses beyond [`MOST_PLACES`].
+    /// Number of addresses beyond [`MAX_PLACES`].
     pub left_out: u64,
     /// Time of the last sample.
     pub end_ns: i64,
@@ -64,7 +64,7 @@ impl Places {
         };
         if let Some(count) = of.get_mut(&key) {
             *count += 1;
-        } else if self.count < MOST_PLACES {
+        } else if self.count < MAX_PLACES {
             self.count += 1;
             of.insert(key, 1);
         } else {

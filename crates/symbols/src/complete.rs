@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Longest time for looking into all files.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const SEARCH_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum number of processes that are tried to open a module's file.
-const MOST_USERS: usize = 8;
+const MAX_USERS: usize = 8;
 /// Number of files that could not be read after which looking up ends.
-pub(crate) const MOST_FAILURES: usize = 16;
+pub(crate) const MAX_FAILURES: usize = 16;
 
 /// Reason why a recording could not be completed.
 #[derive(Debug, thiserror::Error)]
@@ -125,7 +125,7 @@ fn items(places: &Places) -> Vec<Item> {
 
 /// Reads all sources and skips those that cannot be read. Returns what went wrong.
 fn look_up(places: &Places, file: &File, stopped: &dyn Fn() -> bool) -> io::Result<Vec<String>> {
-    let (items, end) = (items(places), Instant::now() + PATIENCE);
+    let (items, end) = (items(places), Instant::now() + SEARCH_TIMEOUT);
     let mut notes = Vec::new();
     let (mut from, mut failures) = (0, 0);
     while from < items.len() {
@@ -158,7 +158,7 @@ fn look_up(places: &Places, file: &File, stopped: &dyn Fn() -> bool) -> io::Resu
         }
         { file }.write_all(&lines)?;
         failures += 1;
-        if failures >= MOST_FAILURES {
+        if failures >= MAX_FAILURES {
             notes.push(format!("some functions of stacks are unknown: {failures} files could not be read"));
             break;
         }
@@ -175,7 +175,7 @@ fn look_into(places: &Places, file: &File, items: &[Item], from: usize, at: &mut
     for (pid, module, range) in places.spaces.living() {
         if places.files.contains_key(&module) {
             let users = users.entry(module).or_default();
-            if users.len() < MOST_USERS {
+            if users.len() < MAX_USERS {
                 users.push(User { pid, range });
             }
         }

@@ -11,7 +11,7 @@ use std::fs::Metadata;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 const LONGEST_LINE: u64 = 4096;
 
 /// Returns the names of those `addresses` that the list contains. `owner` is the process's user id
@@ -26,7 +26,7 @@ pub fn functions(pid: i32, owner: Option<(u32, i32)>, addresses: &BTreeMap<u64, 
     };
     let inside = open::below(pid, format!("/tmp/{name}").as_bytes());
     let found = inside.or_else(|| open::list(&name)).and_then(|path| open::regular(path, trusted));
-    found.map_or_else(BTreeMap::new, |file| read(BufReader::new(file.take(MOST_BYTES)), addresses))
+    found.map_or_else(BTreeMap::new, |file| read(BufReader::new(file.take(MAX_BYTES)), addresses))
 }
 
 /// Parses the list. A later line overrides earlier ones, because code is replaced.

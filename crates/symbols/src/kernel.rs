@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 /// Maximum number of bytes that are read; no kernel's file is larger.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 /// Longest distance in bytes from a function's begin. No function is longer, so an address beyond
 /// it is unknown.
-const LONGEST: u64 = 1 << 20;
+const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 /// Module of functions without a named module.
 const CORE: &str = "[kernel]";
 
@@ -24,7 +24,7 @@ impl Kernel {
     /// Loads the functions of a recording. The result is empty if the recording has none.
     pub fn load(recording: &Path) -> Kernel {
         match File::open(recording.join("symbols/kallsyms")) {
-            Ok(file) => Kernel::read(BufReader::with_capacity(256 << 10, file.take(MOST_BYTES))),
+            Ok(file) => Kernel::read(BufReader::with_capacity(256 << 10, file.take(MAX_BYTES))),
             Err(_) => Kernel::default(),
         }
     }
@@ -51,7 +51,7 @@ impl Kernel {
     pub fn find(&self, address: u64) -> Option<(&str, &str)> {
         let after = self.functions.partition_point(|(begin, _, _)| *begin <= address);
         let (begin, from, to) = *self.functions.get(after.checked_sub(1)?)?;
-        if address - begin > LONGEST {
+        if address - begin > MAX_FUNCTION_BYTES {
             return None;
         }
         let text = self.text.get(from as usize..to as usize)?;

@@ -7,7 +7,7 @@
 //! only if they are the recorded ones, and only in a sandbox.
 
 use crate::apart::{apart, Why};
-use crate::complete::{is_of_here, CompleteError, MOST_FAILURES, PATIENCE};
+use crate::complete::{is_of_here, CompleteError, MAX_FAILURES, SEARCH_TIMEOUT};
 use crate::open::regular;
 use crate::resolve;
 use crate::table::{clean, write, Function, Line};
@@ -25,7 +25,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Maximum number of bytes of metadata. Larger metadata is not processed here.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 /// Begin of a source location in the metadata.
 const SITE: &str = "\tmodel.emf.uri = \"longpole:site?file=";
 const NAME: &str = "\tname = \"";
@@ -34,7 +34,7 @@ const NAME: &str = "\tname = \"";
 const WAITING: &str = "&function=";
 /// Time between two attempts to get the lock.
 const PAUSE: Duration = Duration::from_millis(50);
-const HIDDEN: &str = ".metadata-named";
+const HIDDEN_METADATA: &str = ".metadata-named";
 
 /// A file with functions: path, inode, and time of its last change in ns.
 type Module = (Vec<u8>, u64, u64);
@@ -72,7 +72,7 @@ pub fn complete_probes(recording: &Path, stopped: &dyn Fn() -> bool) -> Result<V
     // Another reader may be naming the functions.
     let begun = Instant::now();
     while let Err(error) = flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-        if error != rustix::io::Errno::WOULDBLOCK || begun.elapsed() > PATIENCE || stopped() {
+        if error != rustix::io::Errno::WOULDBLOCK || begun.elapsed() > SEARCH_TIMEOUT || stopped() {
             return Err(CompleteError::Busy { path });
         }
         std::thread::sleep(PAUSE);
@@ -103,19 +103,20 @@ fn read(folder: &OwnedFd) -> io::Result<String> {
     let file =
         File::from(openat(folder, "metadata", OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?);
     let found = file.metadata()?;
-    if !found.is_file() || found.len() > MOST_BYTES {
+    if !found.is_file() || found.len() > MAX_BYTES {
         return Err(io::Error::other("it is not metadata of Longpole"));
     }
     let mut text = String::new();
-    file.take(MOST_BYTES).read_to_string(&mut text)?;
+    file.take(MAX_BYTES).read_to_string(&mut text)?;
     Ok(text)
 }
 
 fn replace(folder: &OwnedFd, text: &[u8]) -> io::Result<()> {
-    let mut file = fresh(folder, HIDDEN)?;
-    let written = file.write_all(text).and_then(|()| file.sync_all()).and_then(|()| Ok(renameat(folder, HIDDEN, folder, "metadata")?));
+    let mut file = fresh(folder, HIDDEN_METADATA)?;
+    let written =
+        file.write_all(text).and_then(|()| file.sync_all()).and_then(|()| Ok(renameat(folder, HIDDEN_METADATA, folder, "metadata")?));
     if written.is_err() {
-        let _ = unlinkat(folder, HIDDEN, AtFlags::empty());
+        let _ = unlinkat(folder, HIDDEN_METADATA, AtFlags::empty());
     }
     written
 }
@@ -191,10 +192,10 @@ fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::R
         all.dedup();
     });
     // The file is unlinked at once, so that nothing of it remains.
-    let mut file = fresh(folder, HIDDEN)?;
-    unlinkat(folder, HIDDEN, AtFlags::empty())?;
+    let mut file = fresh(folder, HIDDEN_METADATA)?;
+    unlinkat(folder, HIDDEN_METADATA, AtFlags::empty())?;
     let (mut from, mut failures, mut notes) = (0, 0, Vec::new());
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + SEARCH_TIMEOUT;
     while from < found.modules.len() {
         let Err((at, why)) = apart(|at| look_into(found, &offsets, &file, from, at), end, stopped) else { break };
         let said = match &why {
@@ -205,7 +206,7 @@ fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::R
         file.write_all(b"\n")?;
         failures += 1;
         match (why, at) {
-            (Why::Item(_), Some(at)) if failures < MOST_FAILURES => from = at.saturating_add(1),
+            (Why::Item(_), Some(at)) if failures < MAX_FAILURES => from = at.saturating_add(1),
             (Why::Item(_), _) => break,
             _ => return Ok((None, notes)),
         }

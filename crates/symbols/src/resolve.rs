@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 const BATCH: usize = 4096;
 
 /// Maximum number of bytes of the names of a file's sections.
-const MOST_NAMES: u64 = 1 << 20;
+const MAX_NAMES: u64 = 1 << 20;
 /// Parts of the names of sections that refer to other files. blazesym would open those files,
 /// wherever and whatever they are.
 const LINKS: [&[u8]; 3] = [b"debuglink", b"debugaltlink", b"debug_sup"];
@@ -86,7 +86,7 @@ fn has_no_links(file: &File) -> Option<bool> {
         true => (wide(section, 24)?, wide(section, 32)?),
         false => (half(section, 16)?.into(), half(section, 20)?.into()),
     };
-    if length > MOST_NAMES {
+    if length > MAX_NAMES {
         return None;
     }
     let mut text = vec![0; length as usize];

@@ -76,7 +76,7 @@ impl Space {
     fn own(&mut self, all: &Rc<Cell<usize>>) -> Option<&mut BTreeMap<u64, Mapping>> {
         if Rc::get_mut(&mut self.0).is_none() || !Rc::ptr_eq(&self.0.all, all) {
             let sum = all.get() + self.0.mappings.len();
-            if sum > MOST_MAPPINGS_IN_ALL {
+            if sum > MAX_MAPPINGS_IN_ALL {
                 return None;
             }
             all.set(sum);
@@ -111,15 +111,15 @@ pub struct Sample<'a> {
 
 /// Maximum number of ended processes that are still known. They are needed because samples of a
 /// process's last threads may come after its end.
-const MOST_ENDED: usize = 4096;
+const MAX_ENDED: usize = 4096;
 /// Maximum number of mappings of one process, and of modules, because a hostile recording could
 /// name any number.
-const MOST_MAPPINGS: usize = 1 << 16;
+const MAX_MAPPINGS: usize = 1 << 16;
 /// Maximum number of mappings of all processes. A space shared by several processes counts once.
-const MOST_MAPPINGS_IN_ALL: usize = 1 << 21;
-const MOST_MODULES: usize = 1 << 20;
+const MAX_MAPPINGS_IN_ALL: usize = 1 << 21;
+const MAX_MODULES: usize = 1 << 20;
 /// Maximum number of processes; Linux allows no more at the same time.
-const MOST_PROCESSES: usize = 1 << 22;
+const MAX_PROCESSES: usize = 1 << 22;
 
 /// Follows the processes of a recording and their mappings.
 #[derive(Debug, Default)]
@@ -147,7 +147,7 @@ impl Spaces {
         let id = |value: Option<&Value<'_>>| value.and_then(Value::as_i64).and_then(|id| i32::try_from(id).ok());
         let pid = id(event.context.first())?;
         let tid = id(event.context.get(1))?;
-        if self.processes.len() >= MOST_PROCESSES && kind != Kind::Sample && kind != Kind::Exit {
+        if self.processes.len() >= MAX_PROCESSES && kind != Kind::Sample && kind != Kind::Exit {
             return None;
         }
         let number = |at: usize| event.fields.get(at).and_then(Value::as_u64);
@@ -216,7 +216,7 @@ impl Spaces {
             return;
         }
         self.ended.push_back(pid);
-        if self.ended.len() > MOST_ENDED {
+        if self.ended.len() > MAX_ENDED {
             if let Some(oldest) = self.ended.pop_front() {
                 // The process id may belong to a new process by now.
                 if self.processes.get(&oldest).is_some_and(|process| process.ended) {
@@ -245,7 +245,7 @@ impl Spaces {
         };
         let before = mappings.len();
         cut(mappings, start, end);
-        let room = mappings.len() < MOST_MAPPINGS && self.held.get() < MOST_MAPPINGS_IN_ALL;
+        let room = mappings.len() < MAX_MAPPINGS && self.held.get() < MAX_MAPPINGS_IN_ALL;
         if room {
             mappings.insert(start, Mapping { end, offset, module });
         }
@@ -259,7 +259,7 @@ impl Spaces {
         if let Some(id) = self.ids.get(&module) {
             return Some(*id);
         }
-        if self.modules.len() >= MOST_MODULES {
+        if self.modules.len() >= MAX_MODULES {
             return None;
         }
         let id = ModuleId(self.modules.len() as u32);
@@ -371,7 +371,7 @@ mod tests {
             spaces.map(pid, 0, 0x10, 0, b"/a", 1);
         }
         let held = spaces.held.get();
-        assert!(held <= MOST_MAPPINGS_IN_ALL && held > MOST_MAPPINGS_IN_ALL / 2, "{held}");
+        assert!(held <= MAX_MAPPINGS_IN_ALL && held > MAX_MAPPINGS_IN_ALL / 2, "{held}");
         assert!(spaces.left_out() > 1000, "{}", spaces.left_out());
         assert!(matches!(spaces.place(2, 0x1010), Place::File(..)));
         assert_eq!(spaces.place(children - 1, 0x1010), Place::Unknown(0x1010));

@@ -52,9 +52,9 @@ pub struct Stack<'a> {
 }
 
 /// Maximum number of different frames. Further ones are `[unknown]`.
-const MOST_FRAMES: usize = 1 << 22;
+const MAX_FRAMES: usize = 1 << 22;
 /// Maximum number of places whose frames are remembered.
-const MOST_PLACES: usize = 1 << 22;
+const MAX_PLACES: usize = 1 << 22;
 
 /// Follows a trace, event by event in the order of time.
 #[derive(Debug, Default)]
@@ -117,7 +117,7 @@ impl Stacks {
         let frames: Vec<Frame> = self.name(place);
         let ids: Box<[FrameId]> = frames.into_iter().map(|frame| self.intern(frame)).collect();
         self.stack.extend_from_slice(&ids);
-        if self.places.len() < MOST_PLACES {
+        if self.places.len() < MAX_PLACES {
             self.places.insert(place, ids);
         }
     }
@@ -126,7 +126,7 @@ impl Stacks {
         if let Some(id) = self.ids.get(&frame) {
             return *id;
         }
-        if self.frames.len() >= MOST_FRAMES && frame.function != UNKNOWN {
+        if self.frames.len() >= MAX_FRAMES && frame.function != UNKNOWN {
             return self.intern(unknown());
         }
         let id = FrameId(self.frames.len() as u32);

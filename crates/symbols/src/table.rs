@@ -14,7 +14,7 @@ pub const FILE: &str = "symbols/functions.jsonl";
 pub const VERSION: u32 = 1;
 
 /// Maximum number of bytes that are read; Longpole writes no larger file.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 const LONGEST_LINE: u64 = 1 << 20;
 /// Maximum number of bytes of a name. Instances of templates can have longer ones, which are cut.
 const LONGEST_NAME: usize = 1024;
@@ -100,7 +100,7 @@ impl Table {
     /// skipped.
     pub fn load(recording: &Path) -> Table {
         match File::open(recording.join(FILE)) {
-            Ok(file) => Table::read(BufReader::with_capacity(256 << 10, file.take(MOST_BYTES))),
+            Ok(file) => Table::read(BufReader::with_capacity(256 << 10, file.take(MAX_BYTES))),
             Err(_) => Table::default(),
         }
     }

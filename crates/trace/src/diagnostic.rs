@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of errors of one file that are reported one by one, because the number of
 /// diagnostics must not grow with the trace.
-pub(crate) const MOST_ERRORS: u32 = 8;
+pub(crate) const MAX_ERRORS: u32 = 8;
 
 /// Something wrong or unusual in an input. Its text names the file and place.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -40,16 +40,16 @@ pub enum Version {
 /// Bytes of events in a packet, and of all packets that are not written yet.
 const PACKET: usize = 64 << 10;
 const PENDING: usize = 64 << 20;
-const LEAST_PACKET: usize = 2 << 10;
+const MIN_PACKET: usize = 2 << 10;
 /// Each packet belongs to one thread. If the threads of a stream have taken turns at least
 /// `MANY_TURNS` times, with fewer than `SHORT_TURN` events per turn, packets would be too small.
-/// The stream's threads then get files of their own, `MOST_THREADS` at most.
+/// The stream's threads then get files of their own, `MAX_THREADS` at most.
 const MANY_TURNS: u64 = 256;
 const SHORT_TURN: u64 = 64;
-const MOST_THREADS: u32 = 1024;
+const MAX_THREADS: u32 = 1024;
 /// Maximum number of files for a stream that is not in the order of time. Each of these files is in
 /// order.
-const MOST_FILES: usize = 16;
+const MAX_FILES: usize = 16;
 
 /// Writes a trace as CTF. The module's documentation explains how.
 pub struct CtfWriter {
@@ -203,7 +203,7 @@ impl CtfWriter {
             self.begin(out, event.t_ns, catalogue)?;
             self.end(out)?;
         }
-        let most = (PENDING / self.outs.len()).clamp(LEAST_PACKET, PACKET);
+        let most = (PENDING / self.outs.len()).clamp(MIN_PACKET, PACKET);
         let Out { form, open, writer, subject, packet, .. } = &self.outs[out];
         let other = (form.names && *subject != event.subject) || (form.kind > 0 && !event.packet.are(packet));
         if *open && (writer.packet_bits() / 8 >= most as u64 || other) {
@@ -240,7 +240,7 @@ impl CtfWriter {
                 let (pid, tid) = (names && subject.pid.is_some(), names && subject.tid.is_some());
                 let form = Form { cpu: event.cpu.is_some(), names, pid, tid, kind };
                 let apart = names && turns >= MANY_TURNS && events / turns < SHORT_TURN;
-                let key = (event.stream, event.cpu, form, group, apart.then_some(event.subject.0 % MOST_THREADS), 0);
+                let key = (event.stream, event.cpu, form, group, apart.then_some(event.subject.0 % MAX_THREADS), 0);
                 let out = self.out(key, event, catalogue)?;
                 let (subject, cpu, packet) = (event.subject, event.cpu, event.packet.share());
                 self.last.insert(event.stream, Last { subject, cpu, packet, alone, key, out, events, turns });
@@ -250,7 +250,7 @@ impl CtfWriter {
         let mut out = first;
         // Readers require each file to be in the order of time, and merge the files. A late event
         // goes to another file.
-        for number in 1..MOST_FILES {
+        for number in 1..MAX_FILES {
             if self.outs[out].end_ns <= event.t_ns {
                 break;
             }

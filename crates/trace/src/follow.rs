@@ -28,12 +28,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Value of the field `position` in the empty packet that covers the reserved space.
-const NOWHERE: OwnedValue = OwnedValue::U64(u64::MAX);
+const RESERVED_POSITION: OwnedValue = OwnedValue::U64(u64::MAX);
 /// Time after a change in which a folder may change again without a new modification time, because
 /// the file system's clock advances in ticks.
 const TICK: Duration = Duration::from_secs(1);
 /// Maximum number of diagnostics that are kept; each is reported once.
-const MOST_DIAGNOSTICS: usize = 100;
+const MAX_DIAGNOSTICS: usize = 100;
 
 /// Reads a recording while it is written. The module's documentation explains how.
 pub struct Follower {
@@ -121,7 +121,7 @@ impl Follower {
         for index in std::mem::take(&mut self.idle) {
             self.decode(index)?;
         }
-        self.shared.diagnostics.truncate(MOST_DIAGNOSTICS);
+        self.shared.diagnostics.truncate(MAX_DIAGNOSTICS);
         Ok(())
     }
 
@@ -273,5 +273,5 @@ enum Look {
 
 /// Returns true for the empty packet that covers the reserved space.
 fn covers(packet: &Packet) -> bool {
-    packet.field("position") == Some(&NOWHERE)
+    packet.field("position") == Some(&RESERVED_POSITION)
 }

@@ -16,7 +16,7 @@ pub(crate) mod packet_chains;
 use crate::files::directory::is_recording;
 use crate::files::file::StreamFile;
 use longpole_ctf::{Metadata, Source, Step, StreamDecoder};
-use packet_chains::{Chains, MOST_CHAINS};
+use packet_chains::{Chains, MAX_CHAINS};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use std::cell::{Cell, RefCell};
@@ -29,14 +29,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Minimum size in bytes of a file that gets an index. A smaller file is read as fast as an index.
-pub(crate) const LEAST_FILE: u64 = 4 << 20;
+pub(crate) const MIN_FILE: u64 = 4 << 20;
 /// Maximum number of entries of an index. A larger index would not be worth its size.
-const MOST_ENTRIES: u64 = 1 << 24;
+const MAX_ENTRIES: u64 = 1 << 24;
 const MAGIC: u64 = u64::from_le_bytes(*b"LPINDEX2");
 /// Bytes at a packet's begin that are part of the check, and the number of packets that are
 /// checked.
 const HEADER: usize = 64;
-const CHECKED: usize = 16;
+const CHECKED_PACKETS: usize = 16;
 
 /// Words of an entry, and words of a block without its checksum.
 const ENTRY: usize = 5;
@@ -114,11 +114,11 @@ pub(crate) struct FileIndex {
 }
 
 impl FileIndex {
-    /// Returns `None` for a file shorter than [`LEAST_FILE`].
+    /// Returns `None` for a file shorter than [`MIN_FILE`].
     pub fn new(file: &StreamFile, metadata: &Arc<Metadata>, text: u64, ordered: bool, streams: usize) -> Option<Rc<FileIndex>> {
         let (file, metadata) = (file.clone(), metadata.clone());
         let index = FileIndex { file, metadata, text, ordered, streams, index: RefCell::default(), hopeless: Cell::default() };
-        (index.file.length >= LEAST_FILE).then(|| Rc::new(index))
+        (index.file.length >= MIN_FILE).then(|| Rc::new(index))
     }
 
     /// Returns the number of readers that the file needs, if a stored index contains it. Does not
@@ -224,7 +224,7 @@ fn pass<S: Source>(mut decoder: StreamDecoder<S>, ordered: bool) -> (usize, bool
             Ok(Some(Step::PacketBegin)) => {
                 let packet = decoder.packet();
                 let chain = if ordered { 0 } else { chains.of(packet) };
-                complete &= packet.begin.is_some() && packet.end_ns.is_some() && count < MOST_ENTRIES;
+                complete &= packet.begin.is_some() && packet.end_ns.is_some() && count < MAX_ENTRIES;
                 if let (true, Some(clock), Some(end_ns)) = (complete, packet.begin, packet.end_ns) {
                     let here = Position { offset: packet.offset, packet: packet.index, clock };
                     if before.len() <= packet.stream {
@@ -262,7 +262,7 @@ struct Damaged;
 impl Index {
     fn new(identity: [u64; 3], stream: &File, (readers, complete): (u64, bool), lists: Vec<Vec<Entry>>) -> Index {
         let count: usize = lists.iter().map(Vec::len).sum();
-        let step = count.div_ceil(CHECKED).max(1);
+        let step = count.div_ceil(CHECKED_PACKETS).max(1);
         let checked: Vec<u64> = lists.iter().flatten().step_by(step).map(|entry| entry.before.offset).collect();
         let headers = headers(stream, &checked);
         let entries = lists.iter().map(|list| list.len() as u64).collect();
@@ -328,10 +328,10 @@ impl Head {
 
     fn of(words: &Words) -> Option<Head> {
         let ([magic, size, changed, text, readers, complete, headers, checked], rest) = words.split_first_chunk::<8>()?;
-        let (checked, rest) = rest.split_at_checked(usize::try_from(*checked).ok().filter(|&n| n <= CHECKED + 1)?)?;
+        let (checked, rest) = rest.split_at_checked(usize::try_from(*checked).ok().filter(|&n| n <= CHECKED_PACKETS + 1)?)?;
         let (&chains, rest) = rest.split_first()?;
-        let entries = rest.get(..usize::try_from(chains).ok().filter(|&n| n <= MOST_CHAINS)?)?;
-        let bounded = entries.iter().all(|&n| n <= MOST_ENTRIES) && (1..=MOST_CHAINS as u64).contains(readers);
+        let entries = rest.get(..usize::try_from(chains).ok().filter(|&n| n <= MAX_CHAINS)?)?;
+        let bounded = entries.iter().all(|&n| n <= MAX_ENTRIES) && (1..=MAX_CHAINS as u64).contains(readers);
         (*magic == MAGIC && bounded).then(|| Head {
             identity: [*size, *changed, *text],
             readers: *readers,

@@ -31,8 +31,8 @@ pub const WINDOWS: usize = 12;
 
 /// Least changes that are reported as certain: of a share of the path, absolute; of a time or a
 /// rate, relative to the first side.
-const LEAST_SHARE: f64 = 0.01;
-const LEAST_RELATIVE: f64 = 0.02;
+const MIN_SHARE: f64 = 0.01;
+const MIN_RELATIVE: f64 = 0.02;
 
 /// Everything that is compared of one recording.
 #[derive(Clone, Debug, Default)]
@@ -368,7 +368,7 @@ fn states(a: &Side, b: &Side, of: fn(&Side) -> &Shares, may_be_certain: bool) ->
         .into_iter()
         .filter_map(|name| {
             let change = Change::weighted(&from.weighted(&a.widths, name), &to.weighted(&b.widths, name))?;
-            let certain = may_be_certain && change.is_certain() && change.change.abs() >= LEAST_SHARE;
+            let certain = may_be_certain && change.is_certain() && change.change.abs() >= MIN_SHARE;
             let (machine, state) = name.clone();
             let owners = to.owners.get(name).or(from.owners.get(name)).cloned().unwrap_or_default();
             Some(StateChange { machine, state, share_a: from.share(name), share_b: to.share(name), change, certain, owners })
@@ -387,7 +387,7 @@ fn relative(a: &[(f64, f64)], b: &[(f64, f64)]) -> Option<Change> {
 }
 
 fn is_certain(change: Option<Change>) -> bool {
-    change.is_some_and(|change| change.is_certain() && change.change.abs() >= LEAST_RELATIVE)
+    change.is_some_and(|change| change.is_certain() && change.change.abs() >= MIN_RELATIVE)
 }
 
 fn latency(a: &BTreeMap<Timed, Means>, b: &BTreeMap<Timed, Means>, may_be_certain: bool) -> Vec<LatencyChange> {

@@ -147,7 +147,7 @@ impl Active {
     }
 
     /// Time until which the path is final, in ns.
-    pub fn settled(&self, now: u64) -> u64 {
+    pub fn final_until(&self, now: u64) -> u64 {
         self.since.unwrap_or(now)
     }
 

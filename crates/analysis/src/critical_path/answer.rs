@@ -382,12 +382,12 @@ impl Code {
     }
 }
 
-/// The entries with the most time, descending, at most [`MOST_PROFILED`].
+/// The entries with the most time, descending, at most [`MAX_PROFILED`].
 fn first(times: &HashMap<Of, u128>, dictionary: &Dictionary) -> Vec<(Of, u128)> {
     let mut first: Vec<_> = times.iter().map(|(&of, &ns)| (of, ns)).collect();
     let name = |(class, state): Of| (if class == ANY { "" } else { dictionary.text(class) }, dictionary.text(state));
     first.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| name(a.0).cmp(&name(b.0))));
-    first.truncate(MOST_PROFILED);
+    first.truncate(MAX_PROFILED);
     first
 }
 
@@ -407,7 +407,7 @@ impl Called<'_> {
 }
 
 /// Number of states in a profile that its user is assumed to look at.
-const MOST_PROFILED: usize = 20;
+const MAX_PROFILED: usize = 20;
 
 fn full_name(vocabulary: &Vocabulary, machine: MachineId) -> String {
     let name = vocabulary.machine_name(machine);

@@ -18,7 +18,7 @@ use longpole_model::linux::Linux;
 use std::collections::HashMap;
 
 /// Share of the path below which the holders are not computed.
-const LEAST_SHARE: f64 = 0.01;
+const MIN_SHARE: f64 = 0.01;
 
 /// A piece of the path in which a thread waits for a CPU: begin, end, and number of its stretches.
 type Piece = (i64, i64, u32);
@@ -39,7 +39,7 @@ pub struct CpuHolders {
 /// Returns whether waits for CPUs have so large a share of the path that their holders matter.
 pub fn matter(answer: &Answer) -> bool {
     let waits = answer.criticality.iter().filter(|row| row.kind.waits_for_cpu());
-    waits.map(|row| row.share).sum::<f64>() >= LEAST_SHARE
+    waits.map(|row| row.share).sum::<f64>() >= MIN_SHARE
 }
 
 impl CpuHolders {

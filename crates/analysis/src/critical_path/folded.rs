@@ -32,11 +32,11 @@ pub struct Limits {
 }
 
 /// Default number of nodes and edges; that of the figure in the experiment of 2008.
-pub const MOST: usize = 545;
+pub const DEFAULT_SIZE: usize = 545;
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { most: MOST, loops: 10 }
+        Limits { most: DEFAULT_SIZE, loops: 10 }
     }
 }
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 /// Number of windows; their bars fit into one line of any terminal.
 pub const WINDOWS: usize = 60;
 /// Largest number of states in rows of their own; the others are summed up.
-const MOST_ROWS: usize = 8;
+const MAX_ROWS: usize = 8;
 /// Width of a part of the path for [`Participation::stability`], in windows: a quarter of the path.
 const PART: usize = WINDOWS / 4;
 
@@ -88,10 +88,10 @@ impl Participation {
             })
             .collect();
         all.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.class, &a.state).cmp(&(&b.class, &b.state))));
-        let rows = all.iter().take(MOST_ROWS);
+        let rows = all.iter().take(MAX_ROWS);
         let rows = rows.map(|it| Row { machine: it.class.clone(), state: it.state.clone(), shares: cut.shares(&it.windows) }).collect();
         let mut others = vec![0; WINDOWS];
-        for state in all.iter().skip(MOST_ROWS) {
+        for state in all.iter().skip(MAX_ROWS) {
             others.iter_mut().zip(&state.windows).for_each(|(sum, ns)| *sum += ns);
         }
         let (start_ns, end_ns) = (answer.start_ns, answer.start_ns + answer.length_ns);

@@ -139,7 +139,7 @@ struct Worker {
 }
 
 /// Number of windows per worker that may wait for it or for their composition.
-const AHEAD: usize = 2;
+const WINDOWS_AHEAD: usize = 2;
 
 impl Windows {
     /// Makes windows of `length` interactions for this number of threads. With one thread, or none,
@@ -200,7 +200,7 @@ impl Windows {
         }
         // A window of this size probably needs as much memory again.
         self.ops.list.reserve(ops.list.len());
-        while self.given - self.taken >= self.workers.len() * AHEAD {
+        while self.given - self.taken >= self.workers.len() * WINDOWS_AHEAD {
             self.take();
         }
         let worker = self.given % self.workers.len();
@@ -234,8 +234,8 @@ impl Windows {
 
 impl Worker {
     fn new(keep_segments: bool) -> Option<Worker> {
-        let (work, given) = sync_channel::<Ops>(AHEAD);
-        let (give, done) = sync_channel(AHEAD);
+        let (work, given) = sync_channel::<Ops>(WINDOWS_AHEAD);
+        let (give, done) = sync_channel(WINDOWS_AHEAD);
         let run = move || {
             while let Ok(ops) = given.recv() {
                 if give.send(Summary::of(&ops, keep_segments)).is_err() {

@@ -15,7 +15,7 @@ enum Entries {
 const WITHIN: usize = 3;
 
 /// Largest number of entries that [`Profile::absorb`] adds one by one instead of merging.
-const FEW: usize = 4;
+const MAX_ADDED_SINGLY: usize = 4;
 
 impl Default for Profile {
     fn default() -> Profile {
@@ -36,7 +36,7 @@ impl Profile {
                     times.copy_within(at..used, at + 1);
                     (keys[at], times[at], *count) = (key, ns, *count + 1);
                 } else {
-                    let mut many = Vec::with_capacity(2 * FEW);
+                    let mut many = Vec::with_capacity(2 * MAX_ADDED_SINGLY);
                     many.extend(keys.iter().copied().zip(times.iter().copied()));
                     many.insert(at, (key, ns));
                     self.0 = Entries::Many(many);
@@ -89,7 +89,7 @@ impl Profile {
             std::mem::swap(self, other);
         }
         match (&mut self.0, &other.0) {
-            (Entries::Many(many), Entries::Many(other)) if other.len() > FEW => merge(many, other),
+            (Entries::Many(many), Entries::Many(other)) if other.len() > MAX_ADDED_SINGLY => merge(many, other),
             _ => other.iter().for_each(|(key, ns)| self.add(key, ns)),
         }
         other.clear();

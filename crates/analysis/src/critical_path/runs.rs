@@ -78,7 +78,7 @@ impl Runs {
 const CHUNK: usize = 1 << 16;
 
 /// Largest size of a number in bytes.
-const LONGEST: usize = 10;
+const MAX_NUMBER_BYTES: usize = 10;
 
 fn put(buffer: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
@@ -92,7 +92,7 @@ fn put(buffer: &mut Vec<u8>, mut number: u64) {
 #[inline]
 fn number_in(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut number = 0;
-    for (at, &byte) in bytes.iter().take(LONGEST).enumerate() {
+    for (at, &byte) in bytes.iter().take(MAX_NUMBER_BYTES).enumerate() {
         number |= u64::from(byte & 0x7f) << (7 * at);
         if byte < 0x80 {
             return Some((number, at + 1));
@@ -122,7 +122,7 @@ impl Reading {
     /// Reads the key and the length of a piece that lies in the buffer as a whole.
     #[inline]
     fn whole(&mut self) -> Option<(u64, u64)> {
-        let rest = self.buffer.get(self.at..self.at + 2 * LONGEST)?;
+        let rest = self.buffer.get(self.at..self.at + 2 * MAX_NUMBER_BYTES)?;
         let (key, first) = number_in(rest)?;
         let (ns, second) = number_in(&rest[first..])?;
         self.at += first + second;

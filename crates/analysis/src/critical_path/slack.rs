@@ -7,19 +7,19 @@
 pub(super) struct Slack {
     pub least: Option<u64>,
     /// Sum of the times between successive gets of the machine in ns; and the part of it in which
-    /// the item was nearly late ([`NEARLY`]).
+    /// the item was nearly late ([`NEARLY_LATE_PART`]).
     cycles: u128,
     near: u128,
 }
 
-/// An item that arrived at most one `NEARLY`th (5 %) of a cycle before its get was nearly late.
-const NEARLY: u64 = 20;
+/// An item that arrived at most one `NEARLY_LATE_PART`th (5 %) of a cycle before its get was nearly late.
+const NEARLY_LATE_PART: u64 = 20;
 
 impl Slack {
     pub fn took(&mut self, slack: u64, cycle: u64) {
         self.least = Some(self.least.map_or(slack, |least| least.min(slack)));
         self.cycles += u128::from(cycle);
-        if slack <= cycle / NEARLY {
+        if slack <= cycle / NEARLY_LATE_PART {
             self.near += u128::from(cycle);
         }
     }

@@ -91,7 +91,7 @@ impl CriticalPath {
                         self.queues.give_space(queue, taken.units, from);
                     }
                 }
-                self.settle();
+                self.update_holds();
             }
             Effect::Peek { queue, amount, flow, .. } => {
                 let taken = self.queues.peek(queue, amount, flow);
@@ -100,7 +100,7 @@ impl CriticalPath {
             Effect::Reserve { queue, n, .. } => {
                 let taken = self.queues.reserve(queue, machine, n);
                 self.found(vocabulary, line, machine, queue, &taken, Looked::Space);
-                self.settle();
+                self.update_holds();
             }
             Effect::Wake { cause, .. } => self.wake(vocabulary, line, machine, cause),
             // `step` handles these.
@@ -324,10 +324,10 @@ impl CriticalPath {
     ) {
         let taken = self.queues.take_space(queue, machine, n);
         self.found(vocabulary, line, machine, queue, &taken, Looked::Space);
-        self.settle();
+        self.update_holds();
         if let Some(from) = self.origin(vocabulary, machine, link) {
             self.queues.put(queue, n, flow, from);
-            self.settle();
+            self.update_holds();
         }
     }
 
@@ -355,9 +355,9 @@ impl CriticalPath {
         let first = matches!(looked, Looked::Took) && taken.units > 0 && self.life(machine).context.is_some_and(|context| !context.caused);
         // A context takes its path from what it waited for, as with a wake-up; tokens that it takes
         // afterwards are not its first ones.
-        let mut settled = first;
+        let mut has_cause = first;
         if self.life(machine).block.is_some() {
-            settled |= !matches!(taken.cause, Origin::None);
+            has_cause |= !matches!(taken.cause, Origin::None);
             let cause = match taken.cause {
                 Origin::None => Origin::None,
                 Origin::Unknown => Origin::Unknown,
@@ -379,7 +379,7 @@ impl CriticalPath {
         if taken.units > 0 {
             self.life(machine).took = Some(self.now);
         }
-        if settled {
+        if has_cause {
             if let Some(context) = &mut self.life(machine).context {
                 context.caused = true;
             }

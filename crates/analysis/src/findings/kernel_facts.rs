@@ -37,9 +37,9 @@ pub struct Contention {
 
 /// Least time that a page fault takes: the exception, the page table entry, and the return. No
 /// trace contains the true time.
-const LEAST_FAULT_NS: u64 = 500;
+const MIN_FAULT_NS: u64 = 500;
 /// Largest number of facts of one kind: those with the largest shares.
-const MOST: usize = 64;
+const MAX_FACTS: usize = 64;
 
 #[derive(Debug, Default)]
 pub struct KernelFacts {
@@ -97,7 +97,7 @@ impl KernelFacts {
             sum.last = sum.last.or(of.last);
         }
         let facts = classes.into_iter().filter(|(_, of)| of.faults > 0 && of.running_ns > 0).map(|(class, of)| {
-            let part = (of.faults * LEAST_FAULT_NS) as f64 / of.running_ns as f64;
+            let part = (of.faults * MIN_FAULT_NS) as f64 / of.running_ns as f64;
             let (start_ns, end_ns) = of.last.unwrap_or_default();
             Facts {
                 scope: Scope::Fault,
@@ -122,7 +122,7 @@ fn heaviest(facts: impl Iterator<Item = Facts>) -> Vec<Facts> {
     let mut facts: Vec<Facts> = facts.collect();
     let share = |facts: &Facts| facts.numbers.first().map_or(0.0, |&(_, share)| share);
     facts.sort_by(|a, b| share(b).total_cmp(&share(a)).then_with(|| a.texts.cmp(&b.texts)));
-    facts.truncate(MOST);
+    facts.truncate(MAX_FACTS);
     facts
 }
 

@@ -9,9 +9,9 @@ use crate::wait_graph;
 use std::collections::HashMap;
 
 /// Number of machines of a mutual wait that are named.
-const MOST_NAMED: usize = 4;
+const MAX_NAMED: usize = 4;
 /// Largest number of queues, and of machines, that yield facts: those with the largest figures.
-const MOST: usize = 64;
+const MAX_SUBJECTS: usize = 64;
 
 pub(crate) fn facts(path: &Participation, waits: &wait_graph::Answer) -> Vec<Facts> {
     let whole = Evidence { start_ns: path.start_ns as i64, end_ns: path.end_ns as i64 };
@@ -39,7 +39,7 @@ pub(crate) fn facts(path: &Participation, waits: &wait_graph::Answer) -> Vec<Fac
         evidence: state.evidence,
     };
     let mut out: Vec<Facts> = states.into_iter().map(of_path).collect();
-    for look in waits.looks.iter().take(MOST) {
+    for look in waits.looks.iter().take(MAX_SUBJECTS) {
         // A machine that polls without end is on the path, or its polling delays nothing.
         let own = path.states().iter().filter(|state| state.class == look.who.machine);
         out.push(Facts {
@@ -55,7 +55,7 @@ pub(crate) fn facts(path: &Participation, waits: &wait_graph::Answer) -> Vec<Fac
             evidence: whole,
         });
     }
-    for lock in waits.locks.iter().take(MOST) {
+    for lock in waits.locks.iter().take(MAX_SUBJECTS) {
         let (takings, contended) = lock.lock;
         out.push(Facts {
             scope: Scope::Lock,
@@ -71,10 +71,10 @@ pub(crate) fn facts(path: &Participation, waits: &wait_graph::Answer) -> Vec<Fac
             evidence: Evidence { start_ns: lock.longest.0 as i64, end_ns: lock.longest.1 as i64 },
         });
     }
-    for mutual_wait in waits.mutual_waits.iter().take(MOST) {
+    for mutual_wait in waits.mutual_waits.iter().take(MAX_SUBJECTS) {
         let Some(first) = mutual_wait.machines.first() else { continue };
-        let mut machines: Vec<String> = mutual_wait.machines.iter().take(MOST_NAMED).map(|member| member.who.to_string()).collect();
-        if let Some(more @ 1..) = mutual_wait.machines.len().checked_sub(MOST_NAMED) {
+        let mut machines: Vec<String> = mutual_wait.machines.iter().take(MAX_NAMED).map(|member| member.who.to_string()).collect();
+        if let Some(more @ 1..) = mutual_wait.machines.len().checked_sub(MAX_NAMED) {
             machines.push(format!("{more} more"));
         }
         let last = machines.pop().unwrap_or_default();

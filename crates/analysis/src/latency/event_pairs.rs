@@ -14,10 +14,10 @@ use longpole_predicate::{Datum, Node, Predicate, PredicateError};
 use longpole_trace::event::{Catalogue, Class, ClassId, Event};
 use std::collections::{HashMap, VecDeque};
 
-const MOST_WAITING: usize = 1 << 16;
+const MAX_WAITING: usize = 1 << 16;
 
 /// Largest number of suggestions for a name that does not occur.
-const MOST_SUGGESTED: usize = 3;
+const MAX_SUGGESTED: usize = 3;
 
 /// A name that does not occur in the input. It is reported as an error, because an empty answer
 /// would mean that the pair never occurred.
@@ -161,7 +161,7 @@ impl Side {
         let name = &self.point.event;
         if self.occurred(catalogue, false).next().is_none() {
             let all = self.occurred(catalogue, true).map(|class| class.event_name.as_str());
-            let nearest = nearest(name, all, MOST_SUGGESTED).into_iter().map(str::to_owned).collect();
+            let nearest = nearest(name, all, MAX_SUGGESTED).into_iter().map(str::to_owned).collect();
             return Err(UnknownName::Event { name: name.clone(), nearest });
         }
         for wanted in self.point.when.iter().flat_map(|when| when.names()).map(|name| name.name.as_str()).chain(by) {
@@ -208,7 +208,7 @@ impl Pairs {
                     Some(begin) => {
                         let time = since(begin, event.t_ns);
                         self.times.record(time);
-                        if key != Key::All && (self.per_key.len() < MOST_WAITING || self.per_key.contains_key(&key)) {
+                        if key != Key::All && (self.per_key.len() < MAX_WAITING || self.per_key.contains_key(&key)) {
                             self.per_key.entry(key).or_default().record(time);
                         }
                     }
@@ -224,7 +224,7 @@ impl Pairs {
                 self.order.push_back((key, event.t_ns));
                 while let Some((oldest, begin)) = self.order.front() {
                     let current = self.waiting.get(oldest) == Some(begin);
-                    if current && self.order.len() <= MOST_WAITING {
+                    if current && self.order.len() <= MAX_WAITING {
                         break;
                     }
                     if current {

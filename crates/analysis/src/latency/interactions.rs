@@ -5,7 +5,7 @@
 //! into `rpc:NAME:reply:ID`. A reply belongs to the oldest call of that name that the replying
 //! machine has taken and not answered.
 
-use super::{CallTimes, Latency, Measured, Net, MOST_IN_FLIGHT};
+use super::{CallTimes, Latency, Measured, Net, MAX_IN_FLIGHT};
 use crate::stats::text::machine_place;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Effect, Interaction, MachineId, QueueId, Vocabulary};
@@ -235,7 +235,7 @@ impl LatenciesOfMachines {
             Use::Replies(name) => {
                 let serves = &mut self.machine(machine).serves;
                 let Some(place) = serves.iter().position(|(known, _)| *known == name) else { return };
-                if let Some((_, call)) = serves.remove(place).filter(|_| self.replies.len() < MOST_IN_FLIGHT) {
+                if let Some((_, call)) = serves.remove(place).filter(|_| self.replies.len() < MAX_IN_FLIGHT) {
                     self.replies.insert(queue, Call { replied: now, ..call });
                 }
             }
@@ -282,7 +282,7 @@ impl LatenciesOfMachines {
 
 /// Appends an element; drops the oldest one if there are too many.
 fn push<T>(queue: &mut VecDeque<T>, new: T) {
-    if queue.len() == MOST_IN_FLIGHT {
+    if queue.len() == MAX_IN_FLIGHT {
         queue.pop_front();
     }
     queue.push_back(new);

@@ -1,6 +1,6 @@
 //! Latencies as probes report them.
 
-use super::{CallTimes, Latency, Measured, Net, Spans, Together, MOST_IN_FLIGHT};
+use super::{CallTimes, Latency, Measured, Net, Spans, Together, MAX_IN_FLIGHT};
 use crate::scheduling::thread_time::Account;
 use crate::session::{Observer, Scene};
 use crate::stats::histogram::since;
@@ -174,7 +174,7 @@ impl Latencies {
         // Closed calls stay in the order until they are at its front, or until it is too long.
         while let Some(oldest) = self.call_order.front().copied() {
             let open = self.open_calls.contains_key(&oldest);
-            if open && self.call_order.len() <= MOST_IN_FLIGHT {
+            if open && self.call_order.len() <= MAX_IN_FLIGHT {
                 break;
             }
             self.call_order.pop_front();
@@ -186,10 +186,10 @@ impl Latencies {
     /// order only counts if its start is that of the open object.
     fn forget_objects(&mut self) {
         let open = &mut self.open_objects;
-        if self.object_order.len() > 2 * MOST_IN_FLIGHT {
+        if self.object_order.len() > 2 * MAX_IN_FLIGHT {
             self.object_order.retain(|(object, begin)| open.get(object) == Some(begin));
         }
-        while open.len() > MOST_IN_FLIGHT {
+        while open.len() > MAX_IN_FLIGHT {
             let Some((oldest, begin)) = self.object_order.pop_front() else { break };
             if open.get(&oldest) == Some(&begin) {
                 open.remove(&oldest);

@@ -14,7 +14,7 @@ use std::io::Read;
 
 /// Largest number of different names (machines, states, queues, flows) in one log. More are
 /// refused, because each is kept until the end.
-pub const MOST_NAMES: usize = 1 << 22;
+pub const MAX_NAMES: usize = 1 << 22;
 
 /// The reason for which a machine log cannot be read further.
 #[derive(Debug, thiserror::Error)]
@@ -43,15 +43,15 @@ pub struct Reader<R> {
 /// The effects of a line, for lines that repeat it.
 struct LineEffects {
     count: u8,
-    effects: [Effect; MOST_KEPT],
+    effects: [Effect; MAX_KEPT],
 }
 
 /// Largest number of effects that are kept; lines with more are interpreted each time.
-const MOST_KEPT: usize = 2;
+const MAX_KEPT: usize = 2;
 
 impl Default for LineEffects {
     fn default() -> LineEffects {
-        LineEffects { count: 0, effects: [Effect::Now; MOST_KEPT] }
+        LineEffects { count: 0, effects: [Effect::Now; MAX_KEPT] }
     }
 }
 
@@ -123,7 +123,7 @@ impl<R: Read> Reader<R> {
                     return Err(LogError::Line { line: number, what });
                 }
                 let new = &interactions[before..];
-                if new.len() <= MOST_KEPT && has_lasting_meaning(&line) {
+                if new.len() <= MAX_KEPT && has_lasting_meaning(&line) {
                     let mut kept = LineEffects { count: new.len() as u8, ..LineEffects::default() };
                     kept.effects.iter_mut().zip(new).for_each(|(effect, interaction)| *effect = interaction.effect);
                     slot.keep(kept);
@@ -153,8 +153,8 @@ fn has_lasting_meaning(line: &Line<'_>) -> bool {
 
 impl Known {
     fn read(&mut self, line: &Line<'_>, number: u64, interactions: &mut Vec<Interaction>) -> Result<(), String> {
-        if self.vocabulary.names.len() > MOST_NAMES {
-            return Err(format!("more than {MOST_NAMES} different names"));
+        if self.vocabulary.names.len() > MAX_NAMES {
+            return Err(format!("more than {MAX_NAMES} different names"));
         }
         self.t = line.t.unwrap_or(self.t);
         let t = self.t;

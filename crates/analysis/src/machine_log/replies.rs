@@ -11,10 +11,10 @@ use longpole_model::tokens::Amount;
 use std::collections::HashMap;
 
 /// Number of queues of replies that keep their name.
-pub const MOST_NAMED: usize = 1 << 16;
+pub const MAX_NAMED: usize = 1 << 16;
 
 /// Largest number of further calls that may wait for their reply at a time.
-pub const MOST_LIVE: usize = 1 << 20;
+pub const MAX_LIVE: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 pub struct Replies {
@@ -46,13 +46,13 @@ impl Replies {
         if let Some(known) = vocabulary.known_queue(name) {
             return Ok(known);
         }
-        if self.named < MOST_NAMED {
+        if self.named < MAX_NAMED {
             self.named += 1;
             return Ok(vocabulary.queue_of_text(name));
         }
         if !self.live.contains_key(name) {
-            if self.live.len() >= MOST_LIVE {
-                return Err(format!("more than {MOST_LIVE} calls wait for a reply"));
+            if self.live.len() >= MAX_LIVE {
+                return Err(format!("more than {MAX_LIVE} calls wait for a reply"));
             }
             let shared = vocabulary.names.intern(&format!("{call}:reply:*"));
             let free = self.free.get_mut(&shared).and_then(Vec::pop);

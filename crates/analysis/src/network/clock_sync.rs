@@ -61,7 +61,7 @@ pub enum Failure {
 }
 
 /// Largest drift; clocks that differ by more are broken.
-const MOST_DRIFT: f64 = 1e-3;
+const MAX_DRIFT: f64 = 1e-3;
 /// Number of steps of each search, which exceeds the resolution of the numbers.
 const ROUNDS: usize = 200;
 /// Capture times are often rounded down to µs, so that two packets in opposite directions may
@@ -97,7 +97,7 @@ pub fn estimate(messages: &[Message], range: Option<(i64, i64)>) -> Result<Estim
         }
     }
     let band = Band { upper, lower };
-    let drift = greatest(-MOST_DRIFT, MOST_DRIFT, |drift| band.room(drift));
+    let drift = greatest(-MAX_DRIFT, MAX_DRIFT, |drift| band.room(drift));
     let room = band.room(drift);
     if room < -ROUNDING_NS {
         return Err(Failure::Contradiction { by_ns: (-room / 2.0) as u64 });
@@ -105,7 +105,7 @@ pub fn estimate(messages: &[Message], range: Option<(i64, i64)>) -> Result<Estim
     // A band that rounding has closed is widened by as much, and the error includes that.
     let slack = (-room).max(0.0);
     let fits = |drift: f64| band.room(drift) >= -slack;
-    let (flattest, steepest) = (farthest(drift, -MOST_DRIFT, fits), farthest(drift, MOST_DRIFT, fits));
+    let (flattest, steepest) = (farthest(drift, -MAX_DRIFT, fits), farthest(drift, MAX_DRIFT, fits));
     let middle = (flattest + steepest) / 2.0;
     let at_zero = (band.top(middle) + band.bottom(middle)) / 2.0;
     let last = messages.iter().map(|message| message.other_ns).max().unwrap_or(since_ns);

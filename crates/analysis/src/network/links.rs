@@ -16,15 +16,15 @@
 use longpole_model::hash::IdMap;
 use longpole_model::linux::net::{Hop, Step};
 
-/// Largest number of devices; further ones are not counted. `MOST_PACKETS` is the largest number
+/// Largest number of devices; further ones are not counted. `MAX_PACKETS` is the largest number
 /// of packets that wait in their queues; if there are more, all are forgotten.
-const MOST_DEVICES: usize = 1 << 10;
-const MOST_PACKETS: usize = 1 << 16;
+const MAX_DEVICES: usize = 1 << 10;
+const MAX_PACKETS: usize = 1 << 16;
 /// The kernel's name for the discipline of a device without a queue. Devices of several network
 /// namespaces may share a name, and packets wait in the one that has a queue.
 const NO_QUEUE: &[u8] = b"noqueue";
 /// Number of stretches of waits that are kept because a later one may still overlap with them.
-const MOST_STRETCHES: usize = 1 << 10;
+const MAX_STRETCHES: usize = 1 << 10;
 
 /// The queue of a network device.
 #[derive(Clone, Debug, Default)]
@@ -58,8 +58,8 @@ impl Link {
             self.stretches.pop();
         }
         self.busy_ns += (t - begin).max(0) as u64;
-        if self.stretches.len() >= MOST_STRETCHES {
-            self.stretches.drain(..MOST_STRETCHES / 2);
+        if self.stretches.len() >= MAX_STRETCHES {
+            self.stretches.drain(..MAX_STRETCHES / 2);
         }
         self.stretches.push((begin, t));
     }
@@ -102,7 +102,7 @@ impl Links {
             Step::Queue { packet, length, device } => {
                 if let Some(at) = self.device(device) {
                     self.links[at].bytes += u64::from(length);
-                    if self.waiting.len() >= MOST_PACKETS {
+                    if self.waiting.len() >= MAX_PACKETS {
                         // Hardly any of these packets is still in a queue: no event showed how they
                         // left.
                         self.waiting.clear();
@@ -133,7 +133,7 @@ impl Links {
 
     fn device(&mut self, name: &[u8]) -> Option<usize> {
         let known = self.links.iter().position(|link| link.device.as_bytes() == name);
-        if known.is_none() && self.links.len() < MOST_DEVICES {
+        if known.is_none() && self.links.len() < MAX_DEVICES {
             self.links.push(Link { device: String::from_utf8_lossy(name).into_owned(), ..Link::default() });
             return Some(self.links.len() - 1);
         }

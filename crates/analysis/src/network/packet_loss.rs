@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Largest number of rows; losses of further kinds form one row without a name.
-const MOST_ROWS: usize = 4096;
+const MAX_ROWS: usize = 4096;
 /// Largest distance between the time at which the kernel counts a loss and that of its event, in
 /// nanoseconds.
 const APART_NS: i64 = 100_000;
 /// Largest number of losses that are kept individually.
-const MOST_SINGLE: usize = 200_000;
+const MAX_SINGLE: usize = 200_000;
 
 /// A packet that the kernel dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,7 +125,7 @@ pub struct Losses {
 impl Losses {
     pub fn add(&mut self, loss: Loss) {
         self.count += 1;
-        let full = self.rows.len() >= MOST_ROWS;
+        let full = self.rows.len() >= MAX_ROWS;
         let fresh = Row { count: 0, segments: 0, estimated: false, first_ns: loss.t_ns, last_ns: loss.t_ns, watched: Watched::default() };
         let watched = self.watch.map_or_else(Watched::default, |watch| watch.of(loss.t_ns));
         match self.rows.get_mut(&loss.kind) {
@@ -136,7 +136,7 @@ impl Losses {
             }
             None => self.rows.entry(loss.kind).or_insert(fresh).add(&loss, watched),
         }
-        if self.single.len() < MOST_SINGLE {
+        if self.single.len() < MAX_SINGLE {
             self.single.push(loss);
         } else {
             self.not_kept += 1;
@@ -432,7 +432,7 @@ fn discipline(device: &Device) -> String {
 /// Returns a description such as `UDP port 5201, iperf3/1234`.
 fn described(protocol: Option<&str>, port: Option<u16>, owners: &[Person]) -> String {
     /// Largest number of listed owners of a shared port.
-    const MOST_OWNERS: usize = 3;
+    const MAX_OWNERS: usize = 3;
     let mut parts = Vec::new();
     match (protocol, port) {
         (Some(protocol), Some(port)) => parts.push(format!("{protocol} port {port}")),
@@ -440,8 +440,8 @@ fn described(protocol: Option<&str>, port: Option<u16>, owners: &[Person]) -> St
         (None, Some(port)) => parts.push(format!("port {port}")),
         (None, None) => {}
     }
-    let named: Vec<String> = owners.iter().take(MOST_OWNERS).map(|owner| format!("{}/{}", owner.known_as(), owner.tid)).collect();
-    let others = if owners.len() > MOST_OWNERS { " or others" } else { "" };
+    let named: Vec<String> = owners.iter().take(MAX_OWNERS).map(|owner| format!("{}/{}", owner.known_as(), owner.tid)).collect();
+    let others = if owners.len() > MAX_OWNERS { " or others" } else { "" };
     parts.push(if named.is_empty() { "owner unknown".to_owned() } else { named.join(" or ") + others });
     parts.join(", ")
 }

@@ -23,18 +23,18 @@ use sockets::Socket;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Largest number of packets in flight; beyond it the oldest ones are given up.
-const MOST_FLIGHTS: usize = 1 << 16;
+const MAX_FLIGHTS: usize = 1 << 16;
 /// Time without an event, in nanoseconds, after which a packet outside of sockets has left the
 /// traced part of the system.
 const LONGEST_NS: i64 = 5_000_000_000;
 /// Largest number of pairs of sender and reader that are distinguished.
-const MOST_FLOWS: usize = 1024;
-const MOST_SOCKETS: usize = 1 << 18;
-const MOST_NAMES: usize = 1 << 12;
+const MAX_FLOWS: usize = 1024;
+const MAX_SOCKETS: usize = 1 << 18;
+const MAX_NAMES: usize = 1 << 12;
 /// Size in bytes of the headers of link, network and UDP.
 const HEADERS: u32 = 42;
 /// Largest number of received packets whose socket may appear in an event of another CPU.
-const MOST_UNDELIVERED: usize = 32;
+const MAX_UNDELIVERED: usize = 32;
 
 /// The packet path to report in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ fn place<T: Default>(all: &mut Vec<T>, index: u32) -> &mut T {
 fn intern(all: &mut Vec<String>, text: &str) -> Option<u32> {
     let found = all.iter().rposition(|known| known == text);
     let at = found.or_else(|| {
-        (all.len() < MOST_NAMES).then(|| {
+        (all.len() < MAX_NAMES).then(|| {
             all.push(text.to_owned());
             all.len() - 1
         })
@@ -165,7 +165,7 @@ impl PacketPaths {
     /// Begins a new packet in this buffer; the packet that was there before has vanished.
     fn begin(&mut self, hop: &Hop<'_>, packet: u64, origin: Origin, length: u32, stage: Stage) {
         match self.flights.remove(&packet) {
-            Some(old) if old.stage == Stage::Ready && old.segments > 1 && self.cut.len() < MOST_FLIGHTS => {
+            Some(old) if old.stage == Stage::Ready && old.segments > 1 && self.cut.len() < MAX_FLIGHTS => {
                 self.cut.insert(old.id, old);
             }
             Some(old) => self.vanished(old),
@@ -200,7 +200,7 @@ impl PacketPaths {
         self.flights.insert(packet, flight);
         self.order.push_back((packet, id));
         while let Some(&(packet, id)) = self.order.front() {
-            let full = self.flights.len() > MOST_FLIGHTS;
+            let full = self.flights.len() > MAX_FLIGHTS;
             let Some(flight) = self.flights.get(&packet).filter(|flight| flight.id == id) else {
                 self.order.pop_front();
                 continue;
@@ -208,7 +208,7 @@ impl PacketPaths {
             let old = hop.t_ns.saturating_sub(flight.t_ns) > LONGEST_NS;
             // A reader may sleep for a long time.
             let waits = flight.stage == Stage::Ready;
-            let in_excess = self.order.len() > 2 * MOST_FLIGHTS;
+            let in_excess = self.order.len() > 2 * MAX_FLIGHTS;
             if !full && !(old && (!waits || in_excess)) {
                 break;
             }
@@ -292,7 +292,7 @@ impl PacketPaths {
             Step::Window { .. } => {}
             Step::Exit { thread } => self.reader_gone(thread),
             Step::Socket { protocol, port, tid, .. } => {
-                if self.dumped.len() < MOST_SOCKETS {
+                if self.dumped.len() < MAX_SOCKETS {
                     self.dumped.push((protocol, port, tid));
                 }
             }
@@ -358,7 +358,7 @@ impl PacketPaths {
         let (since, counted) = (flight.t_ns, flight.number.is_some());
         (flight.stage, flight.t_ns, flight.length, flight.device) = (Stage::Transmitting, hop.t_ns, length, device.or(flight.device));
         flight.segments = segments.max(1);
-        if segments > 1 && self.cuts.len() < MOST_FLOWS {
+        if segments > 1 && self.cuts.len() < MAX_FLOWS {
             let sender = flight.origin.thread();
             self.cuts.insert(sender, length.saturating_sub(HEADERS).div_ceil(segments));
         }
@@ -421,7 +421,7 @@ impl PacketPaths {
     /// Remembers a packet for which no socket event has occurred yet.
     fn not_delivered(&mut self, packet: u64) {
         if let Some(flight) = self.flights.get(&packet).filter(|flight| flight.stage == Stage::Received) {
-            if self.undelivered.len() == MOST_UNDELIVERED {
+            if self.undelivered.len() == MAX_UNDELIVERED {
                 self.undelivered.pop_front();
             }
             self.undelivered.push_back((packet, flight.id));
@@ -514,7 +514,7 @@ impl PacketPaths {
             socket: flight.socket,
             device: if flight.socket.is_none() { flight.device } else { None },
         };
-        let room = self.flows.len() < MOST_FLOWS || self.flows.contains_key(&key);
+        let room = self.flows.len() < MAX_FLOWS || self.flows.contains_key(&key);
         let flow = if room { self.flows.entry(key).or_default() } else { &mut self.other_flows };
         flow.ends[end as usize] += 1;
         flow.complete += u64::from(complete);

@@ -148,7 +148,7 @@ impl Interactions {
             if count > before {
                 block.note_renames(self.source.vocabulary_mut(), before);
             }
-            if count >= Block::MOST {
+            if count >= Block::MAX_INTERACTIONS {
                 break;
             }
         }

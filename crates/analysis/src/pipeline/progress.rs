@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 /// Maximum number of times stored per thread. If there are more, only every second, fourth, … is
 /// stored.
-const MOST_TIMES: usize = 1 << 16;
+const MAX_TIMES: usize = 1 << 16;
 
 /// Selects the events that count as progress.
 pub trait ProgressEvents {
@@ -31,7 +31,7 @@ struct Times {
 impl Times {
     fn add(&mut self, t: u64) {
         if self.count.is_multiple_of(self.each) {
-            if self.stored.len() >= MOST_TIMES {
+            if self.stored.len() >= MAX_TIMES {
                 let mut number = 0;
                 self.stored.retain(|_| {
                     number += 1;
@@ -101,9 +101,9 @@ mod tests {
     #[test]
     fn of_many_times_an_even_part_is_stored() {
         let mut times = Times { each: 1, count: 0, stored: Vec::new() };
-        (0..3 * MOST_TIMES as u64).for_each(|t| times.add(t));
+        (0..3 * MAX_TIMES as u64).for_each(|t| times.add(t));
         assert_eq!(times.each, 4);
-        assert!(times.stored.len() <= MOST_TIMES);
+        assert!(times.stored.len() <= MAX_TIMES);
         assert!(times.stored.windows(2).all(|pair| pair[1] - pair[0] == 4), "{:?}", &times.stored[..8]);
     }
 }

@@ -15,10 +15,10 @@ use longpole_trace::Trace;
 
 /// Memory for tokens in flight, in bytes. This is less than in a run that only predicts, because
 /// the path needs memory at the same time.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 fn options(scenarios: Vec<Scenario>) -> what_if::Options {
-    what_if::Options { scenarios, most_bytes: MOST_BYTES, ..what_if::Options::default() }
+    what_if::Options { scenarios, most_bytes: MAX_BYTES, ..what_if::Options::default() }
 }
 
 /// The path that is replayed, and what is known of it before the replays.

@@ -151,9 +151,9 @@ mod tests {
                 line: number,
                 effect: Effect::State { machine: machines[number as usize % 3], state },
             };
-            for from in (0..count).step_by(Block::MOST) {
+            for from in (0..count).step_by(Block::MAX_INTERACTIONS) {
                 let (mut block, mut ahead) = (Block::default(), Ahead::default());
-                ahead.interactions.extend((from..count).take(Block::MOST).map(at));
+                ahead.interactions.extend((from..count).take(Block::MAX_INTERACTIONS).map(at));
                 block.exchange(&mut ahead);
                 block.close(&vocabulary, &mut known);
                 writer.block(&mut Vocabulary::default(), &block);

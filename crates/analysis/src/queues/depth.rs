@@ -14,7 +14,7 @@ use crate::stats::histogram::since;
 use crate::stats::histogram::Histogram;
 use longpole_model::hash::IdMap;
 
-const MOST_DEPTHS: usize = 4096;
+const MAX_DEPTHS: usize = 4096;
 /// Share of time below which a negative depth is a race between probes and not an unknown start.
 const RACE_SHARE: f64 = 0.01;
 
@@ -31,7 +31,7 @@ pub(crate) struct Depth {
     /// multiples of `1 << shift`.
     times: IdMap<u64, u64>,
     shift: u32,
-    settled: Histogram,
+    finished: Histogram,
     /// Start of the current uncertain time; and end of the uncertain time that has been counted.
     doubt_since_ns: Option<i64>,
     doubted_until_ns: Option<i64>,
@@ -54,10 +54,10 @@ impl Depth {
             let depth = self.relative.saturating_add(offset);
             let tolerance = tolerance(capacity);
             if depth < -tolerance {
-                self.settle(capacity);
+                self.finish_capacity(capacity);
                 self.know(-self.relative, t_ns);
             } else if let Some(capacity) = capacity.filter(|&capacity| depth > capacity as i64 + tolerance) {
-                self.settle(Some(capacity));
+                self.finish_capacity(Some(capacity));
                 self.know(capacity as i64 - self.relative, t_ns);
             }
         }
@@ -89,7 +89,7 @@ impl Depth {
             None if offset.abs() <= tolerance && self.doubt_since_ns.is_none() => self.know(0, t_ns),
             None => self.know(offset, t_ns),
             Some(known) if known.abs_diff(offset) > tolerance as u64 => {
-                self.settle(capacity);
+                self.finish_capacity(capacity);
                 self.know(offset, t_ns);
             }
             Some(_) => {}
@@ -100,7 +100,7 @@ impl Depth {
     /// depth is uncertain until something shows it again.
     pub fn forget(&mut self, begin_ns: i64, end_ns: i64, capacity: Option<u64>) {
         self.pass(end_ns);
-        self.settle(capacity);
+        self.finish_capacity(capacity);
         self.offset = None;
         (self.relative, self.lowest, self.highest) = (0, 0, 0);
         let begin_ns = self.doubted_until_ns.map_or(begin_ns, |until| begin_ns.max(until)).max(self.first_ns.unwrap_or(end_ns));
@@ -131,7 +131,7 @@ impl Depth {
             return;
         }
         *self.times.entry((self.relative >> self.shift) as u64).or_default() += ns;
-        while self.times.len() > MOST_DEPTHS {
+        while self.times.len() > MAX_DEPTHS {
             self.shift += 1;
             let mut coarser = IdMap::default();
             for (&depth, &ns) in &self.times {
@@ -141,10 +141,10 @@ impl Depth {
         }
     }
 
-    fn settle(&mut self, capacity: Option<u64>) {
-        let mut settled = std::mem::take(&mut self.settled);
-        self.add_to(&mut settled, capacity);
-        self.settled = settled;
+    fn finish_capacity(&mut self, capacity: Option<u64>) {
+        let mut finished = std::mem::take(&mut self.finished);
+        self.add_to(&mut finished, capacity);
+        self.finished = finished;
         self.times.clear();
         self.shift = 0;
         (self.lowest, self.highest) = (self.relative, self.relative);
@@ -179,7 +179,7 @@ impl Depth {
             ..Depth::default()
         };
         last.pass(end_ns);
-        let mut out = self.settled.clone();
+        let mut out = self.finished.clone();
         last.add_to(&mut out, capacity);
         out
     }
@@ -278,7 +278,7 @@ mod tests {
         for t in 0..100_000 {
             depth.change(1000, t, None);
         }
-        assert!(depth.times.len() <= MOST_DEPTHS);
+        assert!(depth.times.len() <= MAX_DEPTHS);
         let mean = depth.finish(100_000, None).mean().unwrap();
         assert!((mean / 50_000_000.0 - 1.0).abs() < 0.01, "{mean}");
     }

@@ -10,7 +10,7 @@ use longpole_model::kinds::QueueKind;
 use longpole_model::tokens::{Amount, Queues, Shape, Unit};
 
 /// Largest number of tokens in flight whose put time is remembered.
-const MOST_TOKENS: usize = 1 << 20;
+const MAX_TOKENS: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 struct State {
@@ -41,7 +41,7 @@ impl Default for QueuesOfMachines {
             states: Vec::new(),
             blocked: Vec::new(),
             batches: Batches::default(),
-            tokens: Queues::new(MOST_TOKENS),
+            tokens: Queues::new(MAX_TOKENS),
             begin: 0,
             now: 0,
         }

@@ -13,7 +13,7 @@ use longpole_trace::event::Loss;
 use std::collections::VecDeque;
 
 /// Largest number of portions of a queue whose residence is followed.
-const MOST_PORTIONS: usize = 1 << 16;
+const MAX_PORTIONS: usize = 1 << 16;
 
 /// The statistics of all queues that probes report; it sees each step in the order of time.
 #[derive(Debug, Default)]
@@ -138,7 +138,7 @@ impl Queues {
         if early == count && count > 0 {
             return;
         }
-        if state.inside.len() == MOST_PORTIONS {
+        if state.inside.len() == MAX_PORTIONS {
             state.inside.pop_front();
         }
         state.inside.push_back((step.t_ns, count - early));
@@ -167,7 +167,7 @@ impl Queues {
                 }
             }
         }
-        if left > 0 && state.early.len() < MOST_PORTIONS {
+        if left > 0 && state.early.len() < MAX_PORTIONS {
             state.forget_early(step.t_ns);
             state.early.push_back((step.t_ns, left));
         }

@@ -94,7 +94,7 @@ struct Woken {
     irq_cpus: BTreeSet<u32>,
 }
 
-const MOST_WORST: usize = 5;
+const MAX_WORST: usize = 5;
 
 impl Interrupts {
     fn context(&mut self, index: u32) -> &mut ContextTimes {
@@ -214,9 +214,9 @@ impl Watch for Interrupts {
         woken.start.record(ns);
         woken.cpus.insert(start.cpu.0);
         woken.irq_cpus.insert(wake.cpu.0);
-        if times.worst.len() < MOST_WORST || times.worst.first_key_value().is_some_and(|(&(least, _), _)| least < ns) {
+        if times.worst.len() < MAX_WORST || times.worst.first_key_value().is_some_and(|(&(least, _), _)| least < ns) {
             times.worst.insert((ns, start.t_ns), (start.thread, start.cpu.0, wake.cpu.0));
-            if times.worst.len() > MOST_WORST {
+            if times.worst.len() > MAX_WORST {
                 times.worst.pop_first();
             }
         }

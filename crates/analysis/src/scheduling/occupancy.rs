@@ -48,7 +48,7 @@ pub(crate) struct Holders {
 /// Number of stays that are remembered per CPU.
 const REMEMBERED: usize = 1 << 15;
 /// Largest number of occupants of one thread's CPU that are distinguished; the rest is one sum.
-const MOST_CPU_HOLDERS: usize = 256;
+const MAX_CPU_HOLDERS: usize = 256;
 /// Number of occupants that are reported.
 const TOLD: usize = 8;
 
@@ -107,7 +107,7 @@ impl Occupancy {
 impl Holders {
     fn add(&mut self, keeping: Holder, ns: u64) {
         if ns == 0 {
-        } else if self.by.len() < MOST_CPU_HOLDERS || self.by.contains_key(&keeping) {
+        } else if self.by.len() < MAX_CPU_HOLDERS || self.by.contains_key(&keeping) {
             *self.by.entry(keeping).or_default() += ns;
         } else {
             self.others_ns += ns;

@@ -11,9 +11,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Largest number of functions of processes that are distinguished.
-const MOST_FUNCTIONS: usize = 1 << 20;
+const MAX_FUNCTIONS: usize = 1 << 20;
 /// Largest number of frames of all different stacks that are distinguished.
-const MOST_STACK_FRAMES: usize = 1 << 25;
+const MAX_STACK_FRAMES: usize = 1 << 25;
 /// Quantile below which 97.5 % of a normal distribution lie.
 const Z: f64 = 1.959_963_984_540_054;
 
@@ -66,7 +66,7 @@ impl Functions {
         let mut beyond = false;
         for &frame in &self.seen {
             let own = u64::from(stack.frames.first() == Some(&frame));
-            let full = self.rows.len() >= MOST_FUNCTIONS;
+            let full = self.rows.len() >= MAX_FUNCTIONS;
             let key = ((stack.pid, Rc::clone(&stack.process)), frame);
             match self.rows.get_mut(&key) {
                 Some((all, top)) => (*all, *top) = (*all + 1, *top + own),
@@ -123,7 +123,7 @@ impl Folded {
         let key = (Rc::clone(&stack.process), Box::from(stack.frames));
         if let Some(count) = self.stacks.get_mut(&key) {
             *count += 1;
-        } else if self.frames >= MOST_STACK_FRAMES {
+        } else if self.frames >= MAX_STACK_FRAMES {
             self.counts.beyond += 1;
         } else {
             self.frames += stack.frames.len() + 1;

@@ -9,10 +9,10 @@ use serde::Serialize;
 use std::ops::ControlFlow;
 
 /// Largest number of probes after the call that are reported.
-const MOST_AFTER: usize = 16;
+const MAX_AFTER: usize = 16;
 /// Time after the call, in nanoseconds, beyond which probes are unrelated to the packet.
 const LONGEST_NS: i64 = 100_000_000;
-const MOST_OPEN: usize = 64;
+const MAX_OPEN: usize = 64;
 
 /// Collects the probes around a receive call.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Consumer {
     /// `Break`.
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) -> ControlFlow<()> {
         let Item::Event(event) = item else { return ControlFlow::Continue(()) };
-        if event.t_ns > self.at_ns.saturating_add(LONGEST_NS) || self.found.after.len() >= MOST_AFTER {
+        if event.t_ns > self.at_ns.saturating_add(LONGEST_NS) || self.found.after.len() >= MAX_AFTER {
             return ControlFlow::Break(());
         }
         let stream = catalogue.streams.get(event.stream.0 as usize);
@@ -84,7 +84,7 @@ impl Consumer {
         }
         let open = &mut self.found.open;
         match self.system.step(catalogue, event).op {
-            Op::Begin { name } if open.len() < MOST_OPEN => open.push(self.system.vocabulary.names.text(name).to_owned()),
+            Op::Begin { name } if open.len() < MAX_OPEN => open.push(self.system.vocabulary.names.text(name).to_owned()),
             Op::End { name } => {
                 let name = self.system.vocabulary.names.text(name);
                 if let Some(at) = open.iter().rposition(|open| open == name) {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Largest number of functions that are distinguished.
-const MOST: usize = 10_000;
+const MAX_FUNCTIONS: usize = 10_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
@@ -46,7 +46,7 @@ impl Gathered {
     fn add(&mut self, catalogue: &Catalogue, event: &Event<'_>) {
         let Some(ns) = event.fields.first().and_then(Value::as_u64) else { return };
         let name = catalogue.classes[event.class.0 as usize].event_name.trim_start_matches("event:");
-        if self.functions.len() < MOST || self.functions.contains_key(name) {
+        if self.functions.len() < MAX_FUNCTIONS || self.functions.contains_key(name) {
             longest(&mut self.functions, name, ns);
         }
     }

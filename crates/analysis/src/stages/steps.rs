@@ -19,10 +19,10 @@ pub struct Steps {
 
 impl Steps {
     /// Largest number of steps in one block.
-    pub const MOST: usize = 1 << 12;
+    pub const BLOCK_STEPS: usize = 1 << 12;
 
     pub fn with_room() -> Steps {
-        Steps { steps: Vec::with_capacity(Steps::MOST), ..Steps::default() }
+        Steps { steps: Vec::with_capacity(Steps::BLOCK_STEPS), ..Steps::default() }
     }
 
     #[inline]
@@ -37,7 +37,7 @@ impl Steps {
 
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.steps.len() >= Steps::MOST || self.losses.len() >= Steps::MOST
+        self.steps.len() >= Steps::BLOCK_STEPS || self.losses.len() >= Steps::BLOCK_STEPS
     }
 
     /// Closes the block. A consumer knows the names in `sent` before it processes the block.

@@ -16,7 +16,7 @@ use longpole_model::system::{OTHER_NAME, OTHER_QUEUE};
 pub use longpole_model::names::OTHER_NAMES;
 
 /// Largest number of names of one kind, for each thread or for the whole system.
-pub const MOST_NAMES: usize = 1_000;
+pub const MAX_NAMES: usize = 1_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Distinct {
@@ -63,7 +63,7 @@ impl Firsts {
         if self.is_first.len() <= at {
             self.is_first.resize(at + 1, None);
         }
-        let is_first = self.count < MOST_NAMES;
+        let is_first = self.count < MAX_NAMES;
         self.count += usize::from(is_first);
         self.is_first[at] = Some(is_first);
         is_first
@@ -114,7 +114,7 @@ impl Distinct {
             return;
         }
         let count = self.counts.entry((thread, kind)).or_default();
-        if *count < MOST_NAMES {
+        if *count < MAX_NAMES {
             *count += 1;
             self.known.insert((thread, kind, name.0), ());
         } else if *name != OTHER_NAME {

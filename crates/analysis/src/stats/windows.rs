@@ -7,7 +7,7 @@
 
 use longpole_model::system::activity::{Activity, Cell, Total};
 
-const MOST: usize = 64;
+const MAX_WINDOWS: usize = 64;
 const FIRST_WIDTH_NS: i64 = 100_000;
 
 /// Collector of the boundaries while the run is read.
@@ -46,7 +46,7 @@ impl Windows {
             return;
         };
         // A silence of many windows must not be walked window by window.
-        while t_ns.saturating_sub(begin) / self.width_ns > MOST as i64 {
+        while t_ns.saturating_sub(begin) / self.width_ns > MAX_WINDOWS as i64 {
             self.width_ns = self.width_ns.saturating_mul(2);
             let width = self.width_ns;
             self.marks.retain(|(boundary, _)| (boundary - begin) % width == 0);
@@ -123,8 +123,8 @@ mod tests {
                 activity.step(&step);
             }
             let all = windows.finish(5 + length, &activity);
-            assert!(all.len() <= MOST + 1, "{}", all.len());
-            assert!(length < 7_000_000 || all.len() >= MOST / 2, "{}", all.len());
+            assert!(all.len() <= MAX_WINDOWS + 1, "{}", all.len());
+            assert!(length < 7_000_000 || all.len() >= MAX_WINDOWS / 2, "{}", all.len());
             let sum: u64 = all.iter().flat_map(|window| &window.added).map(|total| total.ns).sum();
             assert_eq!(sum, length as u64);
             assert!(all.windows(2).all(|pair| pair[0].end_ns == pair[1].begin_ns));

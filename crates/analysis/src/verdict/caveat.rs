@@ -79,7 +79,7 @@ pub struct Doubts {
 
 /// Largest share of interactions that contradict earlier ones, or end before they begin. With more,
 /// the path does not show what happened.
-const MOST_CONTRADICTORY: f64 = 1e-5;
+const MAX_CONTRADICTORY: f64 = 1e-5;
 
 impl Doubts {
     pub fn of(answer: &Answer) -> Doubts {
@@ -89,7 +89,7 @@ impl Doubts {
     /// Returns whether the contradictions are so numerous that the absence of a bottleneck cannot
     /// be stated.
     pub fn are_too_many(&self, interactions: u64) -> bool {
-        (self.contradictions + self.negative_links) as f64 > MOST_CONTRADICTORY * interactions as f64
+        (self.contradictions + self.negative_links) as f64 > MAX_CONTRADICTORY * interactions as f64
     }
 
     pub fn is_none(&self) -> bool {

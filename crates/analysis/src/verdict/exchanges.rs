@@ -30,7 +30,7 @@ use longpole_model::names::NameId;
 use std::collections::{BTreeMap, HashMap};
 
 /// Largest number of connections at one time; calls on further connections are ignored.
-const MOST_CONNECTIONS: usize = 1 << 16;
+const MAX_CONNECTIONS: usize = 1 << 16;
 /// `TCP_LISTEN` of include/net/tcp_states.h.
 const LISTENING: i64 = 10;
 /// `IPPROTO_TCP`.
@@ -346,7 +346,7 @@ impl Exchanges {
             Act::Connect if result == TIMED_OUT => self.socket_activities.entry(process).or_default().unconnected += 1,
             Act::Close => self.ends((process, about)),
             Act::Send | Act::Receive if result > 0 && linux.file_kind(process, about) == Some(FileKind::Socket) => {
-                let known = self.open.len() < MOST_CONNECTIONS || self.open.contains_key(&(process, about));
+                let known = self.open.len() < MAX_CONNECTIONS || self.open.contains_key(&(process, about));
                 if known {
                     let begin = call.begin_ns.unwrap_or(call.end_ns);
                     self.transfers((process, about), act, begin, call.end_ns);
@@ -358,7 +358,7 @@ impl Exchanges {
 
     fn begins(&mut self, of: (i32, i64), role: Role) {
         self.ends(of);
-        if self.open.len() < MOST_CONNECTIONS {
+        if self.open.len() < MAX_CONNECTIONS {
             self.open.insert(of, Connection { role: Some(role), ..Connection::default() });
         }
     }

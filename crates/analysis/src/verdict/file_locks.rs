@@ -11,7 +11,7 @@ use longpole_model::system_calls::CallFamily;
 use std::collections::HashMap;
 
 /// Largest number of pairs of processes; waits of further pairs are not counted.
-const MOST_PAIRS: usize = 1 << 14;
+const MAX_PAIRS: usize = 1 << 14;
 
 /// Waits of one process for locks that another process released.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl FileLocks {
         }
         let process = |id: ThreadId| linux.threads.get(id.0 as usize).map(|thread| thread.process.unwrap_or(thread.tid));
         let (Some(waiter), Some(holder)) = (process(thread), process(by)) else { return };
-        if self.of.len() >= MOST_PAIRS && !self.of.contains_key(&(waiter, holder, name)) {
+        if self.of.len() >= MAX_PAIRS && !self.of.contains_key(&(waiter, holder, name)) {
             return;
         }
         let new = || FileLock { waiter, holder, call: call.to_owned(), ..FileLock::default() };

@@ -17,11 +17,11 @@ use std::collections::{HashMap, VecDeque};
 
 /// Number of remembered stays on each CPU, and of remembered waits for a CPU of each thread. Older
 /// ones are not counted.
-const MOST_STAYS: usize = 32;
+const MAX_STAYS: usize = 32;
 /// Largest number of pairs of waiter and holder, and of processes that ran instead of one holder;
 /// further ones are not counted.
-const MOST_PAIRS: usize = 1 << 12;
-const MOST_INSTEAD: usize = 1 << 8;
+const MAX_PAIRS: usize = 1 << 12;
+const MAX_INSTEAD: usize = 1 << 8;
 
 /// Inversions between threads of two processes, or of one process. Pairs of processes are counted
 /// because threads may be created for each piece of work.
@@ -72,7 +72,7 @@ fn entry<T: Default>(list: &mut Vec<T>, at: u32) -> &mut T {
 }
 
 fn push<T>(list: &mut VecDeque<T>, item: T) {
-    if list.len() >= MOST_STAYS {
+    if list.len() >= MAX_STAYS {
         list.pop_front();
     }
     list.push_back(item);
@@ -139,7 +139,7 @@ impl Inversions {
         let tid = |of: ThreadId| linux.threads[of.0 as usize].tid;
         let process = |of: ThreadId| linux.threads[of.0 as usize].process.unwrap_or(tid(of));
         let key = (process(waiter), process(holder));
-        if self.pairs.len() >= MOST_PAIRS && !self.pairs.contains_key(&key) {
+        if self.pairs.len() >= MAX_PAIRS && !self.pairs.contains_key(&key) {
             return;
         }
         let pair = self.pairs.entry(key).or_default();
@@ -151,7 +151,7 @@ impl Inversions {
                 if ns > 0 && other != holder && other != waiter && is_below {
                     (pair.waiter, pair.holder) = (tid(waiter), tid(holder));
                     pair.inverted_ns += ns as u64;
-                    if pair.ran.len() < MOST_INSTEAD || pair.ran.contains_key(&process(other)) {
+                    if pair.ran.len() < MAX_INSTEAD || pair.ran.contains_key(&process(other)) {
                         let (ran, last) = pair.ran.entry(process(other)).or_default();
                         (*ran, *last) = (*ran + ns as u64, tid(other));
                     }

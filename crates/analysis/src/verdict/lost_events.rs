@@ -1,22 +1,24 @@
 //! Lost events: the number from which they matter, and what reduces them.
 
 /// Largest share of lost events at which the absence of a result is still meaningful.
-const MOST_LOST: f64 = 0.01;
+const MAX_LOST: f64 = 0.01;
 
 /// Returns whether so large a part of the events is missing that a verdict must mention it.
 pub fn too_many_lost(lost: u64, events: u64) -> bool {
-    lost as f64 > MOST_LOST * (lost as f64 + events as f64)
+    lost as f64 > MAX_LOST * (lost as f64 + events as f64)
 }
 
 /// Ring size in bytes that the recorder gives to a busy thread. If a ring of this size was full, a
 /// larger one does not help: with four threads of 8 M events/s, rings of 16 MiB lost more.
-const LARGE: u64 = 4 << 20;
+const BUSY_RING_BYTES: u64 = 4 << 20;
 
 /// Returns advice to lose fewer events in another recording. `full` is the size in bytes of the
 /// largest ring that lost events, if known.
 pub fn remedy(full: Option<u64>) -> String {
     match full {
-        Some(size @ LARGE..) => format!("rings of {} MiB were full: record fewer events, or into memory (-o /dev/shm)", size >> 20),
+        Some(size @ BUSY_RING_BYTES..) => {
+            format!("rings of {} MiB were full: record fewer events, or into memory (-o /dev/shm)", size >> 20)
+        }
         _ => "record again with --buffer 4MiB".to_owned(),
     }
 }

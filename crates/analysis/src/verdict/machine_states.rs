@@ -30,7 +30,7 @@ const FEWER_CALLS: u64 = 16;
 /// Share of the path below which other machines have no part in it.
 const LITTLE: f64 = 0.01;
 /// Share of the path from which on a class has most of it.
-const MOST: f64 = 0.6;
+const MAX_SHARE: f64 = 0.6;
 
 /// A state on the path, added up over all machines of its class.
 #[derive(Clone, Debug)]
@@ -360,7 +360,7 @@ pub fn verdict(
 /// several states.
 fn spread(candidates: &[Candidate], first: &Candidate) -> Option<f64> {
     let whole: f64 = candidates.iter().filter(|other| other.class == first.class).map(|other| other.share).sum();
-    (whole >= MOST && first.share <= 0.75 * whole && first.kind != Kind::Link).then_some(whole)
+    (whole >= MAX_SHARE && first.share <= 0.75 * whole && first.kind != Kind::Link).then_some(whole)
 }
 
 /// Returns the thread of this class's program that set a timer on the path to the program's end,

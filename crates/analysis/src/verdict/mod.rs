@@ -463,7 +463,7 @@ pub fn between(traffic: &Traffic, subjects: &Subjects, vocabulary: &Vocabulary) 
 
 /// Number of subjects for which halving all their work is tried; the same number of changes is
 /// tried in pairs.
-pub(crate) const TRIED: usize = 3;
+pub(crate) const TRIED_SUBJECTS: usize = 3;
 
 /// Returns the changes of whole subjects that are worth trying: those with the largest shares of
 /// the path.
@@ -471,7 +471,7 @@ pub fn scenarios(parts: &Parts, subjects: &Subjects) -> Vec<Scenario> {
     let programs = parts.wholes.iter().map(|whole| subjects.get(whole.subject));
     let known = programs.filter(|subject| matches!(subject.level, Level::Process | Level::Pool) && !subject.is_recorder);
     let mut out: Vec<Scenario> = Vec::new();
-    for scenario in known.take(TRIED).map(Subject::halved) {
+    for scenario in known.take(TRIED_SUBJECTS).map(Subject::halved) {
         if !out.contains(&scenario) {
             out.push(scenario);
         }

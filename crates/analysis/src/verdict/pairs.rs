@@ -13,7 +13,7 @@
 
 use super::because::Because;
 use super::limits::Limits;
-use super::TRIED;
+use super::TRIED_SUBJECTS;
 use crate::what_if::{Prediction, Scenario};
 
 /// Two changes that bring much only together.
@@ -46,7 +46,7 @@ impl Pairs {
     pub fn of(states: &[Scenario], subjects: &[Scenario]) -> Pairs {
         let mut pairs: Vec<[Scenario; 2]> = Vec::new();
         for of in [states, subjects] {
-            let tried = &of[..of.len().min(TRIED)];
+            let tried = &of[..of.len().min(TRIED_SUBJECTS)];
             for (at, one) in tried.iter().enumerate() {
                 pairs.extend(tried[at + 1..].iter().map(|other| [one.clone(), other.clone()]));
             }

@@ -203,7 +203,7 @@ impl Gather<'_> {
     }
 
     /// Assigns all pending links to this thread, which was in the given system call.
-    fn settle(&mut self, pending: &mut Vec<Pending>, thread: &(SubjectId, Option<String>), call: Option<&str>) {
+    fn assign_pending(&mut self, pending: &mut Vec<Pending>, thread: &(SubjectId, Option<String>), call: Option<&str>) {
         for Pending { does, of, start, end, windows } in pending.drain(..) {
             let (class, state) = self.path.class_and_state(of);
             let state = match (does, call) {
@@ -257,7 +257,7 @@ impl Parts {
             let does = does(kind, path.call(of).is_some());
             if matches!(kind, SegmentKind::Link(_)) {
                 if let Some(subject) = resumes.take() {
-                    gather.settle(&mut pending, &subject, None);
+                    gather.assign_pending(&mut pending, &subject, None);
                 }
                 let mut windows = [0; WINDOWS];
                 gather.cut.add(&stretch, &mut windows);
@@ -298,7 +298,7 @@ impl Parts {
                 if !pending.is_empty() {
                     resumes = matches!(does, Does::Runnable | Does::Throttled).then(|| owner.clone());
                     if resumes.is_none() {
-                        gather.settle(&mut pending, owner, (does == Does::SystemCall).then_some(state));
+                        gather.assign_pending(&mut pending, owner, (does == Does::SystemCall).then_some(state));
                     }
                 }
             }
@@ -318,7 +318,7 @@ impl Parts {
         }
         // Links after which no thread continues are assigned to the last thread.
         if let (Some((_, thread)), false) = (last, pending.is_empty()) {
-            gather.settle(&mut pending, &thread, None);
+            gather.assign_pending(&mut pending, &thread, None);
         }
         gather.finish(Crossings { handed_over, entered_from, woken_by })
     }

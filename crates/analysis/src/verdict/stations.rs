@@ -26,7 +26,7 @@ use super::data::{Mechanism, Verdict};
 use super::sentence;
 use super::subjects::{Level, SubjectId};
 use super::Case;
-use crate::what_if::grammar::MOST_AT_ONCE;
+use crate::what_if::grammar::MAX_AT_ONCE;
 use crate::what_if::{Answer, Bounds, Change, Prediction, Scenario};
 
 /// The circulating work, as mean numbers of pieces.
@@ -92,7 +92,7 @@ impl Station {
     fn widest(&self) -> Option<Scenario> {
         let name = self.names.first()?;
         match (&self.requests, &self.lock) {
-            (Ok(load), _) => Some(Scenario::concurrency(name, (load.all.ceil().max(1.0) as u64).min(MOST_AT_ONCE))),
+            (Ok(load), _) => Some(Scenario::concurrency(name, (load.all.ceil().max(1.0) as u64).min(MAX_AT_ONCE))),
             (_, Ok(_)) => Some(Scenario::split(name)),
             _ => None,
         }

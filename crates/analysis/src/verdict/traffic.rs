@@ -21,9 +21,9 @@ const PARTS: usize = 256;
 const FIRST_WIDTH_NS: u64 = 1 << 16;
 /// Largest number of machines whose wake-ups are counted by parts of the time. Short-lived programs
 /// may occur by the hundred thousand.
-const MOST_COUNTED: usize = 1 << 14;
+const MAX_COUNTED: usize = 1 << 14;
 /// Largest number of pairs of machines for which wake-ups are counted.
-const MOST_PAIRS: usize = 1 << 18;
+const MAX_PAIRS: usize = 1 << 18;
 
 /// Wake-ups of one machine by another one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -234,7 +234,7 @@ impl Traffic {
 
     fn count(&mut self, by: MachineId, machine: MachineId, waited_ns: u64, direct_why: Option<NameId>) {
         let key = (by.0, machine.0);
-        if self.pairs.len() >= MOST_PAIRS && !self.pairs.contains_key(&key) {
+        if self.pairs.len() >= MAX_PAIRS && !self.pairs.contains_key(&key) {
             return;
         }
         let pair = self.pairs.entry(key).or_default();
@@ -296,7 +296,7 @@ impl Traffic {
         let part = (from_begin / self.width) as usize;
         let woken = &mut self.own[machine.0 as usize].woken;
         if woken.is_empty() {
-            if self.counted >= MOST_COUNTED {
+            if self.counted >= MAX_COUNTED {
                 return;
             }
             self.counted += 1;

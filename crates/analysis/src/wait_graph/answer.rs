@@ -132,7 +132,7 @@ pub struct Answer {
 
 /// An edge with less than this share of the run leads neither out of a mutual wait nor into one:
 /// hardly anything would be gained through it.
-const LEAST_EDGE: f64 = 0.02;
+const MIN_EDGE: f64 = 0.02;
 
 impl Waits {
     /// Returns the graph; `None` without interactions.
@@ -257,7 +257,7 @@ impl Waits {
 
     /// Components of the graph that no edge leaves, with the waiting time that ends in them.
     fn mutual_waits(&self, length: u64) -> Vec<(Vec<(MachineId, u64)>, u64, f64)> {
-        let least = (length as f64 * LEAST_EDGE) as u64;
+        let least = (length as f64 * MIN_EDGE) as u64;
         let mut heavy: Vec<(u32, u32)> =
             self.direct.iter().filter(|&(&(from, to), &ns)| from != to && ns > least).map(|(&(from, to), _)| (from.0, to.0)).collect();
         heavy.sort_unstable();

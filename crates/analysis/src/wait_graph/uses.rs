@@ -5,10 +5,10 @@ use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::tokens::Shape;
 
 /// Largest number of pairs of machine and queue that are counted.
-const MOST: usize = 1 << 16;
+const MAX_PAIRS: usize = 1 << 16;
 /// Largest number of disjoint intervals of waiting for a lock; beyond it, the oldest are no longer
 /// merged with later ones.
-const MOST_APART: usize = 1 << 12;
+const MAX_APART: usize = 1 << 12;
 
 /// Use of one queue by one machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,14 +42,14 @@ pub struct Uses {
 
 impl Uses {
     pub fn declare(&mut self, queue: QueueId, shape: Shape) {
-        if shape.capacity == Some(1) && shape.initial == 1 && self.locks.len() < MOST {
+        if shape.capacity == Some(1) && shape.initial == 1 && self.locks.len() < MAX_PAIRS {
             self.locks.insert(queue, Lock::default());
         }
     }
 
     /// Notes a look that found `units`; with `takes` it was a get.
     pub fn looked(&mut self, machine: MachineId, queue: QueueId, units: u64, takes: bool) {
-        let room = self.of.len() < MOST;
+        let room = self.of.len() < MAX_PAIRS;
         let known = self.of.get_mut(&(machine, queue));
         let mut new = Use::default();
         let this = known.unwrap_or(&mut new);
@@ -66,7 +66,7 @@ impl Uses {
         let Some(lock) = self.locks.get_mut(&queue) else { return };
         lock.takings += 1;
         if let Some(since) = blocked.filter(|&since| since < now) {
-            lock.waited(since, now, MOST_APART);
+            lock.waited(since, now, MAX_APART);
         }
     }
 }

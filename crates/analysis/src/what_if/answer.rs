@@ -15,7 +15,7 @@ use super::full_queues::FullQueue;
 use super::grammar::Scenario;
 use super::options::Options;
 use super::translate::state::Translation;
-use super::worlds::time_vector::KEPT;
+use super::worlds::time_vector::UNCHANGED;
 use crate::stats::nearest::no_such_machine;
 use longpole_model::interaction::Vocabulary;
 use path_states::PathStates;
@@ -135,7 +135,7 @@ pub fn answer(mut trace: Translation, options: &Options, alone: &[Option<usize>]
         end_host: vocabulary.host(end.machine).to_owned(),
         end_machine: vocabulary.machine_name(end.machine).to_owned(),
         baseline_ns: predictor.observed() as u64,
-        replayed_ns: end.v[KEPT].round() as u64,
+        replayed_ns: end.v[UNCHANGED].round() as u64,
         baseline_error: predictor.error(),
         predictions,
         shares: states.shares(predictor.baseline()),

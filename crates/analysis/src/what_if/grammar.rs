@@ -63,8 +63,8 @@ pub const GRAMMAR: &str = "a change is 'MACHINE::STATE x0.5', 'MACHINE x0.5', 'q
 
 /// Largest factor; something ten thousand times slower is no useful experiment.
 const LARGEST_FACTOR: f64 = 10_000.0;
-const MOST_CPUS: u32 = 1024;
-pub(crate) const MOST_AT_ONCE: u64 = 1024;
+const MAX_CPUS: u32 = 1024;
+pub(crate) const MAX_AT_ONCE: u64 = 1024;
 
 /// A character, and whether it was in quotes.
 type Letter = (char, bool);
@@ -208,8 +208,8 @@ fn change(words: &[Word]) -> Result<Change, String> {
     let Some(first) = words.first() else { return Err("there is no change in it".to_owned()) };
     let number = plain(last);
     if is(first, "cpus") && words.len() == 2 {
-        let more = number.strip_prefix('+').and_then(|more| more.parse().ok()).filter(|more| (1..=MOST_CPUS).contains(more));
-        let more = more.ok_or_else(|| format!("\"{number}\" is not a number of CPUs to add, such as +1 (at most +{MOST_CPUS})"))?;
+        let more = number.strip_prefix('+').and_then(|more| more.parse().ok()).filter(|more| (1..=MAX_CPUS).contains(more));
+        let more = more.ok_or_else(|| format!("\"{number}\" is not a number of CPUs to add, such as +1 (at most +{MAX_CPUS})"))?;
         return Ok(Change::Cpus { more });
     }
     if is(first, "queue") && words.len() >= 4 && before.last().is_some_and(|word| is(word, "capacity")) {
@@ -231,8 +231,8 @@ fn change(words: &[Word]) -> Result<Change, String> {
         return Ok(Change::Batch { target: target(&joined(&words[1..words.len() - 1]))?, items });
     }
     if is(first, "concurrency") && words.len() >= 3 {
-        let at_once = number.parse().ok().filter(|at_once| (1..=MOST_AT_ONCE).contains(at_once));
-        let at_once = at_once.ok_or_else(|| format!("\"{number}\" is not a number of pieces of work at once (1 to {MOST_AT_ONCE})"))?;
+        let at_once = number.parse().ok().filter(|at_once| (1..=MAX_AT_ONCE).contains(at_once));
+        let at_once = at_once.ok_or_else(|| format!("\"{number}\" is not a number of pieces of work at once (1 to {MAX_AT_ONCE})"))?;
         return Ok(Change::Concurrency { of: plain(&joined(&words[1..words.len() - 1])), at_once });
     }
     if is(first, "lock") && words.len() >= 3 && is(last, "split") {

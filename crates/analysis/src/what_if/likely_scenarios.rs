@@ -8,7 +8,7 @@
 use super::answer::{Answer, Prediction, Share};
 use super::full_queues::FullQueue;
 use super::grammar::Scenario;
-use super::propose::{self, LEAST_SHARE, STATES};
+use super::propose::{self, MIN_SHARE, STATES};
 use crate::critical_path::{self, Path, Row};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, LINK};
 
@@ -24,9 +24,8 @@ const LINKS: usize = 4;
 /// Returns the scenarios that are likely to be proposed.
 pub fn scenarios(answer: &critical_path::Answer, path: &Path, full: &[FullQueue]) -> Vec<Scenario> {
     let shares: Vec<Share> = answer.criticality.iter().map(share).collect();
-    let mut likely = propose::worth_trying(&shares, full, STATES + MORE_STATES, MARGIN * LEAST_SHARE);
-    let busy =
-        answer.busy.iter().filter(|busy| busy.share >= LEAST_SHARE).take(BUSY).map(|busy| (busy.class.as_str(), busy.state.as_str()));
+    let mut likely = propose::worth_trying(&shares, full, STATES + MORE_STATES, MARGIN * MIN_SHARE);
+    let busy = answer.busy.iter().filter(|busy| busy.share >= MIN_SHARE).take(BUSY).map(|busy| (busy.class.as_str(), busy.state.as_str()));
     let mut links: Vec<&str> = path.wakeups().collect();
     links.sort_unstable();
     links.dedup();

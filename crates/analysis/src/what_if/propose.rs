@@ -10,15 +10,15 @@ pub(super) const STATES: usize = 8;
 /// Largest number of queues that are tried.
 const QUEUES: usize = 4;
 /// Least share of the path for a state to be tried.
-pub(super) const LEAST_SHARE: f64 = 0.01;
+pub(super) const MIN_SHARE: f64 = 0.01;
 /// Largest number of changes made one after the other.
-const FIXES: usize = 5;
+const MAX_CHANGES: usize = 5;
 /// Least relative gain of a further change.
-const LEAST_GAIN: f64 = 0.01;
+const MIN_GAIN: f64 = 0.01;
 
 /// Returns the scenarios to try first, given an answer without scenarios.
 pub fn first(answer: &Answer) -> Vec<Scenario> {
-    worth_trying(&answer.shares, &answer.full, STATES, LEAST_SHARE)
+    worth_trying(&answer.shares, &answer.full, STATES, MIN_SHARE)
 }
 
 /// Returns scenarios for at most `states` states, none with less than the share `least` of the
@@ -64,7 +64,7 @@ impl Order {
     /// Returns what to try next; nothing if the order is complete.
     pub fn next(&self) -> Vec<Scenario> {
         match &self.done {
-            Some(done) if self.steps.len() < FIXES => self.candidates.iter().map(|candidate| done.with(candidate)).collect(),
+            Some(done) if self.steps.len() < MAX_CHANGES => self.candidates.iter().map(|candidate| done.with(candidate)).collect(),
             _ => Vec::new(),
         }
     }
@@ -79,7 +79,7 @@ impl Order {
             .max_by(|a, b| a.2.total_cmp(&b.2).then(b.0.cmp(&a.0)));
         let flush_tail = self.steps.last().and_then(gained).unwrap_or(0.0);
         match best {
-            Some((at, prediction, gain)) if (1.0 + gain) / (1.0 + flush_tail) >= 1.0 + LEAST_GAIN && at < self.candidates.len() => {
+            Some((at, prediction, gain)) if (1.0 + gain) / (1.0 + flush_tail) >= 1.0 + MIN_GAIN && at < self.candidates.len() => {
                 let fix = self.candidates.remove(at);
                 self.done = Some(self.done.take().map_or_else(|| fix.clone(), |done| done.with(&fix)));
                 self.steps.push(prediction.clone());

@@ -56,7 +56,7 @@ impl Service {
             places: IdMap::default(),
             made: Vec::new(),
             orders: 0,
-            most_remembered: arrival_order::MOST,
+            most_remembered: arrival_order::MAX_REMEMBERED,
             most_bytes,
         }
     }

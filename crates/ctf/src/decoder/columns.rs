@@ -107,7 +107,7 @@ impl<S: Source> StreamDecoder<S> {
         let mut run = Run::default();
         let (mut last_id, mut last) = (self.last_id, self.last_class);
         let before = events.len();
-        while events.len() + run.len() < Batch::MOST {
+        while events.len() + run.len() < Batch::MAX_EVENTS {
             let begin = align_up(at, header.align);
             let index = window.index(begin);
             let (Some(id), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else { break };
@@ -134,7 +134,7 @@ impl<S: Source> StreamDecoder<S> {
                 if stride & (u64::from(header.align.max(align).max(8)) - 1) == 0 {
                     let bytes = stride as usize / 8;
                     let (mut index, mut payload) = (index, window.index(payload));
-                    for _ in 0..run.room().min((Batch::MOST - run.len()).saturating_sub(events.len())) {
+                    for _ in 0..run.room().min((Batch::MAX_EVENTS - run.len()).saturating_sub(events.len())) {
                         (index, payload) = (index.wrapping_add(bytes), payload.wrapping_add(bytes));
                         let (Some(next), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else {
                             break;

@@ -5,7 +5,7 @@ use crate::source::Source;
 
 /// Number of consecutive unreadable packet headers after which the search ends: the data that looks
 /// like packets is something else.
-const MOST_UNREADABLE: u32 = 64;
+const MAX_UNREADABLE: u32 = 64;
 
 /// Bytes that are searched at once.
 const SEARCHED: u64 = 64 << 10;
@@ -15,7 +15,7 @@ impl<S: Source> StreamDecoder<S> {
     /// header cannot be read, the size of its packet is unknown; then the magic number and UUID
     /// with which packets of this trace begin are searched for, if they have these fields.
     pub fn next_packet(&mut self) -> Option<u64> {
-        if std::mem::take(&mut self.lost) && self.unreadable <= MOST_UNREADABLE {
+        if std::mem::take(&mut self.lost) && self.unreadable <= MAX_UNREADABLE {
             self.next = self.search().unwrap_or(self.data_end);
         }
         (self.next < self.data_end).then_some(self.next)

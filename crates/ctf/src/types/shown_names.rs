@@ -29,14 +29,14 @@ pub(crate) fn display_names(members: &[Member]) -> Vec<&str> {
 
 /// Maximum number of dots in a name at which a structure of the name before the dot is searched
 /// for.
-const MOST_DOTS: usize = 64;
+const MAX_DOTS: usize = 64;
 
 /// The names to show for all fields of a CTF 2 structure. Fields of nested structures are flattened
 /// to `outer.inner`. If a structure has a field `a.b` and also a structure `a`, which may have a
 /// field `b`, then the dots of `a.b` are written as `\.`.
 pub(crate) fn undotted_names(fields: &[Member]) -> Vec<Cow<'_, str>> {
     let structures: HashSet<&str> = fields.iter().filter(|f| matches!(f.ty, Type::Struct(_))).map(|f| f.name.as_str()).collect();
-    let is_ambiguous = |name: &str| name.match_indices('.').take(MOST_DOTS).any(|(dot, _)| structures.contains(&name[..dot]));
+    let is_ambiguous = |name: &str| name.match_indices('.').take(MAX_DOTS).any(|(dot, _)| structures.contains(&name[..dot]));
     let names = fields.iter().map(|field| field.name.as_str());
     let shown = names.map(|name| match !structures.is_empty() && is_ambiguous(name) {
         true => Cow::Owned(name.replace('.', "\\.")),

@@ -22,7 +22,7 @@ const MAGIC: u64 = 0xC1FC_1FC1;
 const MAX_EMPTY: u64 = 1 << 16;
 
 /// Size in bytes of a variable-length integer that can hold any 64-bit value.
-const WIDEST: usize = 10;
+const MAX_VARINT_BYTES: usize = 10;
 
 /// A number whose value is known only when the packet ends. Its place is reserved and filled in
 /// then.
@@ -36,14 +36,14 @@ pub(super) struct DeferredField {
     pub saved: Option<u64>,
 }
 
-/// Encodes a variable-length integer in the full [`WIDEST`] bytes, so that any value fits its
+/// Encodes a variable-length integer in the full [`MAX_VARINT_BYTES`] bytes, so that any value fits its
 /// place.
-pub(super) fn padded(value: u64) -> [u8; WIDEST] {
-    let mut bytes = [0x80; WIDEST];
+pub(super) fn padded(value: u64) -> [u8; MAX_VARINT_BYTES] {
+    let mut bytes = [0x80; MAX_VARINT_BYTES];
     for (index, byte) in bytes.iter_mut().enumerate() {
         *byte |= (value >> (7 * index)) as u8 & 0x7f;
     }
-    bytes[WIDEST - 1] &= 0x7f;
+    bytes[MAX_VARINT_BYTES - 1] &= 0x7f;
     bytes
 }
 
@@ -78,7 +78,7 @@ pub(super) enum FilledIn<'w> {
     Header(Header, &'w Layout),
 }
 
-const LATE: Roles = Roles::PACKET_SIZE.and(Roles::CONTENT_SIZE).and(Roles::END_TIME).and(Roles::DISCARDED);
+const LATE_ROLES: Roles = Roles::PACKET_SIZE.and(Roles::CONTENT_SIZE).and(Roles::END_TIME).and(Roles::DISCARDED);
 
 /// Source of the values that the caller supplies.
 pub(super) trait Feed<'v> {
@@ -359,7 +359,7 @@ impl Put<'_> {
                 // A provisional value; the final one is written at the end of the packet.
                 roles if roles.has(Roles::DISCARDED) => Some(values.packet.discarded.unwrap_or(0)),
                 roles if roles.has(Roles::END_TIME) => Some(values.packet.end.unwrap_or(values.begin)),
-                roles => (!roles.within(LATE).is_empty()).then_some(0),
+                roles => (!roles.within(LATE_ROLES).is_empty()).then_some(0),
             }),
             FilledIn::Header(header, layout) => {
                 let choices = saves.iter().find_map(|slot| layout.tags.get(slot));
@@ -396,7 +396,7 @@ impl Put<'_> {
                     let clock = extend(clock, value, low_bits(bits));
                     values.times = Some((values.times.map_or(clock, |_| first), clock));
                 }
-                let roles = roles.within(LATE);
+                let roles = roles.within(LATE_ROLES);
                 if !roles.is_empty() {
                     let saved = (!saves.is_empty()).then_some(value);
                     self.late.push(DeferredField { at, leaf, roles, saved });
@@ -415,7 +415,7 @@ impl Put<'_> {
     }
 
     fn var_int(&mut self, signed: bool, saves: &[u32], roles: Roles, datum: Option<Datum<'_>>) -> Result<()> {
-        let at = self.aligned(8, WIDEST as u64 * 8)?;
+        let at = self.aligned(8, MAX_VARINT_BYTES as u64 * 8)?;
         let known = match self.auto {
             FilledIn::Nothing => None,
             _ => self.known(64, signed, saves, roles)?,
@@ -426,7 +426,7 @@ impl Put<'_> {
             (None, None) => 0,
         };
         let wide = if signed { i128::from(value as i64) } else { i128::from(value) };
-        let (mut bytes, mut len, mut rest) = ([0u8; WIDEST], 0, wide);
+        let (mut bytes, mut len, mut rest) = ([0u8; MAX_VARINT_BYTES], 0, wide);
         loop {
             let byte = rest as u8 & 0x7f;
             rest >>= 7;
@@ -437,14 +437,14 @@ impl Put<'_> {
             };
             bytes[len] = byte | u8::from(!done) << 7;
             len += 1;
-            if done || len == WIDEST {
+            if done || len == MAX_VARINT_BYTES {
                 break;
             }
         }
-        let late = matches!(self.auto, FilledIn::Packet(_)) && !roles.within(LATE).is_empty();
+        let late = matches!(self.auto, FilledIn::Packet(_)) && !roles.within(LATE_ROLES).is_empty();
         let short = roles.has(Roles::TIME) && extend(self.clock, value, low_bits(7 * len as u32)) != value;
         if late || short {
-            (bytes, len) = (padded(value), WIDEST);
+            (bytes, len) = (padded(value), MAX_VARINT_BYTES);
         }
         self.buffer.put_bytes(at, &bytes[..len]);
         self.at = at + len as u64 * 8;

@@ -94,7 +94,7 @@ struct Maker<'t> {
     wide: HashSet<String>,
 }
 
-const MOST_FIELDS: u64 = 5;
+const MAX_FIELDS: u64 = 5;
 const DEPTH: u32 = 4;
 
 fn member(name: &str, ty: Type) -> Member {
@@ -297,7 +297,7 @@ impl Maker<'_> {
     fn structure(&mut self, scope: Scope, depth: u32, open: bool) -> StructType {
         self.frames.push(Frame { anchors: Vec::new(), open });
         let mut fields = Vec::new();
-        for _ in 0..self.tape.below(MOST_FIELDS + 1) {
+        for _ in 0..self.tape.below(MAX_FIELDS + 1) {
             self.field(scope, &mut fields, depth);
         }
         let min_align = self.tape.pick(&[1, 1, 8, 32]);

@@ -19,7 +19,7 @@ const TSC2NSEC: u16 = 14;
 const INTERPOLATE: u32 = 1;
 /// Bound for times: greater than any real time, and small enough for a multiplication by a 32-bit
 /// number.
-const MOST_CYCLES: i128 = 1 << 92;
+const MAX_CYCLES: i128 = 1 << 92;
 
 /// Converts the timestamps in the pages to times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Clock {
             time = samples.0.time(samples.1, stamp);
         }
         if let Some(Cycles { multiplier, shift }) = self.cycles {
-            time = (time.clamp(-MOST_CYCLES, MOST_CYCLES) * i128::from(multiplier)) >> shift;
+            time = (time.clamp(-MAX_CYCLES, MAX_CYCLES) * i128::from(multiplier)) >> shift;
         }
         time + self.offset_ns
     }
@@ -146,10 +146,10 @@ impl Shift {
         if self.interpolate && length > 0 {
             let change = i128::from(second.offset) - i128::from(first.offset);
             let part = (i128::from(time) - i128::from(first.time)).saturating_mul(change);
-            offset = offset.saturating_add(part.saturating_add(length / 2) / length).clamp(-MOST_CYCLES, MOST_CYCLES);
+            offset = offset.saturating_add(part.saturating_add(length / 2) / length).clamp(-MAX_CYCLES, MAX_CYCLES);
         }
         let scaled = (u128::from(time) * u128::from(first.scaling)) >> first.fraction;
-        scaled.min(MOST_CYCLES as u128) as i128 + offset
+        scaled.min(MAX_CYCLES as u128) as i128 + offset
     }
 }
 

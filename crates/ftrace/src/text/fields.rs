@@ -51,7 +51,7 @@ pub enum Kind {
 }
 
 /// Maximum number of fields of an event; no event of a kernel has more.
-const MOST_FIELDS: usize = 256;
+const MAX_FIELDS: usize = 256;
 
 /// Finds the name and the fields in the range `rest` of a line. The fields are stored in `out`.
 pub fn fields(line: &[u8], rest: Span, out: &mut Vec<Found>) -> Name {
@@ -145,7 +145,7 @@ fn pairs(line: &[u8], name: Span, span: Span, out: &mut Vec<Found>) {
             if let Some(open) = open.take() {
                 out.push(field(line, name.clone(), open, at));
             }
-            if out.len() >= MOST_FIELDS {
+            if out.len() >= MAX_FIELDS {
                 return;
             }
             if let Some(end) = known_end(&line[name.clone()], &line[at..equals], line, equals + 1..span.end) {
@@ -171,19 +171,19 @@ fn pairs(line: &[u8], name: Span, span: Span, out: &mut Vec<Found>) {
 }
 
 /// Maximum length in bytes of a task's name without its NUL and, below, of a path.
-const MOST_COMM: usize = 15;
-const MOST_PATH: usize = 4096;
+const MAX_COMM: usize = 15;
+const MAX_PATH: usize = 4096;
 
 /// End of a name that may look like fields: the last place at which the field begins that the
 /// kernel prints after the name.
 fn known_end(event: &[u8], key: &[u8], line: &[u8], span: Span) -> Option<usize> {
     let (prefix, next, most): (&[u8], &[u8], usize) = match (event, key) {
-        (b"task_rename", b"oldcomm") => (b"", b"newcomm=", MOST_COMM),
-        (b"task_rename", b"newcomm") | (b"oom_score_adj_update", b"comm") => (b"", b"oom_score_adj=", MOST_COMM),
-        (b"task_newtask", b"comm") => (b"", b"clone_flags=", MOST_COMM),
-        (b"sched_process_exec", b"filename") => (b"", b"pid=", MOST_PATH),
+        (b"task_rename", b"oldcomm") => (b"", b"newcomm=", MAX_COMM),
+        (b"task_rename", b"newcomm") | (b"oom_score_adj_update", b"comm") => (b"", b"oom_score_adj=", MAX_COMM),
+        (b"task_newtask", b"comm") => (b"", b"clone_flags=", MAX_COMM),
+        (b"sched_process_exec", b"filename") => (b"", b"pid=", MAX_PATH),
         // `comm` is followed by `pid`, `prev_comm` by `prev_pid`.
-        (_, key) => (key.strip_suffix(b"comm")?, b"pid=", MOST_COMM),
+        (_, key) => (key.strip_suffix(b"comm")?, b"pid=", MAX_COMM),
     };
     let value = &line[span.clone()];
     let follows =

@@ -21,7 +21,7 @@ use std::path::Path;
 
 /// Number of kernel events after which the search for the command's begin ends. The recorder starts
 /// the command as soon as it can.
-const MOST_LOOKED_AT: usize = 1 << 21;
+const MAX_LOOKED_AT: usize = 1 << 21;
 
 /// Returns `part`; if no begin was named and the trace is the recording of a command, with the
 /// command's begin as its begin. With `--verbose`, a note is printed in that case.
@@ -57,7 +57,7 @@ fn begin(path: &Path, part: Options) -> Option<(i64, u64)> {
 fn born(trace: &mut Trace, pid: i32) -> Option<i64> {
     let (mut forks, mut execs, mut known) = (Vec::new(), Vec::new(), 0);
     let mut forked = None;
-    for _ in 0..MOST_LOOKED_AT {
+    for _ in 0..MAX_LOOKED_AT {
         let Ok(Some((item, catalogue))) = trace.next_with_catalogue() else { break };
         let Item::Event(event) = item else { continue };
         while known < catalogue.classes.len() {

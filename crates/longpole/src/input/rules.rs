@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a rule file in bytes.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Returns the directory with the user's rules, which apply to every trace.
 pub fn folder() -> Option<PathBuf> {
@@ -57,8 +57,8 @@ pub fn add(rules: &mut Rules, file: &Path) -> anyhow::Result<()> {
         bail!("{shown} is no rule file");
     }
     let opened = fs::File::open(file).with_context(cannot)?;
-    opened.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(|| format!("the rules in {shown} cannot be read"))?;
-    if text.len() as u64 > MOST_BYTES {
+    opened.take(MAX_BYTES + 1).read_to_string(&mut text).with_context(|| format!("the rules in {shown} cannot be read"))?;
+    if text.len() as u64 > MAX_BYTES {
         bail!("{shown} is too large for a rule file");
     }
     rules.add(&shown, &text).map_err(|error| anyhow!("{error}"))

@@ -10,7 +10,7 @@ use longpole_model::linux::Linux;
 use longpole_trace::Trace;
 
 /// Maximum number of generations between a process and the command.
-const MOST_GENERATIONS: usize = 64;
+const MAX_GENERATIONS: usize = 64;
 
 /// The selection of threads.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,7 +52,7 @@ impl Scope {
 
 fn descends(linux: &Linux, process: i32, from: i32) -> bool {
     let mut process = process;
-    for _ in 0..MOST_GENERATIONS {
+    for _ in 0..MAX_GENERATIONS {
         if process == from {
             return true;
         }

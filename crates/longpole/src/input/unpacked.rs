@@ -23,7 +23,7 @@ use std::time::Duration;
 /// First argument of the process that removes the directory.
 pub const VERB: &str = "--remove-afterwards";
 /// Archive size in bytes from which on a message explains the wait.
-const LARGE: u64 = 64 << 20;
+const LARGE_ARCHIVE: u64 = 64 << 20;
 
 /// All unpacked archives, with the paths that were named, and the pipe to the process that removes
 /// each.
@@ -40,7 +40,7 @@ pub fn content(path: &Path) -> anyhow::Result<PathBuf> {
     if !found.is_file() {
         return Ok(path.to_owned());
     }
-    if found.len() > LARGE && io::stderr().is_terminal() {
+    if found.len() > LARGE_ARCHIVE && io::stderr().is_terminal() {
         eprintln!("longpole: looking into {} ({})", path.display(), bytes(found.len()));
     }
     let Some(unpacked) = unpack(path)? else { return Ok(path.to_owned()) };

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 /// Time for which the kernel may cache entries and attributes: none, because subjects and texts
 /// change all the time.
-const KEPT: Duration = Duration::ZERO;
+const CACHE_TIME: Duration = Duration::ZERO;
 
 /// Error for all operations that would make or remove a directory or file. Only programs do that,
 /// by starting and ending.
@@ -112,7 +112,7 @@ impl Filesystem for FuseServer {
             self.attributes(&node)
         };
         match found() {
-            Some(attributes) => reply.entry(&KEPT, &attributes, Generation(0)),
+            Some(attributes) => reply.entry(&CACHE_TIME, &attributes, Generation(0)),
             None => reply.error(Errno::ENOENT),
         }
     }
@@ -120,7 +120,7 @@ impl Filesystem for FuseServer {
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let node = self.nodes().node(ino);
         match node.and_then(|node| self.attributes(&node)) {
-            Some(attributes) => reply.attr(&KEPT, &attributes),
+            Some(attributes) => reply.attr(&CACHE_TIME, &attributes),
             None => reply.error(Errno::ENOENT),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::tree::Tree;
 use crate::input::chunks::Chain;
-use crate::log::LATE;
+use crate::log::PERIODS_UNTIL_WRITTEN;
 use crate::render::events::Printer;
 use longpole_record::control::selection::Part;
 use longpole_trace::Catalogue;
@@ -45,7 +45,7 @@ impl Following {
 }
 
 fn follow((recording, chunks): (PathBuf, Receiver<PathBuf>), period: Duration, tree: &Mutex<Tree>, end: &AtomicBool) -> anyhow::Result<()> {
-    let late = period * LATE + PAUSE;
+    let late = period * PERIODS_UNTIL_WRITTEN + PAUSE;
     let mut chain = Chain::open(recording, chunks)?;
     let mut printer = Printer::new(std::io::sink());
     let mut streams: HashMap<StreamId, Vec<Part>> = HashMap::new();

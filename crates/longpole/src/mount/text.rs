@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 /// Maximum size of one text in bytes. A text that would exceed it begins anew, like a log that is
 /// rotated.
-const MOST: usize = 16 << 20;
+const MAX_TEXT_BYTES: usize = 16 << 20;
 /// Maximum size of all texts together, in bytes.
 const ALL: usize = 256 << 20;
 
@@ -57,7 +57,7 @@ impl Texts {
 
 impl Text {
     fn add(&mut self, line: &[u8]) {
-        if self.bytes.len() + line.len() > MOST {
+        if self.bytes.len() + line.len() > MAX_TEXT_BYTES {
             self.begin_anew();
         }
         self.bytes.extend_from_slice(line);
@@ -93,7 +93,7 @@ mod tests {
         }
         let total: usize = texts.all.values().map(|text| text.bytes.len()).sum();
         assert_eq!(total, texts.bytes);
-        assert!(total <= ALL && texts.all.values().all(|text| text.bytes.len() <= MOST));
+        assert!(total <= ALL && texts.all.values().all(|text| text.bytes.len() <= MAX_TEXT_BYTES));
         assert!(texts.get(&Part::process("a", 0)).unwrap().bytes().starts_with(b"(what was"));
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// Maximum number of lines per list that are printed.
-const MOST: usize = 10;
+const MAX_LINES: usize = 10;
 
 pub fn text(name: &str, capture: &Description, out: &mut impl Write) -> io::Result<()> {
     let by = [("by ", &capture.application), ("on ", &capture.os), ("", &capture.hardware)];
@@ -33,7 +33,7 @@ pub fn text(name: &str, capture: &Description, out: &mut impl Write) -> io::Resu
         ">dropped by OS",
         "more",
     ]);
-    for interface in capture.interfaces.iter().take(MOST) {
+    for interface in capture.interfaces.iter().take(MAX_LINES) {
         let counted = interface.statistics.unwrap_or_default();
         let count = |count: Option<u64>| count.map_or(String::new(), number);
         table.row([
@@ -52,14 +52,14 @@ pub fn text(name: &str, capture: &Description, out: &mut impl Write) -> io::Resu
     }
     table.print(out)?;
     rest(capture.interfaces.len(), "interfaces", out)?;
-    for comment in capture.comments.iter().take(MOST) {
+    for comment in capture.comments.iter().take(MAX_LINES) {
         writeln!(out, "  comment: {}", plain(comment.clone()))?;
     }
     rest(capture.comments.len(), "comments", out)?;
     if capture.packet_comments > 0 {
         writeln!(out, "  {} comments of packets (`longpole print`)", number(capture.packet_comments))?;
     }
-    for (address, names) in capture.names.iter().take(MOST) {
+    for (address, names) in capture.names.iter().take(MAX_LINES) {
         writeln!(out, "  name: {}", plain(format!("{address} is {}", names.join(", "))))?;
     }
     rest(capture.names.len(), "names", out)?;
@@ -78,14 +78,14 @@ pub fn text(name: &str, capture: &Description, out: &mut impl Write) -> io::Resu
 }
 
 fn rest(count: usize, what: &str, out: &mut impl Write) -> io::Result<()> {
-    match count.saturating_sub(MOST) {
+    match count.saturating_sub(MAX_LINES) {
         0 => Ok(()),
         more => writeln!(out, "  and {} more {what} (--json)", number(more as u64)),
     }
 }
 
 fn blocks(what: &str, blocks: &BTreeMap<u32, u64>, shown: impl Fn(u32) -> String, out: &mut impl Write) -> io::Result<()> {
-    for (kind, count) in blocks.iter().take(MOST) {
+    for (kind, count) in blocks.iter().take(MAX_LINES) {
         writeln!(out, "  {what} {}: {}", shown(*kind), number(*count))?;
     }
     rest(blocks.len(), what, out)
@@ -105,7 +105,7 @@ fn details(interface: &CaptureInterface) -> String {
     .into_iter()
     .flatten()
     .collect();
-    parts.extend(interface.addresses.iter().take(MOST).cloned());
+    parts.extend(interface.addresses.iter().take(MAX_LINES).cloned());
     parts.join(", ")
 }
 

@@ -16,7 +16,7 @@ use longpole_analysis::pipeline::kernel_sources;
 use longpole_analysis::report::ProbePass;
 use longpole_analysis::scheduling::thread_time::Accounts;
 use longpole_analysis::stages::left_out::LeftOut;
-use longpole_analysis::stats::distinct::{MOST_NAMES, OTHER_NAMES};
+use longpole_analysis::stats::distinct::{MAX_NAMES, OTHER_NAMES};
 use longpole_trace::Item;
 use longpole_trace::Trace;
 use std::io::{self, Write};
@@ -116,7 +116,7 @@ fn verbs(trace: &Trace) -> Vec<&'static str> {
 }
 
 /// Maximum number of names for people; the JSON answer contains all.
-const MOST_LEFT_OUT: usize = 8;
+const MAX_LEFT_OUT: usize = 8;
 
 /// Prints the functions that the recording left out according to its description.
 fn left_out(out: &mut (impl Write + ?Sized), functions: &[LeftOut]) -> io::Result<()> {
@@ -124,7 +124,7 @@ fn left_out(out: &mut (impl Write + ?Sized), functions: &[LeftOut]) -> io::Resul
         return Ok(());
     }
     let named = |it: &LeftOut| plain(format!("{} ({} ns)", it.function, number(it.mean_ns)));
-    let names: Vec<String> = functions.iter().take(MOST_LEFT_OUT).map(named).collect();
+    let names: Vec<String> = functions.iter().take(MAX_LEFT_OUT).map(named).collect();
     let more = functions.len().saturating_sub(names.len());
     let more = if more == 0 { String::new() } else { format!(" and {} more", number(more as u64)) };
     writeln!(
@@ -154,7 +154,7 @@ pub fn footer(out: &mut (impl Write + ?Sized), asked: &dyn Asked, reading: &Prob
     writeln!(out, "\n{count}; {cost}")?;
     left_out(out, &inputs.left_out)?;
     if inputs.other_names > 0 {
-        let (events, most) = (number(inputs.other_names), number(MOST_NAMES as u64));
+        let (events, most) = (number(inputs.other_names), number(MAX_NAMES as u64));
         writeln!(out, "{events} of them have names beyond the first {most} of their kind, and are counted under {OTHER_NAMES}")?;
     }
     Ok(())

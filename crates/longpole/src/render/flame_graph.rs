@@ -18,7 +18,7 @@ const LETTER: f64 = 6.6;
 /// Width in pixels below which a box is not drawn.
 const NARROWEST: f64 = 0.4;
 /// Depth beyond which frames are not drawn.
-const DEEPEST: usize = 160;
+const MAX_DEPTH: usize = 160;
 
 #[derive(Default)]
 struct Frame {
@@ -41,7 +41,7 @@ pub fn svg(out: &mut impl Write, title: &str, lines: &[String]) -> io::Result<()
         };
         root.count += count;
         let mut frame = &mut root;
-        for name in stack.split(';').take(DEEPEST) {
+        for name in stack.split(';').take(MAX_DEPTH) {
             frame = frame.above.entry(name.to_owned()).or_default();
             frame.count += count;
         }

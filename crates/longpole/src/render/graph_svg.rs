@@ -8,7 +8,7 @@ use longpole_analysis::critical_path::folded::{Layout, Place, Sizes};
 use std::io::{self, Write};
 
 const LETTER: f64 = 6.7;
-const MOST_LETTERS: usize = 34;
+const MAX_LETTERS: usize = 34;
 const MARGIN: f64 = 28.0;
 const HEAD: f64 = 34.0;
 const FOOT: f64 = 44.0;
@@ -122,11 +122,11 @@ fn text_width(lines: &[String; 2]) -> f64 {
 
 /// Shortens a name in the middle, because its end distinguishes it better than its middle.
 fn shortened(name: &str) -> String {
-    if name.chars().count() <= MOST_LETTERS {
+    if name.chars().count() <= MAX_LETTERS {
         return name.to_owned();
     }
     let letters: Vec<char> = name.chars().collect();
-    let (head, tail) = (&letters[..MOST_LETTERS / 2 - 1], &letters[letters.len() - MOST_LETTERS / 2..]);
+    let (head, tail) = (&letters[..MAX_LETTERS / 2 - 1], &letters[letters.len() - MAX_LETTERS / 2..]);
     head.iter().chain(std::iter::once(&'…')).chain(tail).collect()
 }
 

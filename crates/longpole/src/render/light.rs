@@ -4,7 +4,7 @@
 use longpole_trace::Recording;
 
 /// Maximum number of names that are printed.
-const MOST_NAMES: usize = 8;
+const MAX_NAMES: usize = 8;
 
 /// Returns a sentence about the events of `groups` that the recordings lack. `option` is the value
 /// of `--kernel` that records them. `None` if nothing is missing, or if it is unknown.
@@ -16,11 +16,11 @@ pub fn line(recordings: &[Recording], groups: &[&str], option: &str) -> Option<S
             names.extend(missing.iter().map(|name| name.rsplit(':').next().unwrap_or(name)));
         }
     }
-    let more = match names.len().saturating_sub(MOST_NAMES) {
+    let more = match names.len().saturating_sub(MAX_NAMES) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    names.truncate(MOST_NAMES);
+    names.truncate(MAX_NAMES);
     let names = names.join(", ");
     (!names.is_empty()).then(|| format!("not recorded by default: {names}{more} (`longpole record --kernel {option}` records them)"))
 }

@@ -13,17 +13,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A step that takes less time has no bar.
-const PATIENCE: Duration = Duration::from_secs(1);
+const BAR_DELAY: Duration = Duration::from_secs(1);
 /// Time between two drawings.
 const STEP: Duration = Duration::from_millis(100);
 /// Drawings without a byte read, after which the bar shows that the analyses run.
-const STILL: u32 = 5;
+const IDLE_DRAWINGS: u32 = 5;
 /// Maximum depth of directories that are searched for files.
-const MOST_DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 const READING: &str = "reading {percent} % [{bar:24}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-const ANALYSING: &str = "analysing {spinner} {elapsed}";
-const CONVERTING: &str = "converting the kernel's events {percent} % [{bar:24}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+const ANALYSING_TEMPLATE: &str = "analysing {spinner} {elapsed}";
+const CONVERTING_TEMPLATE: &str =
+    "converting the kernel's events {percent} % [{bar:24}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
 
 /// The reading that the thread shows; `None` before the first one, and after the end.
 static READ: Mutex<Option<Reading>> = Mutex::new(None);
@@ -48,7 +49,7 @@ pub fn begin(paths: &[PathBuf]) {
         return;
     }
     let Some(begin) = bytes_read() else { return };
-    let total = paths.iter().map(|path| size(path, MOST_DEPTH)).sum();
+    let total = paths.iter().map(|path| size(path, MAX_DEPTH)).sum();
     let mut reading = read();
     let (number, bar) = reading.take().map_or((0, None), |before| (before.number + 1, before.bar));
     let is_first = number == 0;
@@ -69,7 +70,7 @@ pub fn end() {
 
 /// Draws until the end.
 fn draw() {
-    std::thread::sleep(PATIENCE);
+    std::thread::sleep(BAR_DELAY);
     let (mut shown, mut last, mut still) = (None, 0, 0);
     loop {
         {
@@ -79,7 +80,7 @@ fn draw() {
             still = if done == last { still + 1 } else { 0 };
             last = done;
             // The bar itself reads the kernel's count, which is less than a kilobyte each time.
-            let is_reading = still < STILL && done < *total;
+            let is_reading = still < IDLE_DRAWINGS && done < *total;
             if shown != Some((*number, is_reading)) {
                 if let Some(before) = bar.take() {
                     before.finish_and_clear();
@@ -102,7 +103,7 @@ fn of_bytes(template: &str, total: u64) -> ProgressBar {
 }
 
 fn of_time() -> ProgressBar {
-    styled(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()), ANALYSING)
+    styled(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()), ANALYSING_TEMPLATE)
 }
 
 fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
@@ -126,10 +127,10 @@ impl Conversion {
 
     /// Shows that `done` of `total` bytes are converted.
     pub fn show(&mut self, done: u64, total: u64) {
-        if self.since.elapsed() < PATIENCE || !io::stderr().is_terminal() {
+        if self.since.elapsed() < BAR_DELAY || !io::stderr().is_terminal() {
             return;
         }
-        let bar = self.bar.get_or_insert_with(|| of_bytes(CONVERTING, total));
+        let bar = self.bar.get_or_insert_with(|| of_bytes(CONVERTING_TEMPLATE, total));
         bar.set_length(total);
         bar.set_position(done.min(total));
     }

@@ -14,7 +14,7 @@ use std::io::{self, IsTerminal, Write};
 pub const COLUMNS: usize = 80;
 pub const LINES: usize = 24;
 /// Narrower screens are treated as this wide.
-const LEAST_COLUMNS: usize = 40;
+const MIN_COLUMNS: usize = 40;
 /// Escape sequence that ends all styles.
 const RESET: &str = "\u{1b}[0m";
 
@@ -23,7 +23,7 @@ pub fn columns() -> Option<usize> {
     let of_terminal = || size().map(|(columns, _)| columns);
     let of_environment = || std::env::var("COLUMNS").ok()?.trim().parse().ok();
     let columns = if io::stdout().is_terminal() { of_terminal().or_else(of_environment) } else { of_environment() };
-    columns.map(|columns| columns.max(LEAST_COLUMNS))
+    columns.map(|columns| columns.max(MIN_COLUMNS))
 }
 
 /// Returns columns and lines of the terminal to which the standard output goes. `None` if it is

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Share of the path that a state must reach in at least one window to get a line.
-const LEAST: f64 = 0.1;
+const MIN_SHARE: f64 = 0.1;
 
 pub fn print(out: &mut impl Write, path: &Participation, report: &Report) -> io::Result<()> {
     let width = (path.end_ns - path.start_ns) / path.windows.max(1) as u64;
@@ -17,10 +17,10 @@ pub fn print(out: &mut impl Write, path: &Participation, report: &Report) -> io:
     }
     writeln!(out, "\n{} (share of the path in {} windows of {})", title("OVER TIME"), path.windows, duration(width))?;
     let mut table = Table::new(&["", ""]);
-    for row in path.rows.iter().filter(|row| row.shares.iter().any(|&share| share >= LEAST)) {
+    for row in path.rows.iter().filter(|row| row.shares.iter().any(|&share| share >= MIN_SHARE)) {
         table.row([format!("{}::{}", row.machine, row.state), blocks(&row.shares)]);
     }
-    if path.others.iter().any(|&share| share >= LEAST) {
+    if path.others.iter().any(|&share| share >= MIN_SHARE) {
         table.row(["(others)".to_owned(), blocks(&path.others)]);
     }
     table.print(out)?;

@@ -137,7 +137,7 @@ impl Table {
         let mut total: usize = shown.iter().map(|&at| widths[at] + GAP).sum();
         while total > columns {
             let texts = shown.iter().copied().filter(|&at| self.columns[at].align == Align::Left);
-            let Some(widest) = texts.max_by_key(|&at| widths[at]).filter(|&at| widths[at] > LEAST_WIDTH) else { return };
+            let Some(widest) = texts.max_by_key(|&at| widths[at]).filter(|&at| widths[at] > MIN_WIDTH) else { return };
             widths[widest] -= 1;
             total -= 1;
         }
@@ -173,7 +173,7 @@ pub fn more_rows(out: &mut impl Write, more: usize) -> io::Result<()> {
 /// Spaces before each column.
 const GAP: usize = 2;
 /// Columns of text are not made narrower than this.
-const LEAST_WIDTH: usize = 12;
+const MIN_WIDTH: usize = 12;
 /// Columns are left out before columns of text become narrower than this.
 const READABLE_WIDTH: usize = 24;
 

@@ -3,7 +3,7 @@
 use crate::render::length::Length;
 use crate::render::style::{painted, title, Role};
 use crate::render::table::{duration, number, percent, plain, Table};
-use crate::render::wait_graph_svg::MOST_DRAWN;
+use crate::render::wait_graph_svg::MAX_DRAWN;
 use longpole_analysis::wait_graph::{Answer, End, EndKind, MutualWait, Waiter};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -13,9 +13,9 @@ const FIRST_MUTUAL: usize = 3;
 const FIRST_WAITERS: usize = 3;
 const FIRST_EDGES: usize = 2;
 /// Maximum number of chain ends that are printed per waiter.
-const MOST_ENDS: usize = 4;
+const MAX_ENDS: usize = 4;
 /// Maximum number of machines of a mutual wait that are named.
-const MOST_NAMED: usize = 6;
+const MAX_NAMED: usize = 6;
 
 pub fn print(out: &mut impl Write, answer: &Answer, lines: Length) -> io::Result<()> {
     let length = answer.length_ns.max(1) as f64;
@@ -43,10 +43,10 @@ pub fn print(out: &mut impl Write, answer: &Answer, lines: Length) -> io::Result
         let ends: Vec<String> = waiter
             .ends
             .iter()
-            .take(MOST_ENDS)
+            .take(MAX_ENDS)
             .map(|end| format!("{} {}", end_name(end), percent(end.ns as f64 / waiter.waited_ns.max(1) as f64)))
             .collect();
-        let rest = if waiter.ends.len() > MOST_ENDS { ", …" } else { "" };
+        let rest = if waiter.ends.len() > MAX_ENDS { ", …" } else { "" };
         table.row([
             waiter.who.to_string(),
             duration(waiter.waited_ns),
@@ -85,8 +85,8 @@ pub fn print(out: &mut impl Write, answer: &Answer, lines: Length) -> io::Result
 /// Returns the machines of a mutual wait, as many as fit into a line.
 fn members(mutual_wait: &MutualWait) -> String {
     let share = |ns: u64| percent(ns as f64 / mutual_wait.waited_ns.max(1) as f64);
-    let named: Vec<String> = mutual_wait.machines.iter().take(MOST_NAMED).map(|it| format!("{} {}", it.who, share(it.waited_ns))).collect();
-    match mutual_wait.machines.len().checked_sub(MOST_NAMED) {
+    let named: Vec<String> = mutual_wait.machines.iter().take(MAX_NAMED).map(|it| format!("{} {}", it.who, share(it.waited_ns))).collect();
+    match mutual_wait.machines.len().checked_sub(MAX_NAMED) {
         Some(more @ 1..) => format!("{} and {more} more", named.join(", ")),
         _ => named.join(", "),
     }
@@ -103,7 +103,7 @@ fn end_name(end: &End) -> String {
 /// Draws the machines and the heaviest edges. Machines of a mutual wait have a red border.
 pub fn dot(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     let text = |text: String| plain(text).replace('\\', "\\\\").replace('"', "\\\"");
-    let edges = answer.edges.get(..MOST_DRAWN).unwrap_or(&answer.edges);
+    let edges = answer.edges.get(..MAX_DRAWN).unwrap_or(&answer.edges);
     let mut nodes: HashMap<String, usize> = HashMap::new();
     writeln!(out, "digraph waits {{")?;
     writeln!(out, "  graph [label=\"who waits for whom: {}\", labelloc=t, fontname=\"sans-serif\"];", duration(answer.length_ns))?;

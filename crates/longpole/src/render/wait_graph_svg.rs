@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Maximum number of edges in a picture.
-pub const MOST_DRAWN: usize = 150;
+pub const MAX_DRAWN: usize = 150;
 /// Number of edges that are always drawn. Beyond them, edges with a smaller share of all waiting
 /// than [`HARDLY`] are left out.
-const ENOUGH: usize = 40;
+const ALWAYS_DRAWN: usize = 40;
 const HARDLY: f64 = 0.001;
 
 const IN_MUTUAL_WAIT: Colours = ("#fcdedb", "#cc3d31");
@@ -23,8 +23,8 @@ pub fn svg(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     let share = |ns: u64| ns as f64 / all.max(1) as f64;
     // A machine that wakes itself shows nothing about other machines.
     let says = |edge: &&Edge| edge.from != edge.to || edge.redistributed_ns > 0;
-    let matters = |&(at, edge): &(usize, &Edge)| at < ENOUGH || share(edge.redistributed_ns) >= HARDLY;
-    let drawn: Vec<&Edge> = answer.edges.iter().filter(says).enumerate().filter(matters).map(|(_, edge)| edge).take(MOST_DRAWN).collect();
+    let matters = |&(at, edge): &(usize, &Edge)| at < ALWAYS_DRAWN || share(edge.redistributed_ns) >= HARDLY;
+    let drawn: Vec<&Edge> = answer.edges.iter().filter(says).enumerate().filter(matters).map(|(_, edge)| edge).take(MAX_DRAWN).collect();
     let mut places: HashMap<&Who, u32> = HashMap::new();
     let mut people: Vec<&Who> = Vec::new();
     for who in drawn.iter().flat_map(|edge| [&edge.from, &edge.to]) {

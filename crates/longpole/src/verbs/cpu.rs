@@ -22,7 +22,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Maximum number of states per thread in the table, because programs can make names at run time.
-const MOST_ROWS: usize = 100;
+const MAX_ROWS: usize = 100;
 
 /// Measure the time of CPUs, and of threads in each state
 #[derive(clap::Args)]
@@ -237,13 +237,13 @@ fn print_kernel(
 }
 
 /// Maximum number of reasons per thread in the table.
-const MOST_REASONS: usize = 3;
+const MAX_REASONS: usize = 3;
 
 fn print_blocked(out: &mut impl Write, active: &[(&ThreadTime, &KernelTime)]) -> io::Result<()> {
     writeln!(out, "\n{}", title("BLOCKED IN"))?;
     let mut table = Table::new(&["thread", ">tid", "reason", ">time", ">share", ">count"]);
     for (thread, _) in active {
-        for (at, blocked) in thread.blocked.iter().flatten().take(MOST_REASONS).enumerate() {
+        for (at, blocked) in thread.blocked.iter().flatten().take(MAX_REASONS).enumerate() {
             let first = |text: String| if at == 0 { text } else { String::new() };
             table.row([
                 first(thread.name.clone()),
@@ -271,7 +271,7 @@ fn list(cpus: &[u32]) -> String {
 }
 
 /// Maximum number of changes of a CPU mask that are shown one by one.
-const MOST_MASKS: u64 = 4;
+const MAX_MASKS: u64 = 4;
 
 /// Returns the CPUs on which the thread may run: at the begin, and after each change, or else the
 /// number of changes.
@@ -279,7 +279,7 @@ fn allowed(thread: &ThreadTime, kernel: &KernelTime) -> String {
     let begin = thread.allowed_cpus.as_ref().map_or_else(|| "-".to_owned(), |cpus| list(cpus));
     match kernel.allowed_change_count {
         0 => begin,
-        1..=MOST_MASKS => {
+        1..=MAX_MASKS => {
             let mask = |cpus: &Option<Vec<u32>>| cpus.as_ref().map_or_else(|| "?".to_owned(), |cpus| list(cpus));
             let masks: Vec<String> = kernel.allowed_changes.iter().map(|change| mask(&change.allowed_cpus)).collect();
             format!("{begin}, then {}", masks.join(", then "))
@@ -304,7 +304,7 @@ fn print_probes(out: &mut impl Write, answer: &Cpu, most: Option<usize>) -> io::
     }
     let mut table = Table::new(&["thread", ">tid", ">time", "~>activities", "state", ">in it", ">share", "~>probes", "", ">lost"]);
     for thread in &answer.threads {
-        for (at, state) in thread.states.iter().take(MOST_ROWS).enumerate() {
+        for (at, state) in thread.states.iter().take(MAX_ROWS).enumerate() {
             let first = |text: String| if at == 0 { text } else { String::new() };
             // With kernel events, the instances are the scheduler's and not activities.
             let activities = thread.instances.filter(|_| thread.kernel.is_none());
@@ -321,7 +321,7 @@ fn print_probes(out: &mut impl Write, answer: &Cpu, most: Option<usize>) -> io::
                 first(number(thread.lost)),
             ]);
         }
-        if let Some(more) = thread.states.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
+        if let Some(more) = thread.states.len().checked_sub(MAX_ROWS).filter(|&more| more > 0) {
             table.row(["", "", "", "", &format!("({} more states: --json)", number(more as u64))]);
         }
     }

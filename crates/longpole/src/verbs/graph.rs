@@ -13,7 +13,7 @@ use crate::render::wait_graph;
 use crate::render::wait_graph_svg;
 use crate::WrongUsage;
 use anyhow::Context;
-use longpole_analysis::critical_path::folded::{fold, Graph, Limits, Node, MOST};
+use longpole_analysis::critical_path::folded::{fold, Graph, Limits, Node, DEFAULT_SIZE};
 use longpole_analysis::critical_path::{Answer, Mode, Options};
 use longpole_analysis::pipeline::SPILL;
 use serde::Serialize;
@@ -73,7 +73,7 @@ pub struct Args {
     machine: Option<String>,
 }
 
-const MOST_DRAWN: usize = 150;
+const MAX_DRAWN: usize = 150;
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
@@ -153,7 +153,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     answer.lost = interactions.counters().map_or(0, |counters| counters.lost);
     let Some(segments) = &answer.segments else { anyhow::bail!("internal error: a path without segments") };
     // A larger picture can no longer be surveyed, only searched.
-    let most = args.most.unwrap_or(if format == Format::Svg { MOST_DRAWN } else { MOST });
+    let most = args.most.unwrap_or(if format == Format::Svg { MAX_DRAWN } else { DEFAULT_SIZE });
     let graph = fold(segments, Limits { most, loops: args.top });
     to(args.output.as_deref(), format, |out| write((format, args.length), &answer, &graph, out))
 }

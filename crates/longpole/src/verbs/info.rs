@@ -403,7 +403,7 @@ impl Counts {
 const OTHER_LINES: usize = 9;
 
 /// Maximum number of traces that are described in the text.
-const MOST_CTF_TRACES: usize = 16;
+const MAX_CTF_TRACES: usize = 16;
 
 fn ctf_trace_json(ctf_trace: &CtfTrace) -> Value {
     let environment: Map<String, Value> = ctf_trace
@@ -446,7 +446,7 @@ fn ctf_traces(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "\nTraces")?;
-    for ctf_trace in foreign().take(MOST_CTF_TRACES) {
+    for ctf_trace in foreign().take(MAX_CTF_TRACES) {
         let mut table = Table::new(&["", ""]);
         for (name, value) in &ctf_trace.environment {
             let value = match value {
@@ -468,7 +468,7 @@ fn ctf_traces(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "  {}", plain(unpacked::renamed(ctf_trace.path.display().to_string())))?;
         table.print(out)?;
     }
-    match foreign().count().saturating_sub(MOST_CTF_TRACES) {
+    match foreign().count().saturating_sub(MAX_CTF_TRACES) {
         0 => Ok(()),
         more => writeln!(out, "  and {} more", number(more as u64)),
     }

@@ -83,7 +83,7 @@ fn of_log(input: &Input, length: Length, mut log: Interactions) -> anyhow::Resul
 const FIRST_ROWS: usize = 15;
 const FIRST_SENTENCES: usize = 2;
 /// Share of the time from which a full queue counts as a limit.
-const OFTEN: f64 = 0.5;
+const OFTEN_FULL_SHARE: f64 = 0.5;
 /// Positions of columns.
 const FULL_COLUMN: usize = 4;
 const LOST_COLUMN: usize = 14;
@@ -135,7 +135,7 @@ pub fn print(out: &mut impl Write, answer: &[QueueAnswer], length: Length) -> io
             queue.signals_per_item.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}")),
             number(queue.lost),
         ]);
-        table.mark_if(queue.full_share.is_some_and(|share| share >= OFTEN), FULL_COLUMN, Role::Limit);
+        table.mark_if(queue.full_share.is_some_and(|share| share >= OFTEN_FULL_SHARE), FULL_COLUMN, Role::Limit);
         table.mark_if(queue.lost > 0, LOST_COLUMN, Role::Limit);
     }
     table.print_first(out, length.rows(FIRST_ROWS))?;

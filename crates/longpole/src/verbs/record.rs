@@ -131,7 +131,7 @@ pub struct Kernel {
 /// Stack samples per second if the user gave no rate.
 const DEFAULT_STACKS: u32 = 99;
 /// Highest accepted rate of stack samples per second. The kernel refuses higher rates.
-const MOST_STACKS: u32 = 100_000;
+const MAX_STACKS: u32 = 100_000;
 
 /// Stack samples per second; `None` if no stacks are sampled.
 #[derive(Clone, Copy)]
@@ -141,8 +141,8 @@ fn stacks(text: &str) -> Result<Stacks, String> {
     match text {
         "none" => Ok(Stacks(None)),
         text => match text.parse() {
-            Ok(hz @ 1..=MOST_STACKS) => Ok(Stacks(Some(hz))),
-            _ => Err(format!("{text:?} is not a rate of stacks; write a number from 1 to {MOST_STACKS} (per second), or none")),
+            Ok(hz @ 1..=MAX_STACKS) => Ok(Stacks(Some(hz))),
+            _ => Err(format!("{text:?} is not a rate of stacks; write a number from 1 to {MAX_STACKS} (per second), or none")),
         },
     }
 }

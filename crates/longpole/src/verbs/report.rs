@@ -158,11 +158,11 @@ fn of_machines(json: bool, length: Length, report: &Report) -> anyhow::Result<Ex
 }
 
 /// Maximum number of states for people; the JSON answer contains all.
-const MOST_ROWS: usize = 15;
+const MAX_ROWS: usize = 15;
 /// The same for the first screen.
 const FIRST_ROWS: usize = 10;
 /// The least number of states on the first screen.
-const LEAST_ROWS: usize = 3;
+const MIN_ROWS: usize = 3;
 
 /// Returns the gain with its sign.
 fn signed(gain: f64) -> String {
@@ -221,7 +221,7 @@ fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
     let all = report.criticality.as_deref().unwrap_or_default();
     let of_classes = if full { Vec::new() } else { of_classes(all) };
     let rows = if full { all } else { &of_classes };
-    let most = if full { MOST_ROWS } else { screen::LINES.saturating_sub(above + 6).clamp(LEAST_ROWS, FIRST_ROWS) };
+    let most = if full { MAX_ROWS } else { screen::LINES.saturating_sub(above + 6).clamp(MIN_ROWS, FIRST_ROWS) };
     let columns = match full {
         true => profile::Columns::of(report),
         false => profile::Columns::of(report).without_functions(),

@@ -56,7 +56,7 @@ pub struct Args {
 /// Time between two checks for the answer.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Time after which a recorder that has not answered is considered hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (running, runtime) = in_progress::one(args.pid, "nothing is being recorded; begin with `longpole start --mode overwrite`")?;
@@ -95,7 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             asked.withdraw();
             bail!("the condition did not become true; no snapshot was made");
         }
-        if args.when.is_none() && begin.elapsed() > PATIENCE {
+        if args.when.is_none() && begin.elapsed() > ANSWER_TIMEOUT {
             asked.withdraw();
             bail!("the recorder (process {}) does not answer", running.pid);
         }

@@ -22,7 +22,7 @@ pub struct Args {
 }
 
 /// Time that the recorder has to complete its files.
-const PATIENCE: Duration = Duration::from_secs(60);
+const END_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (mut running, runtime) = in_progress::one(args.pid, "nothing is being recorded")?;
@@ -37,7 +37,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     while let Some(now) = in_progress::again(&running, &runtime)? {
         running = now;
         // The conversion of the kernel's events may take any time.
-        if begin.elapsed() > PATIENCE && !kernel::reap::is_going_on(&running.path) {
+        if begin.elapsed() > END_TIMEOUT && !kernel::reap::is_going_on(&running.path) {
             bail!("the recorder (process {}) has not ended yet", running.pid);
         }
         std::thread::sleep(Duration::from_millis(5));

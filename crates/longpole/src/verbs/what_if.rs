@@ -85,7 +85,7 @@ pub struct Args {
 }
 
 /// Maximum number of scenarios in one pass.
-const MOST_SCENARIOS: usize = 256;
+const MAX_SCENARIOS: usize = 256;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (input, scenarios) = asked(&args)?;
@@ -159,8 +159,8 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
             _ => traces.push(PathBuf::from(word)),
         }
     }
-    if scenarios.len() > MOST_SCENARIOS {
-        return Err(WrongUsage(format!("more than {MOST_SCENARIOS} scenarios")).into());
+    if scenarios.len() > MAX_SCENARIOS {
+        return Err(WrongUsage(format!("more than {MAX_SCENARIOS} scenarios")).into());
     }
     Ok((
         Input {

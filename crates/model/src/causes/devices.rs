@@ -16,15 +16,15 @@ use std::collections::{HashMap, VecDeque};
 
 /// Maximum number of requests, and of packets, in flight. Beyond it the oldest packets are given up
 /// and new requests are ignored.
-const MOST_UNDER_WAY: usize = 1 << 14;
+const MAX_UNDER_WAY: usize = 1 << 14;
 /// Maximum number of packets in a device's queue that may be segmented.
-const MOST_WHOLES: usize = 1 << 10;
+const MAX_WHOLES: usize = 1 << 10;
 /// Length in bytes of the headers of a segment: Ethernet, IPv4, TCP with timestamps. Other headers
 /// have nearly the same length.
 const HEADERS: u32 = 66;
 /// Length in bytes from which a packet may be segmented; `PIECES` is the maximum number of
 /// segments.
-const LONGEST: u32 = 1600;
+const SEGMENTED_BYTES: u32 = 1600;
 const PIECES: u64 = 64;
 
 #[derive(Debug, Default)]
@@ -130,7 +130,7 @@ impl Composer {
     }
 
     pub(super) fn issued(&mut self, catalogue: &Catalogue, cpu: CpuId, device: i64, sector: i64, by: Waker) {
-        if self.devices.requests.len() >= MOST_UNDER_WAY {
+        if self.devices.requests.len() >= MAX_UNDER_WAY {
             return;
         }
         let Some(machine) = self.who(catalogue, Some(cpu), by) else { return };
@@ -277,7 +277,7 @@ impl Composer {
                 let id = self.devices.next_id;
                 let mut given_up = None;
                 if let (false, Some(link)) = (*transmits, self.devices.links.get_mut(device)) {
-                    if link.wholes.len() >= MOST_WHOLES {
+                    if link.wholes.len() >= MAX_WHOLES {
                         given_up = link.wholes.pop_front().filter(|whole| whole.cut);
                     }
                     link.wholes.push_back(Whole { packet: hop.packet, id, token: Token { queue, slot }, left: hop.length, cut: false });
@@ -286,13 +286,13 @@ impl Composer {
                     let outside = self.outside();
                     self.take(outside, whole.token);
                 }
-                let n = if *transmits || hop.length <= LONGEST { 1 } else { PIECES };
+                let n = if *transmits || hop.length <= SEGMENTED_BYTES { 1 } else { PIECES };
                 self.devices
                     .packets
                     .insert(hop.packet, Packet { token: Token { queue, slot }, id, by: machine, t: self.now, length: hop.length });
                 self.devices.order.push_back((hop.packet, id));
                 self.emit(Effect::Put { machine, queue, n, flow: Some(flow), link: Some(self.words.links.wire) });
-                while self.devices.order.len() > MOST_UNDER_WAY {
+                while self.devices.order.len() > MAX_UNDER_WAY {
                     let Some((old, id)) = self.devices.order.pop_front() else { break };
                     if self.devices.packets.get(&old).is_some_and(|packet| packet.id == id) {
                         if let Some(packet) = self.devices.packets.remove(&old) {

@@ -15,8 +15,8 @@ use crate::step::{Op, Step, SOON_NS};
 use longpole_trace::event::Catalogue;
 
 /// Limits, because a malicious trace may have any number of events at one time.
-const MOST_STEPS: usize = 1 << 10;
-const MOST_THREADS: usize = 1 << 6;
+const MAX_STEPS: usize = 1 << 10;
+const MAX_THREADS: usize = 1 << 6;
 
 /// The held-back steps of a thread, beginning with one that is too early.
 #[derive(Debug)]
@@ -76,10 +76,10 @@ impl Composer {
     fn apply_or_hold(&mut self, catalogue: &Catalogue, step: Step) {
         if let Some(place) = self.early.0.iter().position(|held| held.actor == step.actor) {
             self.early.0[place].steps.push(step);
-            if self.early.0[place].steps.len() == MOST_STEPS {
+            if self.early.0[place].steps.len() == MAX_STEPS {
                 self.release(catalogue, place);
             }
-        } else if self.early.0.len() < MOST_THREADS && self.is_early(&step) {
+        } else if self.early.0.len() < MAX_THREADS && self.is_early(&step) {
             let until_ns = step.t_ns.saturating_add(SOON_NS);
             self.early.0.push(Held { actor: step.actor, until_ns, steps: vec![step] });
         } else {

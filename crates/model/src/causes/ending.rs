@@ -52,10 +52,10 @@ pub(super) struct Ending {
 
 /// A thread that has waited for more than this part (1/20) of the trace, and still waits at the
 /// end, shows too little of the trace.
-const LONG: u64 = 20;
+const LONG_WAIT_PART: u64 = 20;
 /// If all programs wait for at most this part (1/4) of the trace at its end, the path ends where
 /// the wait begins.
-const SHORT: u64 = 4;
+const SHORT_WAIT_PART: u64 = 4;
 
 impl Composer {
     /// True if the thread belongs to the command's own process, according to the kernel or its
@@ -179,7 +179,7 @@ impl Composer {
 
     /// Emits the end of the path after the last event, if that was not done before.
     pub(super) fn end(&mut self) {
-        let is_short = |since: u64| self.now - since <= self.length() / SHORT;
+        let is_short = |since: u64| self.now - since <= self.length() / SHORT_WAIT_PART;
         if self.command_is_over() || self.ending.rests.is_some_and(is_short) {
             return;
         }
@@ -201,7 +201,7 @@ impl Composer {
 
     fn waits_long(&self, at: u32) -> bool {
         let thread = &self.threads[at as usize];
-        thread.blocked && self.now.saturating_sub(thread.since) > self.length() / LONG
+        thread.blocked && self.now.saturating_sub(thread.since) > self.length() / LONG_WAIT_PART
     }
 
     /// Time in ns since the first program ran.

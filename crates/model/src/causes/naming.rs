@@ -10,7 +10,7 @@ use longpole_trace::event::Catalogue;
 use std::collections::{HashMap, HashSet};
 
 /// Maximum number of renames of one thread that are followed.
-const MOST_RENAMES: u8 = 32;
+const MAX_RENAMES: u8 = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Naming {
@@ -261,7 +261,7 @@ impl Composer {
         }
         thread.comm.clear();
         thread.comm.extend_from_slice(&of_kernel.name);
-        if thread.renames >= MOST_RENAMES || of_kernel.kernel || self.naming.threads.contains_key(&of_kernel.tid) {
+        if thread.renames >= MAX_RENAMES || of_kernel.kernel || self.naming.threads.contains_key(&of_kernel.tid) {
             return false;
         }
         thread.renames += 1;

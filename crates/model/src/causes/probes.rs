@@ -12,7 +12,7 @@ use crate::step::{Op, Step};
 use longpole_trace::event::{Catalogue, Loss};
 
 /// Limit of open spans, because a malicious trace may open spans endlessly.
-const MOST_FRAMES: usize = 1024;
+const MAX_FRAMES: usize = 1024;
 
 impl Composer {
     pub(super) fn apply_step(&mut self, catalogue: &Catalogue, step: &Step) {
@@ -203,7 +203,7 @@ impl Composer {
 
     fn open(&mut self, at: u32, name: NameId) {
         let thread = &mut self.threads[at as usize];
-        match thread.frames.len() < MOST_FRAMES {
+        match thread.frames.len() < MAX_FRAMES {
             true => thread.frames.push(name),
             false => thread.too_deep += 1,
         }

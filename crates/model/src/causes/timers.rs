@@ -16,9 +16,9 @@ use crate::names::NameId;
 use longpole_trace::event::Catalogue;
 
 /// Maximum number of set timers. The setters of further ones are not recorded.
-const MOST_SET: usize = 1 << 16;
+const MAX_SET: usize = 1 << 16;
 /// Maximum number of interactions that are held back.
-pub(super) const MOST_HELD: usize = 1 << 12;
+pub(super) const MAX_HELD: usize = 1 << 12;
 
 #[derive(Debug, Default)]
 pub(super) struct Timers {
@@ -55,7 +55,7 @@ pub(super) struct Undecided {
 impl Composer {
     pub(super) fn timer_is_set(&mut self, catalogue: &Catalogue, cpu: CpuId, timer: u64, by: Waker) {
         let by = self.actor(catalogue, cpu, by);
-        let Some(by) = by.filter(|_| self.timers.set.len() < MOST_SET || self.timers.set.contains_key(&timer)) else {
+        let Some(by) = by.filter(|_| self.timers.set.len() < MAX_SET || self.timers.set.contains_key(&timer)) else {
             self.timers.set.remove(&timer);
             return;
         };

@@ -13,7 +13,7 @@ use longpole_trace::event::Catalogue;
 use std::collections::VecDeque;
 
 /// Maximum number of waiting work items; beyond it the oldest are given up.
-const MOST_QUEUED: usize = 1 << 14;
+const MAX_QUEUED: usize = 1 << 14;
 
 #[derive(Debug, Default)]
 pub(super) struct Works {
@@ -48,7 +48,7 @@ impl Composer {
         let t = self.now;
         self.works.queued.insert(work, Queued { by, t });
         self.works.order.push_back((work, t));
-        while self.works.order.len() > MOST_QUEUED {
+        while self.works.order.len() > MAX_QUEUED {
             let Some((old, t)) = self.works.order.pop_front() else { break };
             if self.works.queued.get(&old).is_some_and(|queued| queued.t == t) {
                 self.works.queued.remove(&old);

@@ -46,10 +46,10 @@ pub struct New {
 
 impl Block {
     /// Maximum number of interactions in a block, apart from those at the moment of the last one.
-    pub const MOST: usize = 1 << 11;
+    pub const MAX_INTERACTIONS: usize = 1 << 11;
 
     /// Exchanges the block's interactions with those of `ahead`. Called with an empty block so that
-    /// others fill it, up to [`Block::MOST`] or a few more, and again to take the result.
+    /// others fill it, up to [`Block::MAX_INTERACTIONS`] or a few more, and again to take the result.
     pub fn exchange(&mut self, ahead: &mut Ahead) {
         std::mem::swap(&mut self.interactions, &mut ahead.interactions);
     }
@@ -86,7 +86,7 @@ impl Block {
     }
 
     pub fn with_room() -> Block {
-        Block { interactions: Vec::with_capacity(Block::MOST + ROOM), ..Block::default() }
+        Block { interactions: Vec::with_capacity(Block::MAX_INTERACTIONS + ROOM), ..Block::default() }
     }
 
     /// Visits the interactions of the block, with the names as they are at each of them.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 /// Number of the minor bits in the `dev_t` of the kernel's events.
 const MINOR_BITS: u32 = 20;
 /// Maximum number of names that are remembered; a damaged trace may claim any number of devices.
-const MOST_NAMES: usize = 1 << 12;
+const MAX_NAMES: usize = 1 << 12;
 
 /// Names of block devices by their numbers.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub struct BlockDevices {
 impl BlockDevices {
     /// Adds a device from the dump.
     pub(super) fn dumped(&mut self, device: i64, name: &[u8]) {
-        if !name.is_empty() && self.names.len() < MOST_NAMES {
+        if !name.is_empty() && self.names.len() < MAX_NAMES {
             self.names.insert(device, String::from_utf8_lossy(name).into_owned());
         }
     }

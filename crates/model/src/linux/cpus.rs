@@ -7,11 +7,11 @@ use crate::linux::loss::Piece;
 use crate::linux::watch::{Base, CpuId, Handling, Mode, Occupant, ThreadId, Wake, Waker, Watch};
 
 /// Maximum nesting depth of contexts.
-const MOST_OPEN: usize = 64;
+const MAX_OPEN: usize = 64;
 
 impl Linux {
     /// Reports what the CPU did until now.
-    pub(crate) fn settle<W: Watch + ?Sized>(&mut self, id: CpuId, t_ns: i64, watch: &mut W) {
+    pub(crate) fn report_cpu_until<W: Watch + ?Sized>(&mut self, id: CpuId, t_ns: i64, watch: &mut W) {
         let cpu = &mut self.cpus[id.0 as usize];
         if t_ns <= cpu.since_ns {
             return;
@@ -21,7 +21,7 @@ impl Linux {
             // that, but some switches are not traced.
             if let Some(ready) = cpu.ready_ns.filter(|ready| *ready < t_ns) {
                 cpu.ready_ns = None;
-                self.settle(id, ready, watch);
+                self.report_cpu_until(id, ready, watch);
                 let cpu = &mut self.cpus[id.0 as usize];
                 (cpu.base, cpu.doubt, cpu.unclaimed) = (Base::Unknown, true, Unclaimed::since(cpu.since_ns));
             }
@@ -59,7 +59,7 @@ impl Linux {
     /// Processes an event that happened in a thread other than the idle thread.
     pub(super) fn in_thread<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, watch: &mut W) {
         self.outside_contexts(cpu, t_ns, watch);
-        self.settle(cpu, t_ns, watch);
+        self.report_cpu_until(cpu, t_ns, watch);
         // If a thread waits in the idle CPU's queue, the base is already unknown here.
         if self.cpus[cpu.0 as usize].base == Base::Idle {
             self.idle_ended(cpu, t_ns, Base::Unknown, watch);
@@ -70,7 +70,7 @@ impl Linux {
     pub(super) fn outside_contexts<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, watch: &mut W) {
         if !self.cpus[cpu.0 as usize].open.is_empty() {
             self.contradictions += u64::from(self.covers(t_ns));
-            self.settle(cpu, t_ns, watch);
+            self.report_cpu_until(cpu, t_ns, watch);
             self.cpus[cpu.0 as usize].open.clear();
         }
     }
@@ -106,12 +106,12 @@ impl Linux {
     }
 
     pub(super) fn enter<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, key: Key, name: &[u8], watch: &mut W) {
-        self.settle(cpu, t_ns, watch);
+        self.report_cpu_until(cpu, t_ns, watch);
         let id = self.context(key, name);
         let covers = self.covers(t_ns);
         self.interrupts.add(covers);
         let place = &mut self.cpus[cpu.0 as usize];
-        if place.open.len() >= MOST_OPEN {
+        if place.open.len() >= MAX_OPEN {
             self.contradictions += u64::from(covers);
             place.open.clear();
         }
@@ -129,14 +129,14 @@ impl Linux {
             if place.fresh {
                 // The context has been open since before the CPU's first event.
                 place.open.push(Open { id, began_ns: place.since_ns, own_ns: 0, raised_ns: None, seen: false });
-                self.settle(cpu, t_ns, watch);
+                self.report_cpu_until(cpu, t_ns, watch);
                 self.cpus[cpu.0 as usize].open.clear();
             } else {
                 self.contradictions += u64::from(self.covers(t_ns));
             }
             return;
         };
-        self.settle(cpu, t_ns, watch);
+        self.report_cpu_until(cpu, t_ns, watch);
         let covers = self.covers(t_ns);
         let place = &mut self.cpus[cpu.0 as usize];
         if at + 1 < place.open.len() {

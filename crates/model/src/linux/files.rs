@@ -104,7 +104,7 @@ const F_SETFD: i64 = 2;
 const F_DUPFD_CLOEXEC: i64 = 1030;
 /// Maximum number of files of one process. A process with more is a server, whose table is not
 /// tracked completely.
-const MOST_FILES: usize = 4096;
+const MAX_FILES: usize = 4096;
 /// Number of files at which the recorder's dump of one process ends.
 const DUMPED: usize = 256;
 
@@ -126,7 +126,7 @@ struct Table {
 impl Table {
     fn put(&mut self, fd: i64, file: Option<File>) {
         match usize::try_from(fd) {
-            Ok(at) if at < MOST_FILES => {
+            Ok(at) if at < MAX_FILES => {
                 if self.files.len() <= at {
                     self.files.resize(at + 1, None);
                 }
@@ -241,7 +241,7 @@ impl Files {
             },
             Effect::ClosesRange => match (usize::try_from(about.unwrap_or(-1)), third) {
                 (Ok(from), 0) => {
-                    let end = usize::try_from(second).map_or(MOST_FILES, |last| last.saturating_add(1)).min(table.files.len());
+                    let end = usize::try_from(second).map_or(MAX_FILES, |last| last.saturating_add(1)).min(table.files.len());
                     (from..end).for_each(|fd| table.files[fd] = None);
                 }
                 _ => table.complete = false,

@@ -10,7 +10,7 @@ use crate::linux::watch::{softirq_name, Base, Cause, ContextId, CpuId, Mode, Mom
 use longpole_trace::event::Event;
 
 /// No kernel supports a CPU number from here on.
-const MOST_CPUS: u32 = 1 << 16;
+const MAX_CPUS: u32 = 1 << 16;
 
 impl Linux {
     /// Takes from the dump of the system's state what no event has shown; events take precedence
@@ -104,7 +104,7 @@ impl Linux {
 
     #[cold]
     pub(super) fn meet(&mut self, number: u32, event: &Event<'_>) -> Option<CpuId> {
-        if number >= MOST_CPUS {
+        if number >= MAX_CPUS {
             return None;
         }
         let begin = *self.begin_ns.get_or_insert(event.t_ns);

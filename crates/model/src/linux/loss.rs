@@ -116,7 +116,7 @@ impl Linux {
             }
         }
         let begin_ns = loss.begin_ns.max(since);
-        self.settle(id, begin_ns, watch);
+        self.report_cpu_until(id, begin_ns, watch);
         self.timers.lost(id);
         let place = &mut self.cpus[id.0 as usize];
         place.since_ns = loss.end_ns.max(begin_ns);

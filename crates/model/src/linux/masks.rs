@@ -11,12 +11,12 @@ use crate::linux::watch::{MaskChange, ThreadId, ThreadState, UnknownReason, Watc
 use std::sync::Arc;
 
 /// Maximum number of recorded changes of one thread's mask within the requested range.
-const MOST_CHANGES: usize = 64;
+const MAX_CHANGES: usize = 64;
 /// A list of CPUs with a number from here on is invalid.
-const MOST_CPUS: u32 = 1 << 16;
+const MAX_CPUS: u32 = 1 << 16;
 /// Maximum number of threads that are within the call at once. Needed because the ends of calls may
 /// be lost.
-const MOST_CALLERS: usize = 4096;
+const MAX_CALLERS: usize = 4096;
 
 /// A set of CPUs, ascending.
 pub type Cpus = Arc<[u32]>;
@@ -101,7 +101,7 @@ impl Mask {
         } else {
             self.count += 1;
             match self.changes.len() {
-                kept if kept < MOST_CHANGES => {
+                kept if kept < MAX_CHANGES => {
                     self.changes.push(MaskChange { t_ns, cpus: None, why: None, by });
                     Place::Recorded(kept)
                 }
@@ -216,7 +216,7 @@ impl Linux {
     pub(super) fn sets_mask(&mut self, who: Option<ThreadId>, tid: Option<i64>) {
         let Some(who) = who else { return };
         let target = self.target(Some(who), tid);
-        if self.setting.len() >= MOST_CALLERS {
+        if self.setting.len() >= MAX_CALLERS {
             self.setting.remove(0);
         }
         self.setting.push((who, target));
@@ -255,7 +255,7 @@ impl Linux {
     /// Notes that `who` has changed the mask of a thread that only the answer can name, because
     /// `who` uses the numbers of another pid namespace.
     fn changed_unknown_mask(&mut self, who: ThreadId, t_ns: i64) {
-        if self.somebodys.insert(who.0, t_ns).is_some() || self.somebodys.len() > MOST_CALLERS {
+        if self.somebodys.insert(who.0, t_ns).is_some() || self.somebodys.len() > MAX_CALLERS {
             // The previous change had no answer.
             self.forget_foreign_masks();
         }
@@ -325,7 +325,7 @@ impl Linux {
         let place = mask.change(t_ns, by, self.asked);
         // The first change that is not recorded ends the validity of the last recorded one, so it
         // is reported too.
-        if matches!(place, Place::Recorded(_)) || mask.count == MOST_CHANGES as u64 + 1 {
+        if matches!(place, Place::Recorded(_)) || mask.count == MAX_CHANGES as u64 + 1 {
             watch.allowed(target, t_ns);
         }
     }
@@ -364,7 +364,7 @@ pub(super) fn cpus(list: &[u8]) -> Option<Cpus> {
     for part in std::str::from_utf8(list).ok()?.split(',') {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
         let (from, to): (u32, u32) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
-        if to >= MOST_CPUS || from > to || found.len() > MOST_CPUS as usize {
+        if to >= MAX_CPUS || from > to || found.len() > MAX_CPUS as usize {
             return None;
         }
         found.extend(from..=to);

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 
 /// Maximum number of ancestors that are searched for an inherited property.
-const MOST_GENERATIONS: usize = 32;
+const MAX_GENERATIONS: usize = 32;
 /// Maximum number of titles of a process; the first ones are remembered.
-const MOST_TITLES: usize = 16;
+const MAX_TITLES: usize = 16;
 
 /// Names of a process, and its parent.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Processes {
     /// The path of the process's control group. If it was not recorded, it is that of the parent.
     pub fn cgroup(&self, pid: i32) -> Option<&str> {
         let mut process = self.of.get(&pid)?;
-        for _ in 0..MOST_GENERATIONS {
+        for _ in 0..MAX_GENERATIONS {
             match &process.cgroup {
                 Some(path) => return Some(path),
                 None => process = self.of.get(&process.parent?)?,
@@ -56,7 +56,7 @@ impl Processes {
     pub(super) fn is_titled(&mut self, pid: i32, title: &[u8]) {
         let titles = &mut self.of.entry(pid).or_default().titles;
         let title = text(title);
-        if titles.len() < MOST_TITLES && !titles.contains(&title) {
+        if titles.len() < MAX_TITLES && !titles.contains(&title) {
             titles.push(title);
         }
     }

@@ -12,9 +12,9 @@ use crate::linux::watch::{CpuId, Mode, Moment, ThreadId, Waker, Watch};
 use std::collections::{BTreeSet, HashMap};
 
 /// Maximum number of threads and processes for which a signal is pending.
-const MOST: usize = 1 << 12;
+const MAX_PENDING: usize = 1 << 12;
 /// Maximum number of processes whose group is remembered.
-const MOST_MEMBERS: usize = 1 << 16;
+const MAX_MEMBERS: usize = 1 << 16;
 const KILL: i64 = 9;
 /// Signals that end no thread by themselves: CHLD, CONT, STOP, TSTP, TTIN, TTOU, URG, WINCH.
 const HARMLESS: [i64; 8] = [17, 18, 19, 20, 21, 22, 23, 28];
@@ -52,7 +52,7 @@ impl Groups {
 
     fn join(&mut self, process: i32, group: i32) {
         self.leave(process);
-        if process != group && self.of.len() < MOST_MEMBERS {
+        if process != group && self.of.len() < MAX_MEMBERS {
             self.of.insert(process, group);
             self.members.entry(group).or_default().insert(process);
         }
@@ -71,7 +71,7 @@ impl Groups {
     /// The members of a group, limited to the number for which a signal can be pending.
     fn members(&self, group: i32) -> Vec<i32> {
         let begun = Some(group).filter(|&group| self.of(group) == group);
-        begun.into_iter().chain(self.members.get(&group).into_iter().flatten().copied()).take(MOST).collect()
+        begun.into_iter().chain(self.members.get(&group).into_iter().flatten().copied()).take(MAX_PENDING).collect()
     }
 }
 
@@ -79,7 +79,7 @@ impl Linux {
     /// Notes that the machine that acts on this CPU sends a signal to `tid`.
     pub(super) fn signalled(&mut self, cpu: CpuId, t_ns: i64, tid: i32, signal: i64) {
         let Waker::Thread(by) = self.wake(cpu, t_ns).waker else { return };
-        let room = self.signals.sent.len() < MOST || self.signals.sent.contains_key(&tid);
+        let room = self.signals.sent.len() < MAX_PENDING || self.signals.sent.contains_key(&tid);
         let sender = &self.threads[by.0 as usize];
         // A process that its own signal ends, also by one to its own group, ends by itself.
         let is_own = tid == sender.tid || Some(tid) == sender.process;

@@ -13,7 +13,7 @@ use crate::rules::Pattern;
 use longpole_trace::event::{Catalogue, Class};
 
 /// Maximum number of remembered changes, more than a recorder makes.
-const MOST: usize = 64;
+const MAX_CHANGES: usize = 64;
 
 /// Event classes that are missing from a time on.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl Linux {
         let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let what = String::from_utf8_lossy(what).into_owned();
         // Each part of a recording repeats what was switched off before it.
-        if self.missing.all.len() >= MOST || self.missing.all.iter().any(|known| known.what == what) {
+        if self.missing.all.len() >= MAX_CHANGES || self.missing.all.iter().any(|known| known.what == what) {
             return;
         }
         let off = SwitchedOff {
@@ -113,7 +113,7 @@ impl Linux {
     fn forget_calls<W: Watch + ?Sized>(&mut self, t_ns: i64, watch: &mut W) {
         // Until now the threads were in their calls.
         for cpu in 0..self.cpus.len() {
-            self.settle(CpuId(cpu as u32), t_ns, watch);
+            self.report_cpu_until(CpuId(cpu as u32), t_ns, watch);
             self.cpus[cpu].unclaimed.mode = None;
         }
         self.setting.clear();

@@ -9,7 +9,7 @@ impl Linux {
     pub(super) fn leave<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, from: Option<ThreadId>, state: i64, watch: &mut W) {
         self.outside_contexts(cpu, t_ns, watch);
         if self.cpus[cpu.0 as usize].base == Base::Idle {
-            self.settle(cpu, t_ns, watch);
+            self.report_cpu_until(cpu, t_ns, watch);
         }
         let truth = from.map_or(Base::Idle, Base::Thread);
         match self.cpus[cpu.0 as usize].base {
@@ -23,12 +23,12 @@ impl Linux {
                 self.contradictions += u64::from(self.covers(t_ns));
                 let began_ns = self.threads[before.0 as usize].began_ns;
                 self.unseat(cpu, t_ns, watch);
-                self.settle(cpu, t_ns, watch);
+                self.report_cpu_until(cpu, t_ns, watch);
                 self.cpus[cpu.0 as usize].unclaimed = Unclaimed::since(began_ns.unwrap_or(t_ns));
                 self.claim(cpu, t_ns, truth, watch);
             }
         }
-        self.settle(cpu, t_ns, watch);
+        self.report_cpu_until(cpu, t_ns, watch);
         let Some(id) = from else { return };
         let thread = &mut self.threads[id.0 as usize];
         let begin = thread.began_ns.take();
@@ -91,7 +91,7 @@ impl Linux {
 
     /// Assigns the CPU's time since its base became unknown to `base`.
     pub(super) fn claim<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, base: Base, watch: &mut W) {
-        self.settle(cpu, t_ns, watch);
+        self.report_cpu_until(cpu, t_ns, watch);
         let place = &mut self.cpus[cpu.0 as usize];
         let unclaimed = std::mem::replace(&mut place.unclaimed, Unclaimed::since(t_ns));
         place.base = base;
@@ -125,7 +125,7 @@ impl Linux {
 
     /// Processes an event which shows that idleness has ended without a recorded switch.
     pub(super) fn idle_ended<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, truth: Base, watch: &mut W) {
-        self.settle(cpu, t_ns, watch);
+        self.report_cpu_until(cpu, t_ns, watch);
         if self.cpus[cpu.0 as usize].base == Base::Unknown {
             // The idleness has ended earlier, when a thread entered the queue.
             if truth != Base::Unknown {
@@ -159,9 +159,9 @@ impl Linux {
     /// unknown which of the two had the CPU since the previous event.
     pub(super) fn displace<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, watch: &mut W) {
         let seen_ns = self.cpus[cpu.0 as usize].seen_ns.min(t_ns);
-        self.settle(cpu, seen_ns, watch);
+        self.report_cpu_until(cpu, seen_ns, watch);
         self.unseat(cpu, t_ns, watch);
-        self.settle(cpu, t_ns, watch);
+        self.report_cpu_until(cpu, t_ns, watch);
         // The other thread gets no part of the time that was reported just now.
         self.cpus[cpu.0 as usize].unclaimed = Unclaimed::since(seen_ns);
     }

@@ -8,7 +8,7 @@ use crate::hash::IdMap;
 use crate::linux::watch::{CpuId, Expiry, TimerKind};
 
 /// Maximum number of pending timers.
-const MOST: usize = 1 << 20;
+const MAX_PENDING: usize = 1 << 20;
 
 /// The pending timers, and the functions of timers that run.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ struct Open {
 impl Timers {
     pub fn start(&mut self, timer: u64, at: Option<i64>) {
         match at {
-            Some(at) if self.programmed.len() < MOST => {
+            Some(at) if self.programmed.len() < MAX_PENDING => {
                 self.programmed.insert(timer, at);
             }
             _ => self.cancel(timer),
@@ -41,7 +41,7 @@ impl Timers {
     }
 
     pub fn function(&mut self, address: u64, kind: TimerKind) {
-        if self.kinds.len() < MOST {
+        if self.kinds.len() < MAX_PENDING {
             self.kinds.insert(address, kind);
         }
     }

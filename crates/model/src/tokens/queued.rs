@@ -27,7 +27,7 @@ struct FlowTokens<O> {
     units: u64,
 }
 
-const MOST_SPARE: usize = 4;
+const MAX_SPARE: usize = 4;
 
 impl<O> Default for QueuedTokens<O> {
     fn default() -> QueuedTokens<O> {
@@ -146,7 +146,7 @@ impl<O: Copy> QueuedTokens<O> {
             }
             None => {
                 let gone = self.flows.remove(&flow);
-                self.spare.extend(gone.map(|of_flow| of_flow.tokens).filter(|_| self.spare.len() < MOST_SPARE));
+                self.spare.extend(gone.map(|of_flow| of_flow.tokens).filter(|_| self.spare.len() < MAX_SPARE));
             }
         }
     }

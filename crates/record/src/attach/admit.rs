@@ -3,7 +3,7 @@
 //! A control file may be older than this recording, its process may be dead, and its pid may belong
 //! to another process or to another namespace. What cannot be seen from here is left alone.
 
-use super::rings::{Rings, MOST_RINGS, PATIENCE};
+use super::rings::{Rings, MAX_RINGS, MAX_WAITING_TURNS};
 use super::Visit;
 use crate::files::mapping::Access;
 use crate::files::wakeups::Wakeup;
@@ -83,12 +83,12 @@ impl Visit<'_> {
     /// Returns whether a file with two names may soon have only one; the file is then looked at
     /// again.
     fn is_being_named(&mut self, name: &str, stem: &str) -> bool {
-        if self.directory.arrivals.awaiting_final_name.len() >= MOST_RINGS {
+        if self.directory.arrivals.awaiting_final_name.len() >= MAX_RINGS {
             return false;
         }
         let looks = self.directory.arrivals.awaiting_final_name.entry(stem.to_owned()).or_insert(0);
         *looks += 1;
-        if *looks >= PATIENCE {
+        if *looks >= MAX_WAITING_TURNS {
             return false;
         }
         self.directory.arrivals.heard.push(name.to_owned());

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// nothing.
 const SILENT_TURNS: u32 = 3;
 /// Time between two checks whether the recorder of another command is still running.
-const ANOTHERS: Duration = Duration::from_millis(50);
+const OTHER_RECORDER_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Attach<'_> {
     /// Returns whether another recorder's command started the process and that recorder is running.
@@ -40,7 +40,7 @@ impl Attach<'_> {
         if subject.next_claim_attempt.is_some_and(|until| now < until) {
             return false;
         }
-        subject.next_claim_attempt = self.is_of_another_command(&subject.process).then(|| now + ANOTHERS);
+        subject.next_claim_attempt = self.is_of_another_command(&subject.process).then(|| now + OTHER_RECORDER_INTERVAL);
         if subject.next_claim_attempt.is_some() {
             self.report_other_command(subject);
             return false;

@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// Limit of the number of other directories.
-const MOST: usize = 256;
+const MAX_DIRECTORIES: usize = 256;
 
 /// The runtime directories that are being recorded.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Directories {
                 continue;
             }
             let (identity, path) = (found.identity, found.path.clone());
-            if let Err(error) = self.settle(found, start, recording, intake) {
+            if let Err(error) = self.attach_directory(found, start, recording, intake) {
                 let (again, is_known) = match error {
                     Error::Busy { .. } => (true, !intake.search.busy.insert(identity)),
                     _ => (false, !intake.search.refused.insert(identity)),
@@ -160,9 +160,9 @@ impl Directories {
         Ok(())
     }
 
-    fn settle(&mut self, found: Found, start: bool, recording: &mut Recording, intake: &mut Intake) -> Result<(), Error> {
-        if self.others().count() >= MOST {
-            return Err(Error::Foreign(format!("there are more than {MOST} such directories")));
+    fn attach_directory(&mut self, found: Found, start: bool, recording: &mut Recording, intake: &mut Intake) -> Result<(), Error> {
+        if self.others().count() >= MAX_DIRECTORIES {
+            return Err(Error::Foreign(format!("there are more than {MAX_DIRECTORIES} such directories")));
         }
         let runtime = Runtime::at(found.directory, &found.path, found.owner)?;
         let (held, _) = claim::hold(&runtime, recording.rules.options.scope, recording.rules.session)?;

@@ -11,9 +11,9 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 /// Number of turns after which an announced ring file is no longer expected.
-pub(super) const PATIENCE: u32 = 100;
+pub(super) const MAX_WAITING_TURNS: u32 = 100;
 /// Limit of the number of rings of a process.
-pub(super) const MOST_RINGS: usize = 1 << 16;
+pub(super) const MAX_RINGS: usize = 1 << 16;
 
 /// The rings of each process: (made by the process itself, number). Built once per listing, not
 /// once per process, because thousands of processes may appear together.
@@ -53,8 +53,8 @@ impl Attach<'_> {
     /// false if the file does not exist yet.
     pub(super) fn take_ring(&mut self, subject: &mut Subject, number: u32, own: bool, before: bool, continued: bool) -> bool {
         let name = ring_name(&subject.process.stem, number, own);
-        if subject.sources.len() >= MOST_RINGS {
-            self.recording.note(format!("{}: more than {MOST_RINGS} rings; the others are not read", subject.process.stem));
+        if subject.sources.len() >= MAX_RINGS {
+            self.recording.note(format!("{}: more than {MAX_RINGS} rings; the others are not read", subject.process.stem));
             return true;
         }
         let mut ring = match Ring::open(&self.common.runtime, &name, number, own, Access::Write) {
@@ -62,7 +62,7 @@ impl Attach<'_> {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ResourceBusy) => return false,
             Err(error) => {
                 self.recording.note(format!("{name} was ignored: {error}"));
-                if subject.ignored.len() < MOST_RINGS {
+                if subject.ignored.len() < MAX_RINGS {
                     subject.ignored.push(name);
                 }
                 return true;
@@ -70,7 +70,7 @@ impl Attach<'_> {
         };
         if continued {
             if let Some(predecessor) = &self.intake.predecessor {
-                predecessor.settle(&mut ring);
+                predecessor.set_tail(&mut ring);
             }
         }
         let mut source = RingSource::new(ring);

@@ -1,7 +1,7 @@
 //! Visits every process once a turn: writes its orders, reads its changed label, and takes up its
 //! new rings.
 
-use super::rings::{rings_of, MOST_RINGS, PATIENCE};
+use super::rings::{rings_of, MAX_RINGS, MAX_WAITING_TURNS};
 use super::{Attach, Visit};
 use crate::subjects::Subject;
 use std::sync::atomic::Ordering;
@@ -57,20 +57,20 @@ impl Attach<'_> {
     fn take_new_rings(&mut self, subject: &mut Subject) {
         let rings = subject.process.control().rings.load(Ordering::Acquire);
         // A process that has ended gets no further turn.
-        let a_turn = if subject.ended { MOST_RINGS as u32 } else { RINGS_A_TURN };
+        let a_turn = if subject.ended { MAX_RINGS as u32 } else { RINGS_A_TURN };
         let most = subject.process.rings_seen.saturating_add(a_turn);
         while subject.process.rings_seen < rings.min(most) {
             let number = subject.process.rings_seen;
             if !self.take_ring(subject, number, true, false, false) {
                 subject.process.missing += 1;
-                if subject.process.missing < PATIENCE {
+                if subject.process.missing < MAX_WAITING_TURNS {
                     break;
                 }
                 // One text for all rings of the process, because the number of different
                 // diagnostics is limited.
                 self.recording.note(format!("{}: a ring that it announced is not there", subject.process.stem));
                 // Later missing rings of this process are given up at once.
-                subject.process.missing = PATIENCE - 1;
+                subject.process.missing = MAX_WAITING_TURNS - 1;
             } else {
                 subject.process.missing = 0;
             }

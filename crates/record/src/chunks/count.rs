@@ -3,7 +3,7 @@
 use super::Removed;
 use crate::kernel;
 use crate::output::metadata::Uuid;
-use crate::output::packet::{Header, HEADER, NOWHERE};
+use crate::output::packet::{Header, HEADER, RESERVED_POSITION};
 use crate::ring::class::Classes;
 use longpole_ftrace::{ByteOrder, EventFormat, Item, PageLayout, PageStream};
 use serde_json::Value;
@@ -76,7 +76,7 @@ fn events(path: &Path, uuid: &Uuid, classes: &HashMap<u32, Classes>) -> Option<u
         let mut header = [0; HEADER];
         file.read_exact_at(&mut header, at).ok()?;
         let header = Header::decode(&header, uuid).filter(|header| header.size > 0 && header.content <= length)?;
-        if header.position != NOWHERE {
+        if header.position != RESERVED_POSITION {
             bytes.resize((header.content - HEADER as u64) as usize, 0);
             file.read_exact_at(&mut bytes, at + HEADER as u64).ok()?;
             events += classes.get(&header.stream)?.count(&bytes).ok()?;

@@ -68,7 +68,7 @@ impl fmt::Display for Part {
 }
 
 /// What a snapshot can wait for, in messages.
-const KNOWN: &str =
+const KNOWN_CONDITIONS: &str =
     "`span(\"NAME\") > 5ms`, `full(\"QUEUE\") > 10ms`, `counter(\"NAME\") > 100`, `rate(\"NAME\") < 100`, `lost`, or several with `||`";
 
 impl FromStr for Condition {
@@ -86,7 +86,7 @@ impl FromStr for Condition {
 }
 
 fn describe(error: &PredicateError) -> String {
-    format!("{error:#}\na snapshot can wait for {KNOWN}")
+    format!("{error:#}\na snapshot can wait for {KNOWN_CONDITIONS}")
 }
 
 fn part(predicate: &Predicate, node: &Node) -> Result<Part, PredicateError> {

@@ -19,9 +19,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const NAME: &str = ".requests";
 const REQUEST: &str = "request";
 const ANSWER: &str = "answer";
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 /// Limit of the number of requests that are handled at a time.
-const MOST_REQUESTS: usize = 64;
+const MAX_REQUESTS: usize = 64;
 
 /// A request of `longpole snapshot`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -72,8 +72,8 @@ impl Mailbox {
         names.retain(|name| !name.starts_with('.') && name.ends_with(REQUEST));
         names.sort();
         let mut all = Vec::new();
-        for name in names.into_iter().take(MOST_REQUESTS) {
-            let text = self.folder.text(&name, MOST_BYTES).map_err(|error| error.to_string());
+        for name in names.into_iter().take(MAX_REQUESTS) {
+            let text = self.folder.text(&name, MAX_BYTES).map_err(|error| error.to_string());
             match text.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string())) {
                 Ok(request) => all.push((name, request)),
                 Err(error) => self.answer(&name, &Err(format!("the request cannot be understood: {error}"))),
@@ -147,7 +147,7 @@ impl Asked {
         if !self.folder.holds(&name) {
             return Ok(None);
         }
-        let mut answer: Value = serde_json::from_str(&self.folder.text(&name, MOST_BYTES)?)?;
+        let mut answer: Value = serde_json::from_str(&self.folder.text(&name, MAX_BYTES)?)?;
         let _ = self.folder.remove(&name);
         Ok(Some(match answer.get("error").and_then(Value::as_str) {
             Some(error) => Err(error.to_owned()),

@@ -20,7 +20,7 @@ static INTERRUPT_IGNORED: AtomicBool = AtomicBool::new(false);
 static PASSED: AtomicI32 = AtomicI32::new(0);
 
 /// The signals that end a recording.
-pub(crate) const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+pub(crate) const END_SIGNALS: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 /// Signals without a meaning for the recorder that may have one for its command.
 const PASSED_ON: [i32; 2] = [libc::SIGUSR1, libc::SIGUSR2];
 
@@ -50,7 +50,7 @@ impl Stop {
                 WAKE.store(wake.as_raw_fd(), Ordering::Release);
             }
         }
-        Stop::take_over(ENDING.into_iter().chain([libc::SIGCHLD]))?;
+        Stop::take_over(END_SIGNALS.into_iter().chain([libc::SIGCHLD]))?;
         Ok(Stop)
     }
 

@@ -14,9 +14,9 @@ use std::time::Duration;
 pub type Thread = (i32, i32);
 
 /// Limit of the number of threads and names followed at a time; further ones are ignored.
-const MOST: usize = 10_000;
+const MAX_FOLLOWED: usize = 10_000;
 /// Limit of the number of nested spans per thread.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// Time over which a rate is measured.
 const SECOND: Duration = Duration::from_secs(1);
 /// Number of steps into which that time is divided.
@@ -147,9 +147,9 @@ impl Watch {
                 }
                 let most = self.ticks(*most);
                 if seen.kind == Kind::SpanBegin {
-                    if self.open.len() < MOST || self.open.contains_key(&seen.thread) {
+                    if self.open.len() < MAX_FOLLOWED || self.open.contains_key(&seen.thread) {
                         let begins = self.open.entry(seen.thread).or_default();
-                        if begins.len() == DEEPEST {
+                        if begins.len() == MAX_DEPTH {
                             // The program never ends these spans.
                             begins.remove(0);
                         }
@@ -173,13 +173,13 @@ impl Watch {
                 }
                 // Any other event of a thread ends its wait.
                 let ended = self.waits.remove(&seen.thread);
-                if waits && self.waits.len() < MOST {
+                if waits && self.waits.len() < MAX_FOLLOWED {
                     self.waits.insert(seen.thread, (seen.name.to_owned(), seen.time));
                 }
                 let mut full = None;
                 if named && seen.kind == Kind::QueueSize {
                     let is_full = seen.capacity.is_some_and(|capacity| seen.value >= capacity as f64);
-                    if is_full && self.full.len() < MOST {
+                    if is_full && self.full.len() < MAX_FOLLOWED {
                         self.full.entry(seen.name.to_owned()).or_insert((seen.time, 0)).1 = seen.thread.0;
                     } else {
                         full = self.full.remove(seen.name).map(|(begin, _)| (seen.name.to_owned(), begin));

@@ -9,14 +9,14 @@
 //! kernel does not even let a killed process leave its wait for that file system, the process ends
 //! at the file system's first answer.
 
-use crate::control::stop::{asked, ENDING};
+use crate::control::stop::{asked, END_SIGNALS};
 use std::path::Path;
 use std::sync::Once;
 use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_secs(1);
 /// Number of consecutive checks in which the recorder has not run.
-const PATIENCE: u32 = 5;
+const MAX_MISSED_CHECKS: u32 = 5;
 
 static BEGUN: Once = Once::new();
 
@@ -44,7 +44,7 @@ fn look(tid: i32, recording: &Path) {
         let now = UninterruptibleWait::of(&text);
         times = if now.is_some() && now == before { times + 1 } else { 0 };
         before = now;
-        if times >= PATIENCE {
+        if times >= MAX_MISSED_CHECKS {
             eprintln!(
                 "longpole: the disk of {} does not answer, and the end was requested: the recording ends here. Events that programs still hold will be in the next recording",
                 recording.display()
@@ -66,7 +66,7 @@ impl UninterruptibleWait {
     fn of(status: &str) -> Option<UninterruptibleWait> {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let pending = u64::from_str_radix(field("ShdPnd:")?, 16).ok()?;
-        let asked = asked() || ENDING.iter().any(|signal| pending >> (signal - 1) & 1 != 0);
+        let asked = asked() || END_SIGNALS.iter().any(|signal| pending >> (signal - 1) & 1 != 0);
         let waits = field("State:")?.starts_with('D');
         let switches = field("voluntary_ctxt_switches:")?.parse().ok()?;
         (asked && waits).then_some(UninterruptibleWait { switches })

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 /// Limit of the number of wake-ups that one wait returns.
-const MOST: usize = 64;
+const MAX_WAKEUPS: usize = 64;
 
 /// Meaning of a descriptor that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Wakeups {
     /// ones; an interrupted sleep returns none.
     pub fn wait(&self, longest: Duration) -> Vec<Wakeup> {
         let timeout = rustix::time::Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
-        let mut events = [MaybeUninit::uninit(); MOST];
+        let mut events = [MaybeUninit::uninit(); MAX_WAKEUPS];
         let Ok((ready, _)) = epoll::wait(&self.0, &mut events, Some(&timeout)) else { return Vec::new() };
         let meaning = |event: &epoll::Event| Wakeup::ALL.into_iter().find(|meaning| meaning.number() == event.data.u64());
         ready.iter().filter_map(meaning).collect()

@@ -28,14 +28,14 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Shortest time between two writes.
 const PACE: Duration = Duration::from_millis(50);
 /// Largest number of bytes of packets that wait.
-const MOST: usize = 16 << 20;
+const MAX_WAITING_BYTES: usize = 16 << 20;
 /// Number of blocks of one device that are taken before the next device is served.
 const BLOCKS: usize = 16;
 /// Time within which the kernel hands over the last block after the capture was stopped.
 const LAST: Duration = Duration::from_millis(60);
 
 /// Size of Linux's cooked header (LINKTYPE_LINUX_SLL) in bytes.
-const COOKED: usize = 16;
+const COOKED_HEADER_BYTES: usize = 16;
 
 /// A device that is captured.
 #[derive(Debug)]
@@ -133,9 +133,9 @@ impl Drain {
             while self.take(at) && last {}
             self.look_after(at);
         }
-        if last || self.written.elapsed() >= PACE || self.bytes.len() >= MOST {
+        if last || self.written.elapsed() >= PACE || self.bytes.len() >= MAX_WAITING_BYTES {
             self.written = Instant::now();
-            let full = last || self.bytes.len() >= MOST;
+            let full = last || self.bytes.len() >= MAX_WAITING_BYTES;
             self.write(if full { i64::MAX } else { self.realtime.newest() - HOLD });
             self.update_totals();
         }
@@ -260,7 +260,7 @@ fn hold(held: &mut Vec<Held>, bytes: &mut Vec<u8>, device: u16, link: Link, fram
         address[..frame.sender.len()].copy_from_slice(frame.sender);
         bytes.extend_from_slice(&address);
         bytes.extend_from_slice(&frame.protocol.to_be_bytes());
-        length = length.saturating_add(COOKED as u32);
+        length = length.saturating_add(COOKED_HEADER_BYTES as u32);
         bytes.extend_from_slice(frame.bytes);
     } else {
         // The kernel removes VLAN headers from Ethernet frames; this puts them back in their place.

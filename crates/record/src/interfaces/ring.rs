@@ -18,7 +18,7 @@ const BLOCK: usize = 256 << 10;
 /// Smallest number of blocks. With fewer, the kernel would have no block to fill while one is read.
 const FEWEST_BLOCKS: usize = 4;
 /// Largest size of a ring in bytes.
-const LARGEST: u64 = 1 << 30;
+const MAX_RING_BYTES: u64 = 1 << 30;
 /// Frame size that the kernel requires in the request. It has no effect: frames of this version
 /// have any length.
 const FRAME: usize = 2048;
@@ -112,7 +112,7 @@ impl Ring {
 
     /// Makes the ring of a socket. `bytes` is rounded up to whole blocks.
     pub fn new(socket: OwnedFd, bytes: u64, retire_after: Duration) -> io::Result<Ring> {
-        let blocks = (bytes.min(LARGEST) as usize).div_ceil(BLOCK).max(FEWEST_BLOCKS);
+        let blocks = (bytes.min(MAX_RING_BYTES) as usize).div_ceil(BLOCK).max(FEWEST_BLOCKS);
         set(&socket, PACKET_VERSION, &TPACKET_V3)?;
         let request = Request {
             block_size: BLOCK as u32,

@@ -35,13 +35,13 @@ pub(crate) use dump::classes as statedump_classes;
 
 const TID: Int = Int { signed: true, ..Int::unsigned(32) };
 /// Folder in `kernel/` of a conversion that is not complete.
-const BUILDING: &str = ".converting";
+const BUILDING_FOLDER: &str = ".converting";
 /// Largest number of diagnostics that a conversion returns.
-const MOST_MESSAGES: usize = 20;
+const MAX_MESSAGES: usize = 20;
 /// Bytes of pages after which `progress` is called again.
 const PROGRESS_STEP: u64 = 4 << 20;
 /// Limit for text files, larger than any that a recorder writes.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Error of a conversion. The conversion can be repeated, because the pages are removed only after
 /// a complete one.
@@ -104,7 +104,7 @@ pub struct Converted {
 
 impl Converted {
     fn note(&mut self, text: String) {
-        if self.diagnostics.len() < MOST_MESSAGES {
+        if self.diagnostics.len() < MAX_MESSAGES {
             self.diagnostics.push(text);
         }
     }
@@ -153,10 +153,10 @@ pub fn convert_while(recording: &Path, progress: &mut dyn FnMut(u64, u64) -> boo
         // them.
         true => Converted::default(),
         false => {
-            remove(&kernel, BUILDING)?;
-            let building = kernel.make(BUILDING).map_err(ConvertError::io("make", kernel.join(BUILDING)))?;
+            remove(&kernel, BUILDING_FOLDER)?;
+            let building = kernel.make(BUILDING_FOLDER).map_err(ConvertError::io("make", kernel.join(BUILDING_FOLDER)))?;
             let mut done = pages_to_ctf(&recording, &raw, &building, progress).map_err(|error| {
-                let _ = kernel.remove(BUILDING);
+                let _ = kernel.remove(BUILDING_FOLDER);
                 match error {
                     ConvertError::Io { error, path, .. } if full(&error) => ConvertError::Full { path, bytes: bytes_of(&raw) },
                     error => error,
@@ -171,7 +171,7 @@ pub fn convert_while(recording: &Path, progress: &mut dyn FnMut(u64, u64) -> boo
         }
     };
     let path = kernel.join("metadata");
-    let metadata = kernel.text("metadata", MOST_BYTES).map_err(ConvertError::io("read", &path))?;
+    let metadata = kernel.text("metadata", MAX_BYTES).map_err(ConvertError::io("read", &path))?;
     if !metadata.contains(ctf::OWN) {
         let what = "no conversion wrote this; the pages stay in raw".to_owned();
         return Err(ConvertError::Description { path, what });
@@ -212,6 +212,6 @@ fn publish(building: &Folder, kernel: &Folder) -> Result<(), ConvertError> {
         building.rename(&name, kernel, &name).map_err(ConvertError::io("move a file to", kernel.join(&name)))?;
     }
     sync(kernel)?;
-    let _ = kernel.remove(BUILDING);
+    let _ = kernel.remove(BUILDING_FOLDER);
     Ok(())
 }

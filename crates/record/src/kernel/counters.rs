@@ -20,9 +20,9 @@ use std::fs;
 
 /// Largest number of differences that are reported. Of the others, only the number is
 /// reported.
-const MOST_TOLD: usize = 1024;
+const MAX_TOLD: usize = 1024;
 /// Largest number of names that are listed as not read, and as gone.
-const MOST_NAMES: usize = 16;
+const MAX_NAMES: usize = 16;
 
 /// All counters at one time.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl Counters {
     /// Reads all counters. `now` returns the time in ticks.
     pub fn read(now: &dyn Fn() -> u64) -> Counters {
         let mut read = Counters { first: now(), ..Counters::default() };
-        let mut room = space::MOST_INTERFACES;
+        let mut room = space::MAX_INTERFACES;
         let mut nameless = Vec::new();
         let spaces = &mut read.spaces;
         read.missed = namespaces::in_each(&mut |namespace| {
@@ -276,7 +276,7 @@ impl Grown {
     pub fn to_json(&self, clock: &Clock) -> Value {
         // Counters of losses come first, because only a limited number is reported.
         let (traffic, losses): (Vec<_>, Vec<_>) = self.rows.iter().partition(|row| row.2.ends_with("_packets"));
-        let rows = losses.iter().chain(&traffic).take(MOST_TOLD).map(|(namespace, of, counter, delta)| {
+        let rows = losses.iter().chain(&traffic).take(MAX_TOLD).map(|(namespace, of, counter, delta)| {
             let kind = match of {
                 Of::Link { .. } => "link",
                 Of::Qdisc { .. } => "qdisc",
@@ -288,7 +288,7 @@ impl Grown {
             json!({ "of": kind, "namespace": namespace, "interface": of.interface(), "counter": counter, "delta": delta })
         });
         let rows: Vec<Value> = rows.collect();
-        let names = |names: &BTreeSet<String>| json!({ "count": names.len(), "names": names.iter().take(MOST_NAMES).collect::<Vec<_>>() });
+        let names = |names: &BTreeSet<String>| json!({ "count": names.len(), "names": names.iter().take(MAX_NAMES).collect::<Vec<_>>() });
         json!({
             "begin_ns": clock.unix_ns(self.begin[0]),
             "begin_read_ns": clock.unix_ns(self.begin[1]),
@@ -297,7 +297,7 @@ impl Grown {
             "left_out": self.rows.len() - rows.len() + self.unknown,
             "not_read": names(&self.not_read),
             "gone": names(&self.gone),
-            "interfaces": self.interfaces.iter().take(MOST_TOLD).collect::<Vec<_>>(),
+            "interfaces": self.interfaces.iter().take(MAX_TOLD).collect::<Vec<_>>(),
             "rows": rows,
         })
     }

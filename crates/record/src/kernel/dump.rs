@@ -46,9 +46,9 @@ static TIMERS: OnceLock<Vec<(u64, &'static str)>> = OnceLock::new();
 
 /// Largest number of open files of one process. A process with more is a server, whose sockets are
 /// not interesting here.
-const MOST_FILES_OF_ONE: usize = 256;
+const MAX_FILES_OF_ONE: usize = 256;
 /// Largest number of open files of all processes together.
-const MOST_FILES: usize = 20_000;
+const MAX_FILES: usize = 20_000;
 /// Longest path in bytes; longer ones are cut.
 const LONGEST_PATH: usize = 4096;
 /// Flag of kernel threads in proc(5)'s `stat`.
@@ -101,7 +101,7 @@ fn processes(dump: &mut Dump<'_>) -> io::Result<HashMap<u64, i32>> {
         }
         let descriptors = numbers(&format!("/proc/{pid}/fd"));
         for (index, fd) in descriptors.iter().enumerate() {
-            if index >= MOST_FILES_OF_ONE || files >= MOST_FILES {
+            if index >= MAX_FILES_OF_ONE || files >= MAX_FILES {
                 left_out += descriptors.len() - index;
                 break;
             }

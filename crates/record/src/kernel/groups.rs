@@ -29,7 +29,7 @@ pub enum Group {
 
 /// Events about processes that begin, end and change their names. They are always recorded: they
 /// are few, and without them it is not known to which process the other events belong.
-pub const ALWAYS: &[&str] =
+pub const ALWAYS_RECORDED: &[&str] =
     &["sched:sched_process_fork", "sched:sched_process_exec", "sched:sched_process_exit", "task:task_newtask", "task:task_rename"];
 
 /// Entries and exits of interrupts, except for those by which CPUs send messages to each other. The

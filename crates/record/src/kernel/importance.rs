@@ -4,7 +4,7 @@
 //! The order is one of events, not of the groups that contain them, because one group may hold both
 //! important and unimportant events. For example, `sched` has the switches, without which there is
 //! no critical path, and the moves between CPUs, which only add detail. Two kinds of events are
-//! never given up: those that the user requested by their full name, and those in [`KEPT`]. So
+//! never given up: those that the user requested by their full name, and those in [`NEVER_GIVEN_UP`]. So
 //! whatever is given up, the critical path still leads from each wait to the thread or device that
 //! ended it.
 
@@ -13,7 +13,7 @@ use longpole_predicate::glob;
 
 /// Events that are never given up. Without any of these, a critical path is wrong or ends early;
 /// without the others, an answer is right but has less detail.
-const KEPT: &[&str] = &[
+const NEVER_GIVEN_UP: &[&str] = &[
     // Which thread runs, which one wakes another, and which ones begin and end.
     "sched:sched_switch",
     "sched:sched_waking",
@@ -49,7 +49,7 @@ struct Row {
 }
 
 /// The rows in the order in which they are given up. Events that match no row and are not in
-/// [`KEPT`] are given up before all rows, because the critical path needs none of them.
+/// [`NEVER_GIVEN_UP`] are given up before all rows, because the critical path needs none of them.
 const ROWS: [Row; 7] = [
     // A page fault that waits is visible as a wait without these events. Any other one is about a
     // microsecond of its thread's time.
@@ -83,7 +83,7 @@ const ROWS: [Row; 7] = [
 ];
 
 /// Name of the step before all rows.
-const REST: &str = "events other than those of the groups";
+const REST_STEP: &str = "events other than those of the groups";
 
 /// System calls that may wait, and those that change what is known of files, signals, threads and
 /// their numbers.
@@ -204,7 +204,7 @@ pub struct Step {
 pub fn steps<'a>(events: impl IntoIterator<Item = &'a str>) -> Vec<Step> {
     let mut rest = Vec::new();
     let mut rows: Vec<Vec<String>> = vec![Vec::new(); ROWS.len()];
-    for event in events.into_iter().filter(|event| !fits(KEPT, event)) {
+    for event in events.into_iter().filter(|event| !fits(NEVER_GIVEN_UP, event)) {
         let mut known = false;
         for (row, found) in ROWS.iter().zip(&mut rows).filter(|(row, _)| fits(row.patterns, event)) {
             known = true;
@@ -218,7 +218,7 @@ pub fn steps<'a>(events: impl IntoIterator<Item = &'a str>) -> Vec<Step> {
         }
     }
     let step = |what, events| Step { what, events, filter: None, calls: Vec::new() };
-    let mut steps = vec![step(REST, rest)];
+    let mut steps = vec![step(REST_STEP, rest)];
     for (row, events) in ROWS.iter().zip(rows) {
         match (row.calls, filter(row.calls)) {
             ([], _) => steps.push(step(row.what, events)),
@@ -279,10 +279,10 @@ mod tests {
         let given_up =
             |event: &str| steps.iter().filter(|step| step.filter.is_none()).filter(|step| step.events.iter().any(|it| it == event)).count();
         for event in &events {
-            assert_eq!(given_up(event), usize::from(!fits(KEPT, event)), "{event}");
+            assert_eq!(given_up(event), usize::from(!fits(NEVER_GIVEN_UP, event)), "{event}");
         }
         for kept in ["sched:sched_switch", "sched:sched_waking", "irq:softirq_x", "block:block_rq_issue", "timer:hrtimer_expire_entry"] {
-            assert!(fits(KEPT, kept), "{kept}");
+            assert!(fits(NEVER_GIVEN_UP, kept), "{kept}");
         }
         // All events of the default are in a row, so the step before all rows is empty and left
         // out.
@@ -300,7 +300,7 @@ mod tests {
         let events = ["raw_syscalls:sys_exit", "net:net_dev_queue", "sched:sched_wakeup", "exceptions:page_fault_user", "foo:bar"];
         let steps = steps(events);
         let whats: Vec<&str> = steps.iter().map(|step| step.what).collect();
-        let mut expected = vec![REST, "page faults", "moves between the queues of CPUs", "system calls", "packets"];
+        let mut expected = vec![REST_STEP, "page faults", "moves between the queues of CPUs", "system calls", "packets"];
         if cfg!(target_arch = "x86_64") {
             expected.insert(3, "system calls that do not wait");
             assert_eq!(steps[3].events, steps[4].events);

@@ -39,23 +39,23 @@ const CALLS: [&str; 2] = ["sys_enter_sched_setaffinity", "sys_exit_sched_setaffi
 /// Size of each CPU's buffer: enough for some hundred calls.
 const BUFFER_KB: u64 = 32;
 /// Largest number of threads that are inside the call at the same time.
-const MOST_CALLERS: usize = 4096;
+const MAX_CALLERS: usize = 4096;
 /// Size of the read buffer. A longer text without a line end is no line of the tracer and is
 /// dropped.
-const MOST_TEXT: usize = 64 << 10;
+const MAX_TEXT: usize = 64 << 10;
 /// Longest list of CPUs in bytes; the kernel accepts markers of three times that. A longer list is
 /// left out.
 const LONGEST_LIST: usize = 1000;
 /// Number of CPUs in a mask. The kernel refuses the question if there is less room than it could
 /// need.
-const MOST_CPUS: usize = 1 << 13;
+const MAX_CPUS: usize = 1 << 13;
 
 /// From `linux/nsfs.h`, since Linux 6.11: returns the number that a thread of that pid namespace
 /// has in our namespace.
 const NS_GET_PID_FROM_PIDNS: libc::Ioctl = 0x8004_b706u32 as libc::Ioctl;
 
 /// Largest number of threads that are asked at the end.
-const MOST_THREADS: usize = 50_000;
+const MAX_THREADS: usize = 50_000;
 /// Value of [`Call::numbers`] for masks that were read at the end of the recording and not after a
 /// call.
 pub const AT_END: i32 = 2;
@@ -230,7 +230,7 @@ impl Answers<'_> {
         let asked = self.clock.now();
         self.write(nobody, asked, online.trim());
         let threads = dump::numbers("/proc").into_iter().flat_map(|pid| dump::numbers(&format!("/proc/{pid}/task")));
-        for tid in threads.take(MOST_THREADS) {
+        for tid in threads.take(MAX_THREADS) {
             self.ask(Call { tid, ..nobody });
         }
     }
@@ -238,7 +238,7 @@ impl Answers<'_> {
 
 /// Body of the thread: reads calls from the second instance and answers them, until it is stopped.
 fn listen(mut calls: File, mut answers: Answers<'_>, wake: &OwnedFd, stop: &AtomicBool) {
-    let mut text = vec![0; MOST_TEXT];
+    let mut text = vec![0; MAX_TEXT];
     let (mut filled, mut callers) = (0, HashMap::new());
     loop {
         // The end was requested: read what is there once more, then return.
@@ -258,7 +258,7 @@ fn listen(mut calls: File, mut answers: Answers<'_>, wake: &OwnedFd, stop: &Atom
                 answers.missed.calls.fetch_add(lost(&line), Ordering::Relaxed);
             }
             text.copy_within(whole..filled, 0);
-            filled = if filled - whole == MOST_TEXT { 0 } else { filled - whole };
+            filled = if filled - whole == MAX_TEXT { 0 } else { filled - whole };
         }
         if last {
             return;
@@ -281,7 +281,7 @@ fn asked(line: &str, callers: &mut HashMap<i32, Call>, look: &dyn Fn(i32, i32) -
     }
     let target = rest.strip_prefix("(pid: ")?.split([',', ')']).next()?;
     let target = u64::from_str_radix(target.trim_start_matches("0x"), 16).ok()? as u32 as i32;
-    if callers.len() >= MOST_CALLERS {
+    if callers.len() >= MAX_CALLERS {
         // This number of open calls is only reached if their ends were lost.
         callers.clear();
     }
@@ -313,7 +313,7 @@ fn answer(call: Call, asked: u64, list: &str) -> Vec<u8> {
 
 /// Asks the kernel for the mask of a thread. `None` if the thread has ended.
 fn mask(tid: i32) -> Option<Vec<u64>> {
-    let mut mask = vec![0u64; MOST_CPUS / 64];
+    let mut mask = vec![0u64; MAX_CPUS / 64];
     // SAFETY: the buffer has the stated length, and only the kernel writes to it.
     let size = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, mask.len() * 8, mask.as_mut_ptr()) };
     mask.truncate(usize::try_from(size).ok()?.div_ceil(8));

@@ -34,7 +34,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 const LONGEST_ARGUMENTS: usize = 4096;
 /// Largest number of titles that are recorded for one process. A server may show in its title what
 /// it does at the moment.
-const MOST_TITLES: usize = 8;
+const MAX_TITLES: usize = 8;
 
 /// The thread that looks for names. It ends when this is dropped, after a last look.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl Looks {
                 known.cgroup = Some(path);
             }
             if let Some(title) = title::of(pid, &arguments) {
-                if known.titles.len() < MOST_TITLES && !known.titles.contains(&title) {
+                if known.titles.len() < MAX_TITLES && !known.titles.contains(&title) {
                     writeln!(out, "{}", line("title", pid, &title))?;
                     known.titles.push(title);
                 }

@@ -19,11 +19,11 @@ use std::path::{Component, Path, PathBuf};
 
 const OWN: &str = "/proc/thread-self/ns/net";
 /// Largest number of namespaces that are entered.
-const MOST_NAMESPACES: usize = 256;
+const MAX_NAMESPACES: usize = 256;
 /// Number of attempts to find a namespace again if it could not be entered.
 const TRIES: usize = 4;
 /// Largest number of open files, over all processes, that are looked at.
-const MOST_FILES: usize = 100_000;
+const MAX_FILES: usize = 100_000;
 
 /// A namespace that was entered.
 pub struct Namespace<'a> {
@@ -86,7 +86,7 @@ pub fn in_each(work: &mut (dyn FnMut(&Namespace<'_>) + Send)) -> Missed {
             for tries in (0..TRIES).rev() {
                 let mut again = false;
                 for (inode, path) in found.iter().filter(|(inode, _)| !done.contains(*inode)).collect::<Vec<_>>() {
-                    let full = done.len() > MOST_NAMESPACES;
+                    let full = done.len() > MAX_NAMESPACES;
                     match enter(path, *inode) {
                         // The file is gone; another one may lead to the same namespace.
                         Err(error) if is_gone(&error) && tries > 0 && !full => {
@@ -136,7 +136,7 @@ fn all() -> (BTreeMap<u64, PathBuf>, Missed) {
             .for_each(&mut add);
         for fd in numbers(&format!("/proc/{pid}/fd")) {
             files += 1;
-            if files > MOST_FILES {
+            if files > MAX_FILES {
                 missed.files = true;
                 break;
             }

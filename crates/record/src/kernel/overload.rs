@@ -36,10 +36,10 @@ use std::time::{Duration, Instant};
 
 /// Longest time between two looks. The reader of the pages uses the same time when a buffer fills
 /// slowly.
-const LONGEST: Duration = Duration::from_millis(100);
+const MAX_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Shortest time between two looks. A look takes some 10 µs for each CPU, and a buffer of 20 MiB
 /// fills in no less than 50 ms.
-const SHORTEST: Duration = Duration::from_millis(5);
+const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Fill of a CPU's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,12 +84,12 @@ impl Overload {
     /// Looks at the buffers. `now` is the time of any clock that does not jump; `fills` must be of
     /// the same CPUs in each call.
     pub fn look(&mut self, now: Duration, fills: &[Fill]) -> Advice {
-        let Some((then, before)) = self.last.replace((now, fills.to_vec())) else { return Advice::Look(SHORTEST) };
+        let Some((then, before)) = self.last.replace((now, fills.to_vec())) else { return Advice::Look(MIN_LOOK_INTERVAL) };
         let spent = now.saturating_sub(then);
         // If a buffer is full within this time, there may be no time left for two steps. Each step
         // takes its time, and two looks between them are needed to see if one is enough.
-        let late = 3 * SHORTEST + 2 * self.took;
-        let mut soonest = LONGEST * 2;
+        let late = 3 * MIN_LOOK_INTERVAL + 2 * self.took;
+        let mut soonest = MAX_LOOK_INTERVAL * 2;
         for (fill, before) in fills.iter().zip(&before) {
             let filled = full_in(&Fill { held: 0, taken: fill.taken + fill.held, ..*fill }, before, spent);
             self.fills_in = Some(self.fills_in.map_or(filled, |known| known.min(filled)));
@@ -111,7 +111,7 @@ impl Overload {
                 return Advice::SwitchOff;
             }
         }
-        Advice::Look((soonest / 2).clamp(SHORTEST, LONGEST))
+        Advice::Look((soonest / 2).clamp(MIN_LOOK_INTERVAL, MAX_LOOK_INTERVAL))
     }
 
     /// Must be called when the events are switched off. `took` is the time that this needed,

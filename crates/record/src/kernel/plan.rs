@@ -1,7 +1,7 @@
 //! Turns a request into a list of this kernel's events: which of the requested events exist, with
 //! what filter each is recorded, and on which clock.
 
-use super::groups::{Context, EventRequest, Group, ALWAYS};
+use super::groups::{Context, EventRequest, Group, ALWAYS_RECORDED};
 use super::light;
 use crate::clock::ClockSource;
 use crate::text::distance;
@@ -152,7 +152,7 @@ pub(super) fn choose(request: &Request, events: &[EventName]) -> (Vec<Wanted>, V
     for event in &request.events {
         take(&event.pattern, event.filter.as_deref(), Some(event));
     }
-    for pattern in ALWAYS {
+    for pattern in ALWAYS_RECORDED {
         take(pattern, None, None);
     }
     for group in &request.groups {

@@ -38,7 +38,7 @@ use std::thread::JoinHandle;
 
 /// Free bytes on the disk from which the symbols are saved at the end. Less free space is left for
 /// the conversion of the pages.
-const ENOUGH: u64 = 16 << 20;
+const MIN_FREE_BYTES: u64 = 16 << 20;
 
 /// The kernel as a source of events: an instance of its tracer and the thread that empties the
 /// instance's buffers into a recording.
@@ -272,7 +272,7 @@ impl KernelSource {
             Err(error) => drained.diagnostics.push(format!("cannot remove the tracer's instance: {error}")),
         }
         if let Some(recording) = self.raw.path().parent().and_then(Path::parent) {
-            if !recording.join("symbols/kallsyms").exists() && room(self.raw.path()).is_none_or(|room| room >= ENOUGH) {
+            if !recording.join("symbols/kallsyms").exists() && room(self.raw.path()).is_none_or(|room| room >= MIN_FREE_BYTES) {
                 self.symbols(recording);
             }
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// Number of different diagnostics that are stored; further ones are dropped.
-const MOST_DIAGNOSTICS: usize = 100;
+const MAX_DIAGNOSTICS: usize = 100;
 
 /// Sums over the whole recording.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +50,7 @@ impl Account {
     /// Records something unexpected for the readers of the recording. Equal texts are counted.
     pub fn note(&mut self, text: impl Into<String>) {
         let text = text.into();
-        if self.diagnostics.len() < MOST_DIAGNOSTICS || self.diagnostics.contains_key(&text) {
+        if self.diagnostics.len() < MAX_DIAGNOSTICS || self.diagnostics.contains_key(&text) {
             *self.diagnostics.entry(text).or_insert(0) += 1;
         }
     }
@@ -81,9 +81,9 @@ mod tests {
         account.note("a");
         account.note("b");
         assert_eq!(account.diagnostics(), ["a", "b (2 times)"]);
-        (0..2 * MOST_DIAGNOSTICS).for_each(|number| account.note(number.to_string()));
+        (0..2 * MAX_DIAGNOSTICS).for_each(|number| account.note(number.to_string()));
         account.note("a");
-        assert_eq!(account.diagnostics().len(), MOST_DIAGNOSTICS);
+        assert_eq!(account.diagnostics().len(), MAX_DIAGNOSTICS);
         assert!(account.diagnostics().contains(&"a (2 times)".to_owned()));
     }
 }

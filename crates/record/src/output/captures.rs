@@ -39,7 +39,7 @@ impl Captures {
     pub fn flush(&mut self, account: &mut Account) {
         for capture in self.by_label.values_mut().flatten() {
             let result = capture.flush().map_err(|error| error.to_string());
-            settle(capture, result, account);
+            account_for(capture, result, account);
         }
     }
 
@@ -52,7 +52,7 @@ impl Captures {
                 // Packets may be dropped, but their number must be written.
                 let _ = capture.flush();
             }
-            settle(&mut capture, result, account);
+            account_for(&mut capture, result, account);
             account.totals.packets += capture.packets();
         }
     }
@@ -65,7 +65,7 @@ impl Captures {
 }
 
 /// Accounts for the result of writing captured packets.
-pub(crate) fn settle(capture: &mut Capture, result: Result<(), String>, account: &mut Account) {
+pub(crate) fn account_for(capture: &mut Capture, result: Result<(), String>, account: &mut Account) {
     if let Err(error) = result {
         refused(capture.path().file_name().unwrap_or_default().to_string_lossy().as_ref(), &error, account);
     }

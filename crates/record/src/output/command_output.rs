@@ -24,9 +24,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Limit of the bytes of events that wait for the recorder.
-const MOST: usize = 4 << 20;
+const MAX_WAITING_BYTES: usize = 4 << 20;
 /// Length in bytes from which a line becomes several events.
-const LONGEST: usize = 4 << 10;
+const MAX_EVENT_BYTES: usize = 4 << 10;
 /// `ring` of the packets: a number that no ring has.
 const NO_RING: u32 = u32::MAX;
 
@@ -109,8 +109,8 @@ impl Lines {
 
 impl Gathered {
     fn extend(&mut self, mut piece: &[u8], now: u64) {
-        while self.open.len() + piece.len() > LONGEST {
-            let (now_full, later) = piece.split_at(LONGEST - self.open.len());
+        while self.open.len() + piece.len() > MAX_EVENT_BYTES {
+            let (now_full, later) = piece.split_at(MAX_EVENT_BYTES - self.open.len());
             self.open.extend_from_slice(now_full);
             self.event(now);
             self.rest = true;
@@ -129,7 +129,7 @@ impl Gathered {
 
     /// Turns the open line into an event: a header, the text, and NULs up to a multiple of 8 bytes.
     fn event(&mut self, now: u64) {
-        let room = MOST - self.events.len();
+        let room = MAX_WAITING_BYTES - self.events.len();
         // Most lines without room are recognized before they are decoded.
         let text = if room < self.open.len() { Cow::default() } else { String::from_utf8_lossy(&self.open) };
         let size = (8 + text.len() + 1).next_multiple_of(8);
@@ -226,7 +226,7 @@ impl Output {
         let first = HeaderValues { begin, end: begin, ..stamp(self.name, command.pid) };
         let destination = &files.destination;
         let lane = Lane::create(&destination.user(), &name, (number, 0), destination.uuid, &label, &first)?;
-        account.totals.written += stream::BARE;
+        account.totals.written += stream::NEW_FILE_BYTES;
         let index = files.lanes.add(lane);
         self.lane = Some(index);
         Ok(index)
@@ -293,10 +293,10 @@ mod tests {
     #[test]
     fn a_long_line_becomes_several_events_and_invalid_bytes_are_replaced() {
         let lines = lines();
-        lines.push(&vec![b'x'; 2 * LONGEST]);
+        lines.push(&vec![b'x'; 2 * MAX_EVENT_BYTES]);
         lines.push(b"\n\xff\0y\n");
         let texts = texts(&lines);
-        assert_eq!(texts.iter().map(String::len).collect::<Vec<_>>(), [LONGEST, LONGEST, 5]);
+        assert_eq!(texts.iter().map(String::len).collect::<Vec<_>>(), [MAX_EVENT_BYTES, MAX_EVENT_BYTES, 5]);
         assert_eq!(texts[2], "\u{fffd} y");
     }
 
@@ -308,7 +308,7 @@ mod tests {
             lines.push(&line);
         }
         let gathered = lines.gathered();
-        assert_eq!(gathered.events.len(), MOST);
+        assert_eq!(gathered.events.len(), MAX_WAITING_BYTES);
         assert_eq!((gathered.count, gathered.lost), (4096, 904));
     }
 }

@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 
 /// Smallest packet in bytes whose time counts; a smaller one measures the system call, not the
 /// disk.
-const LEAST: usize = 32 << 10;
+const MIN_MEASURED_BYTES: usize = 32 << 10;
 /// Interval at which one packet is tried on a disk that was too slow or whose speed is unknown.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Weight of the newest packet in the running mean.
-const NEWEST: f64 = 0.125;
+const NEWEST_WEIGHT: f64 = 0.125;
 /// Share of the remaining time that the disk may use, because it is slower now and then.
-const SAFE: f64 = 0.5;
+const DISK_TIME_SHARE: f64 = 0.5;
 /// Fill level from which a ring counts as nearly full.
-pub const NEARLY: f64 = 0.6;
+pub const NEARLY_FULL: f64 = 0.6;
 /// Assumed speed of an unmeasured disk, in ns per byte: so slow that no ring waits for it.
-const UNKNOWN: f64 = 1e9;
+const UNMEASURED_SPEED: f64 = 1e9;
 
 /// Estimate of the disk's speed, and the time that each ring may wait for it.
 #[derive(Debug, Default)]
@@ -53,16 +53,16 @@ impl Waiting {
     fn left(&self) -> Option<f64> {
         let filled = self.content as f64 / self.size.max(1) as f64;
         let left = self.since.as_nanos() as f64 * (1.0 - filled).max(0.0) / filled;
-        (filled > NEARLY).then_some(if self.is_full { 0.0 } else { left })
+        (filled > NEARLY_FULL).then_some(if self.is_full { 0.0 } else { left })
     }
 }
 
 impl Disk {
     /// Adds a measurement: the write of `bytes` took this time.
     pub fn took(&mut self, bytes: usize, took: Duration) {
-        if bytes >= LEAST {
+        if bytes >= MIN_MEASURED_BYTES {
             let ns = took.as_nanos() as f64 / bytes as f64;
-            self.pace = Some(self.pace.map_or(ns, |mean| mean + NEWEST * (ns - mean)));
+            self.pace = Some(self.pace.map_or(ns, |mean| mean + NEWEST_WEIGHT * (ns - mean)));
             self.tried = Some(Instant::now());
         }
     }
@@ -70,14 +70,14 @@ impl Disk {
     /// Takes the rings of a turn, in the order in which they will be emptied.
     pub fn looked(&mut self, rings: impl Iterator<Item = Waiting>) {
         let mut rings: Vec<Waiting> = rings.collect();
-        let pace = self.pace.unwrap_or(UNKNOWN);
+        let pace = self.pace.unwrap_or(UNMEASURED_SPEED);
         let mut behind = f64::INFINITY;
         self.spare.clear();
         while let Some(ring) = rings.pop() {
             behind -= pace * ring.content as f64;
             if let Some(left) = ring.left() {
                 // The ring has room again after its first sub-buffer.
-                behind = behind.min(SAFE * left - pace * (ring.size / RING_SUBBUFFERS) as f64);
+                behind = behind.min(DISK_TIME_SHARE * left - pace * (ring.size / RING_SUBBUFFERS) as f64);
             }
             self.spare.push(behind);
         }
@@ -89,8 +89,8 @@ impl Disk {
     pub fn is_too_slow(&mut self) -> bool {
         let now = Instant::now();
         let passed = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        let too_slow = self.spare.pop().is_some_and(|spare| spare < SAFE * passed.as_nanos() as f64);
-        let due = too_slow && now.saturating_duration_since(*self.tried.get_or_insert(now)) >= AGAIN;
+        let too_slow = self.spare.pop().is_some_and(|spare| spare < DISK_TIME_SHARE * passed.as_nanos() as f64);
+        let due = too_slow && now.saturating_duration_since(*self.tried.get_or_insert(now)) >= RETRY_INTERVAL;
         if due {
             self.tried = Some(now);
         }
@@ -163,12 +163,12 @@ mod tests {
     fn a_disk_that_was_too_slow_is_tried_again() {
         let mut disk = of(1000);
         assert_eq!(too_slow(&mut disk, &[ring(80, 100); 2]), [true, true]);
-        disk.tried = Instant::now().checked_sub(AGAIN);
+        disk.tried = Instant::now().checked_sub(RETRY_INTERVAL);
         assert_eq!(too_slow(&mut disk, &[ring(80, 100); 2]), [false, true]);
         // A disk that was never tried is tried, too.
         let mut disk = Disk::default();
         assert_eq!(too_slow(&mut disk, &[ring(80, 100)]), [true]);
-        disk.tried = Instant::now().checked_sub(AGAIN);
+        disk.tried = Instant::now().checked_sub(RETRY_INTERVAL);
         assert_eq!(too_slow(&mut disk, &[ring(80, 100)]), [false]);
     }
 

@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Depth below which folders are not removed.
-const DEEPEST: u32 = 16;
+const MAX_DEPTH: u32 = 16;
 
 /// A folder that is held by its descriptor.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ impl Folder {
     /// Removes a file, a link itself, or a folder with its contents. Succeeds if the name does not
     /// exist.
     pub fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
-        self.remove_below(single(name.as_ref())?, DEEPEST)
+        self.remove_below(single(name.as_ref())?, MAX_DEPTH)
     }
 
     fn remove_below(&self, name: &OsStr, depth: u32) -> io::Result<()> {

@@ -42,13 +42,13 @@ impl Lanes {
     pub fn close(&mut self, index: usize, last: bool) -> Result<(), String> {
         let Some(place) = self.open.get_mut(index) else { return Ok(()) };
         let Some(lane) = place.as_mut() else { return Ok(()) };
-        if lane.settle_losses().is_err() && !last {
+        if lane.write_owed_losses().is_err() && !last {
             return Ok(());
         }
         let Some(mut lane) = place.take() else { return Ok(()) };
         self.closed.insert(lane.number, lane.describe());
         let path = lane.path.clone();
-        let named = lane.settle_names();
+        let named = lane.write_names();
         lane.close().and(named).map_err(|error| format!("cannot close {}: {error}", path.display()))
     }
 

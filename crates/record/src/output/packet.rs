@@ -9,12 +9,12 @@ pub const HEADER: usize = 256;
 pub const PAGE: usize = 4096;
 /// Limit of the reported losses, which hostile rings can claim to be anything: babeltrace2 takes a
 /// counter of 2^64 - 1 for a missing one, and aborts.
-pub const MOST_DISCARDED: u64 = u64::MAX - 1;
+pub const MAX_DISCARDED: u64 = u64::MAX - 1;
 /// Offset of the thread's name in the header.
 pub const THREAD: u64 = 216;
 pub const CTF_MAGIC: u32 = 0xc1fc_1fc1;
 /// `position` of the empty packet that covers reserved bytes. No ring reaches this position.
-pub const NOWHERE: u64 = u64::MAX;
+pub const RESERVED_POSITION: u64 = u64::MAX;
 
 /// Decoded packet header and context.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Header {
     pub discarded: u64,
     pub pid: i32,
     pub tid: i32,
-    /// The ring's tail after this packet, or [`NOWHERE`].
+    /// The ring's tail after this packet, or [`RESERVED_POSITION`].
     pub position: u64,
     /// Label of the process, padded with NUL.
     pub label: [u8; 128],
@@ -53,7 +53,7 @@ impl Header {
         bytes[0..4].copy_from_slice(&CTF_MAGIC.to_ne_bytes());
         bytes[4..20].copy_from_slice(&uuid.0);
         bytes[20..24].copy_from_slice(&self.stream.to_ne_bytes());
-        let words = [self.begin, self.end, self.content * 8, self.size * 8, self.sequence, self.discarded.min(MOST_DISCARDED)];
+        let words = [self.begin, self.end, self.content * 8, self.size * 8, self.sequence, self.discarded.min(MAX_DISCARDED)];
         for (at, word) in words.iter().enumerate() {
             bytes[24 + 8 * at..32 + 8 * at].copy_from_slice(&word.to_ne_bytes());
         }

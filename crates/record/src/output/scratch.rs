@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Begin of the names of all such folders.
 const PREFIX: &str = "longpole-scratch-";
 /// Limit of the folders removed at a time; the next call removes more.
-const MOST: usize = 64;
+const MAX_REMOVED: usize = 64;
 
 /// A temporary folder, removed when this value is dropped.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub fn tidy() {
     let place: PathBuf = std::env::temp_dir();
     let Ok(all) = Folder::open(&place) else { return };
     let left = all.names().unwrap_or_default().into_iter().filter(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
-    for name in left.take(MOST) {
+    for name in left.take(MAX_REMOVED) {
         let Ok(found) = all.folder(&name) else { continue };
         let own = found.owner().is_ok_and(|owner| owner == rustix::process::geteuid().as_raw());
         if own && flock(&found, FlockOperation::NonBlockingLockExclusive).is_ok() {

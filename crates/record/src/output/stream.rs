@@ -23,7 +23,7 @@
 
 use crate::files::mapping::Mapping;
 use crate::output::metadata::Uuid;
-use crate::output::packet::{padded, Header, HEADER, NOWHERE, PAGE, THREAD};
+use crate::output::packet::{padded, Header, HEADER, PAGE, RESERVED_POSITION, THREAD};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -40,10 +40,10 @@ const FIRST_STEP: u64 = 1 << 20;
 const LARGEST_STEP: u64 = 256 << 20;
 /// Number of packets in one write that bypasses the page cache. Fewer writes are better, because
 /// each waits for the disk and has a header to commit.
-const TOGETHER: usize = 2;
+const PACKETS_PER_WRITE: usize = 2;
 /// Bytes of a new stream file on the disk: an empty packet of one page at its begin, and the empty
 /// packet at its end.
-pub const BARE: u64 = 2 * PAGE as u64;
+pub const NEW_FILE_BYTES: u64 = 2 * PAGE as u64;
 
 /// Header values of a packet.
 #[derive(Clone, Debug)]
@@ -189,7 +189,7 @@ impl Lane {
     }
 
     /// Does the same as [`Lane::reserve`] for two consecutive packets.
-    pub fn reserve_both(&mut self, lengths: [usize; TOGETHER]) -> io::Result<u64> {
+    pub fn reserve_both(&mut self, lengths: [usize; PACKETS_PER_WRITE]) -> io::Result<u64> {
         self.make_room(lengths.into_iter().map(packet_size).sum())
     }
 
@@ -238,7 +238,7 @@ impl Lane {
     /// Appends two packets at the offset that [`Lane::reserve_both`] returned, with one write that
     /// bypasses the page cache. Returns their bytes on the disk; `None` if the file system refused,
     /// so that they must be appended one by one.
-    pub fn append_both(&mut self, packets: [(HeaderValues, Body<'_>); TOGETHER]) -> Result<Option<u64>, AppendError> {
+    pub fn append_both(&mut self, packets: [(HeaderValues, Body<'_>); PACKETS_PER_WRITE]) -> Result<Option<u64>, AppendError> {
         let [(first, one), (second, two)] = packets;
         let size = packet_size(one.length) + packet_size(two.length);
         debug_assert!(self.at + size + PAGE as u64 <= self.size);
@@ -257,7 +257,7 @@ impl Lane {
         if let Some(last) = &self.last {
             if (last.pid, last.tid) != (stamp.pid, stamp.tid) {
                 // If this fails, the thread has two names in the trace.
-                let _ = self.settle_names();
+                let _ = self.write_names();
                 self.of_thread = self.at;
             } else {
                 self.renamed |= last.thread != stamp.thread;
@@ -284,7 +284,7 @@ impl Lane {
             }
             page.0[..HEADER].copy_from_slice(header);
         }
-        let mut vectors = [vector(&[]); 2 * TOGETHER];
+        let mut vectors = [vector(&[]); 2 * PACKETS_PER_WRITE];
         for (at, (_, body)) in packets.iter().enumerate() {
             let rest = packet_size(body.length) as usize - PAGE;
             vectors[2 * at] = body.mapping.io_vector(body.offset - HEADER + PAGE, rest).ok_or(AppendError::Source)?;
@@ -346,7 +346,7 @@ impl Lane {
     /// Overwrites the thread name in all packets of the current thread with its newest name.
     /// Otherwise a thread that is named after its first event would be two threads to readers. The
     /// name is overwritten in place, so the file is readable all the time.
-    pub fn settle_names(&mut self) -> io::Result<()> {
+    pub fn write_names(&mut self) -> io::Result<()> {
         if !std::mem::take(&mut self.renamed) {
             return Ok(());
         }
@@ -366,7 +366,7 @@ impl Lane {
 
     /// Writes the losses that are still due. They are written at the lane's end, because readers
     /// may already have read everything before it.
-    pub fn settle_losses(&mut self) -> io::Result<()> {
+    pub fn write_owed_losses(&mut self) -> io::Result<()> {
         let Some(last) = self.last.clone().filter(|_| self.owed > 0) else { return Ok(()) };
         let stamp = HeaderValues { begin: self.end, end: self.end, discarded: self.discarded.saturating_add(self.owed), ..last };
         self.reserve(0)?;
@@ -431,7 +431,7 @@ impl Lane {
             discarded: before.discarded,
             pid: before.pid,
             tid: before.tid,
-            position: NOWHERE,
+            position: RESERVED_POSITION,
             label: self.label,
             thread: before.thread,
             lane: self.number,

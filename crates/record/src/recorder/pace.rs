@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 /// Shortest time between two turns.
-const SHORTEST: Duration = Duration::from_millis(1);
+const MIN_TURN: Duration = Duration::from_millis(1);
 /// Time after the birth of a process during which its rate of events is unknown; the recorder then
 /// takes turns as often as it can.
-const UNKNOWN: Duration = Duration::from_millis(100);
+const UNKNOWN_RATE_TIME: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Times of turns.
@@ -21,7 +21,7 @@ pub(super) struct Pace {
 impl Pace {
     pub fn new() -> Pace {
         let now = Instant::now();
-        Pace { last_turn: now, interval: SHORTEST, last_second: now }
+        Pace { last_turn: now, interval: MIN_TURN, last_second: now }
     }
 
     /// Returns whether a second has passed since the last call that returned true.
@@ -50,8 +50,8 @@ impl Pace {
     /// they fill at the same rate as since the last turn. `newest`: time at which the newest
     /// process appeared.
     pub fn next(&mut self, pressure: f64, since: Duration, (now, newest): (Instant, Instant), period: Duration) -> Duration {
-        if now - newest < UNKNOWN {
-            self.interval = SHORTEST.min(period);
+        if now - newest < UNKNOWN_RATE_TIME {
+            self.interval = MIN_TURN.min(period);
             return self.interval;
         }
         // `pressure` is the largest share of a ring that was filled since the last turn; the
@@ -59,11 +59,11 @@ impl Pace {
         // that was slow may only have had no CPU for a moment and may be faster afterwards, so the
         // interval at most doubles from turn to turn.
         let calm = match pressure {
-            full if full >= 1.0 => SHORTEST,
-            some if some > 0.0 => since.max(SHORTEST).mul_f64((0.375 / some).min(1000.0)),
+            full if full >= 1.0 => MIN_TURN,
+            some if some > 0.0 => since.max(MIN_TURN).mul_f64((0.375 / some).min(1000.0)),
             _ => period,
         };
-        self.interval = calm.min(self.interval.max(SHORTEST) * 2).clamp(SHORTEST.min(period), period);
+        self.interval = calm.min(self.interval.max(MIN_TURN) * 2).clamp(MIN_TURN.min(period), period);
         self.interval
     }
 }
@@ -76,16 +76,16 @@ mod tests {
     fn the_interval_follows_the_rings_and_at_most_doubles() {
         let period = Duration::from_millis(100);
         let mut pace = Pace::new();
-        let now = Instant::now() + 2 * UNKNOWN;
-        let long_ago = now.checked_sub(2 * UNKNOWN).unwrap();
+        let now = Instant::now() + 2 * UNKNOWN_RATE_TIME;
+        let long_ago = now.checked_sub(2 * UNKNOWN_RATE_TIME).unwrap();
         let since = Duration::from_millis(10);
         let mut next = |pressure, newest| pace.next(pressure, since, (now, newest), period);
-        assert_eq!([next(0.0, long_ago), next(0.0, long_ago)], [SHORTEST * 2, SHORTEST * 4]);
-        assert_eq!(next(1.0, long_ago), SHORTEST);
-        assert_eq!(next(0.75, long_ago), SHORTEST * 2);
+        assert_eq!([next(0.0, long_ago), next(0.0, long_ago)], [MIN_TURN * 2, MIN_TURN * 4]);
+        assert_eq!(next(1.0, long_ago), MIN_TURN);
+        assert_eq!(next(0.75, long_ago), MIN_TURN * 2);
         (0..10).for_each(|_| assert!(next(0.0, long_ago) <= period));
         assert_eq!(next(0.0, long_ago), period);
         assert_eq!(next(0.75, long_ago), since / 2);
-        assert_eq!(next(0.0, now), SHORTEST);
+        assert_eq!(next(0.0, now), MIN_TURN);
     }
 }

@@ -4,7 +4,7 @@ use super::Recorder;
 use crate::control::condition::Condition;
 use crate::control::mailbox::{Mailbox, Request};
 use crate::files::wakeups::{Wakeup, Wakeups};
-use crate::recording::triggers::{start_at_head, Triggers, LONGEST};
+use crate::recording::triggers::{start_at_head, Triggers, MAX_LOOK_INTERVAL};
 use std::path::Path;
 use std::time::Duration;
 
@@ -127,6 +127,6 @@ impl Recorder {
             let answer = self.snapshot(&due.request, Some(due.cause)).map_err(|error| error.to_string());
             self.requests.answer(&due.name, &answer);
         }
-        Some(LONGEST)
+        Some(MAX_LOOK_INTERVAL)
     }
 }

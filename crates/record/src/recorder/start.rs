@@ -105,7 +105,7 @@ impl Prepared {
         // Pages of the kernel's overwriting buffers are not divided into chunks yet.
         let context = (options.stacks.is_some() || self.interfaces.is_some()) && !records_kernel;
         let implied = match options.mode.or(config.mode) == Some(Mode::Overwrite) {
-            true => context.then_some(chunks::FLIGHT),
+            true => context.then_some(chunks::OVERWRITE_LIMIT),
             false => options.default_max_size,
         };
         let implied = implied.filter(|_| max_size.is_none() && max_age.is_none());

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// Size in bytes of the first larger ring of a busy thread.
-pub const BUSY: u64 = 256 << 10;
+pub const FIRST_LARGER_BYTES: u64 = 256 << 10;
 /// Largest size in bytes that a thread gets without a request of the user.
-pub const LARGEST: u64 = 4 << 20;
+pub const MAX_LARGER_BYTES: u64 = 4 << 20;
 /// Number of such rings that are always allowed; more are allowed up to the number of CPUs.
-const EARLY: u64 = 4;
+const EARLY_RINGS: u64 = 4;
 /// Bytes of memory that all larger rings of a session may use together.
 const SESSION: u64 = 512 << 20;
 
@@ -19,15 +19,15 @@ const SESSION: u64 = 512 << 20;
 /// determined only once, because that reads files of control groups.
 fn most_early() -> u64 {
     static MOST: OnceLock<u64> = OnceLock::new();
-    *MOST.get_or_init(|| EARLY.max(std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64)) * LARGEST)
+    *MOST.get_or_init(|| EARLY_RINGS.max(std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64)) * MAX_LARGER_BYTES)
 }
 
 /// Next size in bytes for a ring of `size` bytes that was too small; `None` if it is the largest.
 pub fn larger(size: u64) -> Option<u64> {
     match size {
-        size if size < BUSY => Some(BUSY),
+        size if size < FIRST_LARGER_BYTES => Some(FIRST_LARGER_BYTES),
         // Each change of size costs events, so the next size is the largest one.
-        size if size < LARGEST => Some(LARGEST),
+        size if size < MAX_LARGER_BYTES => Some(MAX_LARGER_BYTES),
         _ => None,
     }
 }
@@ -61,7 +61,7 @@ impl LargerRings {
 
     /// Returns whether a thread that is not busy yet may get a ring of the largest size.
     pub fn has_room_early(&self) -> bool {
-        self.sum() + LARGEST <= most_early()
+        self.sum() + MAX_LARGER_BYTES <= most_early()
     }
 
     /// Returns whether there may be another ring of `bytes`.
@@ -78,9 +78,9 @@ mod tests {
     fn the_limit_is_for_the_larger_rings_of_all_directories_together() {
         let mut rings = LargerRings::default();
         rings.set(0, SESSION / 2);
-        rings.add(1, SESSION / 2 - LARGEST);
-        assert!(rings.has_room_for(LARGEST) && !rings.has_room_for(LARGEST + 1));
-        rings.add(0, LARGEST);
+        rings.add(1, SESSION / 2 - MAX_LARGER_BYTES);
+        assert!(rings.has_room_for(MAX_LARGER_BYTES) && !rings.has_room_for(MAX_LARGER_BYTES + 1));
+        rings.add(0, MAX_LARGER_BYTES);
         assert!(!rings.has_room_for(1) && !rings.has_room_early());
         rings.forget(0);
         assert!(rings.has_room_for(SESSION / 2));
@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn a_ring_grows_twice_at_most() {
-        assert_eq!(larger(32 << 10), Some(BUSY));
-        assert_eq!(larger(BUSY), Some(LARGEST));
-        assert_eq!(larger(LARGEST), None);
+        assert_eq!(larger(32 << 10), Some(FIRST_LARGER_BYTES));
+        assert_eq!(larger(FIRST_LARGER_BYTES), Some(MAX_LARGER_BYTES));
+        assert_eq!(larger(MAX_LARGER_BYTES), None);
     }
 }

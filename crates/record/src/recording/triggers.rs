@@ -17,7 +17,7 @@ use longpole_abi::{FieldType, RING_IDLE};
 use std::time::{Duration, Instant};
 
 /// Longest time between two looks while a snapshot waits.
-pub(crate) const LONGEST: Duration = Duration::from_millis(2);
+pub(crate) const MAX_LOOK_INTERVAL: Duration = Duration::from_millis(2);
 /// Interval at which the kernel's own counters are read.
 const KERNEL: Duration = Duration::from_millis(50);
 
@@ -108,7 +108,7 @@ impl Triggers {
                 self.all.iter_mut().for_each(|watch| watch.trigger.missed(thread));
                 thread.1 = chunk.tid;
             }
-            if source.ring.copy(&chunk, scratch) && source.ring.intact(&chunk) {
+            if source.ring.copy(&chunk, scratch) && source.ring.is_intact(&chunk) {
                 self.show(classes, scratch, thread, chunk.begin);
             }
             at = chunk.tail;

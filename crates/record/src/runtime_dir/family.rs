@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 
 /// Limit of the number of threads; a larger family is not examined completely.
-const MOST: usize = 1 << 16;
+const MAX_THREADS: usize = 1 << 16;
 
 /// CPU use of a thread until the newest look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Family {
         let mut waiting = vec![root];
         let mut seen = HashSet::new();
         while let Some(pid) = waiting.pop() {
-            if !seen.insert(pid) || self.threads.len() >= MOST {
+            if !seen.insert(pid) || self.threads.len() >= MAX_THREADS {
                 continue;
             }
             let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };

@@ -65,7 +65,7 @@ const ROUNDS_NEW: u32 = 3;
 /// Interval of rounds at which an older process is examined again.
 const ROUNDS_OLD: u32 = 8;
 /// Limit of the bytes read of an environment.
-const MOST_ENVIRONMENT: u64 = 256 << 10;
+const MAX_ENVIRONMENT: u64 = 256 << 10;
 
 impl Search {
     /// Updates the facts about all processes. Of thousands of processes, only a part is examined in
@@ -124,7 +124,7 @@ fn owner(pid: i32, shown: Option<u32>) -> Option<u32> {
 fn has_variable(pid: i32, wanted: &str) -> bool {
     use std::io::Read;
     let mut text = Vec::new();
-    let read = std::fs::File::open(format!("/proc/{pid}/environ")).and_then(|file| file.take(MOST_ENVIRONMENT).read_to_end(&mut text));
+    let read = std::fs::File::open(format!("/proc/{pid}/environ")).and_then(|file| file.take(MAX_ENVIRONMENT).read_to_end(&mut text));
     read.is_ok() && text.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
 }
 

@@ -112,7 +112,7 @@ impl Process {
             return *known;
         }
         let mut tids = self.tids.borrow_mut();
-        if tids.len() >= MOST_TIDS {
+        if tids.len() >= MAX_TIDS {
             tids.clear();
         }
         tids.extend(proc_status::threads_by_inner_tid(self.pid));
@@ -244,7 +244,7 @@ impl Process {
 }
 
 /// Limit of the number of stored tids.
-const MOST_TIDS: usize = 1 << 16;
+const MAX_TIDS: usize = 1 << 16;
 
 const ZERO: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
 

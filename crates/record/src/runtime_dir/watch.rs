@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Searches take at most one part in this many of the time, whatever the watch reports.
 const SHARE: u32 = 20;
 /// Limit of the number of watched directories.
-const MOST: usize = 1024;
+const MAX_WATCHED: usize = 1024;
 
 /// Watch of the runtime directories of other users.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl RuntimeWatch {
             inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::ONLYDIR | inotify::WatchFlags::DONT_FOLLOW;
         for entry in std::fs::read_dir(USERS).into_iter().flatten().flatten() {
             let path = entry.path();
-            if user_of(&path).is_some() && self.directories.len() < MOST {
+            if user_of(&path).is_some() && self.directories.len() < MAX_WATCHED {
                 if let Ok(number) = inotify::add_watch(&self.watch, &path, flags) {
                     self.directories.insert(number, path);
                 }

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 
 /// Largest number of mappings of a process that are read; no ordinary program has more.
-const MOST_LINES: usize = 1 << 16;
+const MAX_LINES: usize = 1 << 16;
 const LONGEST_LINE: u64 = 8192;
 
 /// A mapping of executable memory, with the same path as in the kernel's records.
@@ -56,7 +56,7 @@ pub fn mappings(pid: i32) -> Vec<Mapping> {
     let mut lines = BufReader::new(file);
     let mut found = Vec::new();
     let mut line = Vec::new();
-    for _ in 0..MOST_LINES {
+    for _ in 0..MAX_LINES {
         line.clear();
         match lines.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => break,

@@ -23,7 +23,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Longest time of one look at existing processes, so that the rings do not fill up meanwhile.
 const LOOK: Duration = Duration::from_millis(20);
 /// Largest number of processes that are remembered as makers of code.
-const MOST_MAKERS: usize = 1 << 16;
+const MAX_MAKERS: usize = 1 << 16;
 
 /// One CPU.
 pub(super) struct CpuStream {
@@ -225,7 +225,7 @@ impl Records {
     /// Writes the owner of a process that generates code. The list of functions that such a process
     /// provides is accepted only if it belongs to the same user.
     fn maker(&mut self, stream: &mut Stream, time: u64, pid: i32) -> io::Result<()> {
-        if self.makers.len() >= MOST_MAKERS || !self.makers.insert(pid) {
+        if self.makers.len() >= MAX_MAKERS || !self.makers.insert(pid) {
             return Ok(());
         }
         let Some((uid, inner)) = existing::owner(pid) else { return Ok(()) };
@@ -279,7 +279,7 @@ impl Existing {
             makes |= existing::is_made(&found.path);
             self.stream.event(start, MAPPING, payload)?;
         }
-        if makes && records.makers.len() < MOST_MAKERS && records.makers.insert(pid) {
+        if makes && records.makers.len() < MAX_MAKERS && records.makers.insert(pid) {
             if let Some((uid, inner)) = existing::owner(pid) {
                 whose(payload, pid);
                 payload.extend_from_slice(&uid.to_ne_bytes());

@@ -23,7 +23,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 /// Limit of the number of waiting names.
-const MOST_HEARD: usize = 1 << 16;
+const MAX_HEARD: usize = 1 << 16;
 
 /// A runtime directory that is being recorded.
 #[derive(Debug)]
@@ -171,9 +171,9 @@ impl Arrivals {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(watch, &mut buffer);
         while let Ok(event) = reader.next() {
-            self.missed |= event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW) || self.heard.len() >= MOST_HEARD;
+            self.missed |= event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW) || self.heard.len() >= MAX_HEARD;
             let name = event.file_name().and_then(|name| name.to_str().ok());
-            if let Some(name) = name.filter(|name| name.ends_with(CONTROL) && self.heard.len() < MOST_HEARD) {
+            if let Some(name) = name.filter(|name| name.ends_with(CONTROL) && self.heard.len() < MAX_HEARD) {
                 self.heard.push(name.to_owned());
             }
         }

@@ -11,7 +11,7 @@ const FIRST_NAME: Duration = Duration::from_millis(1);
 
 /// Number of periods between two reads of the name of a thread that writes nothing. With hundreds
 /// of such threads, more frequent reads would be most of an idle recorder's work.
-const SILENT: u32 = 64;
+const SILENT_PERIODS: u32 = 64;
 
 /// The thread that writes to a ring. The ring holds the name at the thread's first event, and
 /// threads are often named later.
@@ -22,7 +22,7 @@ pub struct Writer {
     /// Name of the thread, padded with NUL.
     pub name: [u8; 32],
     /// Time of the next read of the name. Afterwards the interval doubles, up to one period, or up
-    /// to [`SILENT`] periods while the thread writes nothing, because most names are set soon after
+    /// to [`SILENT_PERIODS`] periods while the thread writes nothing, because most names are set soon after
     /// the start of a thread.
     due: Instant,
     interval: Duration,
@@ -41,7 +41,7 @@ impl Writer {
         if now < self.due && !overdue && !last {
             return false;
         }
-        let longest = if news { period } else { period * SILENT };
+        let longest = if news { period } else { period * SILENT_PERIODS };
         self.interval = self.interval.min(longest);
         self.due = now + self.interval;
         self.interval = (self.interval * 2).min(longest);

@@ -13,7 +13,7 @@ impl<S: Sink> Engine<'_, S> {
         let running = self.queue(queue);
         if running.putters.is_empty() && running.can_put(machine, token.n, reserve) {
             self.puts(machine, queue, token, reserve);
-            self.settle(queue);
+            self.serve_waiting(queue);
             return true;
         }
         running.putters.push_back((machine, token, reserve));
@@ -54,7 +54,7 @@ impl<S: Sink> Engine<'_, S> {
         let running = self.queue(queue);
         if running.getters.is_empty() && running.can_get(want) {
             self.gets(machine, queue, want);
-            self.settle(queue);
+            self.serve_waiting(queue);
             return true;
         }
         running.getters.push_back((machine, want));
@@ -91,7 +91,7 @@ impl<S: Sink> Engine<'_, S> {
     }
 
     /// Serves the machines that wait for tokens or space of this queue, as far as possible.
-    pub(super) fn settle(&mut self, queue: Id) {
+    pub(super) fn serve_waiting(&mut self, queue: Id) {
         loop {
             let running = self.queue(queue);
             if let Some(&(machine, want)) = running.getters.front().filter(|getter| running.can_get(getter.1)) {

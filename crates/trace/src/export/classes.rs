@@ -19,15 +19,15 @@ use std::sync::Arc;
 
 /// Number of exported classes per class of the trace above which arrays of different lengths share
 /// a class.
-const MANY: u32 = 8;
+const MAX_CLASSES_PER_CLASS: u32 = 8;
 /// Maximum number of exported classes of one name.
-const MOST_SHAPES: u32 = 1 << 10;
+const MAX_SHAPES: u32 = 1 << 10;
 /// Maximum number of exported classes of a trace, as many as a recording may have.
-const MOST_CLASSES: usize = 1 << 16;
+const MAX_CLASSES: usize = 1 << 16;
 /// Maximum number of fields of all classes. Readers accept twice as many.
-const MOST_FIELDS: u64 = 1 << 19;
+const MAX_FIELDS: u64 = 1 << 19;
 /// Maximum number of labels of a class that are exported.
-const MOST_LABELS: usize = 1 << 16;
+const MAX_LABELS: usize = 1 << 16;
 
 pub struct Class {
     name: String,
@@ -90,7 +90,7 @@ impl Classes {
         let last = recent.class.and_then(|class| self.all.get(class as usize)).map(|class| class.signature.clone());
         let like = last.as_deref().map_or((&[][..], &[][..]), |last| (&last.context, &last.fields));
         (self.signature.class, self.signature.form) = (event.class, form);
-        let many = recent.shapes >= MANY;
+        let many = recent.shapes >= MAX_CLASSES_PER_CLASS;
         shapes(event.context, like.0, many, &mut self.signature.context).ok()?;
         shapes(event.fields, like.1, many, &mut self.signature.fields).ok()?;
         if last.is_some_and(|last| *last == self.signature) {
@@ -107,7 +107,7 @@ impl Classes {
     fn make(&mut self, event: &Event<'_>, catalogue: &Catalogue, layout: &Layout) -> Option<u32> {
         let described = &catalogue.classes[event.class.0 as usize];
         let of_name = self.names.get(&described.event_name).copied().unwrap_or(0);
-        if of_name >= MOST_SHAPES || self.all.len() >= MOST_CLASSES || self.fields >= MOST_FIELDS {
+        if of_name >= MAX_SHAPES || self.all.len() >= MAX_CLASSES || self.fields >= MAX_FIELDS {
             return None;
         }
         let signature = Rc::new(self.signature.clone());
@@ -127,7 +127,7 @@ impl Classes {
         let has_context = !event.context.is_empty();
         let key = |own: bool| (own.then(|| name.clone()), form, has_context);
         // There may also be too many names; events of further names share one class.
-        let own = self.others.contains_key(&key(true)) || self.all.len() < MOST_CLASSES;
+        let own = self.others.contains_key(&key(true)) || self.all.len() < MAX_CLASSES;
         let key = key(own);
         let class = match self.others.get(&key) {
             Some(class) => *class,
@@ -156,7 +156,7 @@ impl Classes {
         fields: Vec<Field>,
         layout: &Layout,
     ) -> Result<u32, MetadataError> {
-        // `MOST_CLASSES` is far below the range of `u32`.
+        // `MAX_CLASSES` is far below the range of `u32`.
         let id = self.all.len() as u32;
         let described = describe(u64::from(id), name, attributes, &signature, &context, &fields);
         let prepared = layout.event(&described)?;
@@ -168,7 +168,7 @@ impl Classes {
             attributes: attributes.to_vec(),
             plain: all().all(Shape::is_plain),
             labelled: all().any(Shape::has_names),
-            room: MOST_LABELS,
+            room: MAX_LABELS,
             layout: prepared,
             signature: signature.clone(),
             context,

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 
 /// Maximum number of kinds that are distinguished. The values of packets of further kinds are not
 /// exported.
-const MOST_KINDS: usize = 256;
+const MAX_KINDS: usize = 256;
 /// Maximum number of labels of a kind that are exported.
-const MOST_LABELS: usize = 1 << 12;
+const MAX_LABELS: usize = 1 << 12;
 
 /// Kinds of packets, numbered from 1.
 #[derive(Default)]
@@ -40,12 +40,12 @@ impl PacketKinds {
         if let Some(known) = self.known.get(&key) {
             return *known;
         }
-        if self.kinds.len() == MOST_KINDS {
+        if self.kinds.len() == MAX_KINDS {
             return 0;
         }
         let field = |(name, base): (&String, &u8)| Field { name: name.clone(), base: *base, ..Field::default() };
         let fields = key.0.iter().zip(&key.1).map(field).collect();
-        self.kinds.push(PacketKind { fields, shapes: key.2.clone(), room: MOST_LABELS });
+        self.kinds.push(PacketKind { fields, shapes: key.2.clone(), room: MAX_LABELS });
         self.known.insert(key, self.kinds.len());
         self.kinds.len()
     }

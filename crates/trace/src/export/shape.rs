@@ -13,9 +13,9 @@ use longpole_ctf::write::Datum;
 use longpole_ctf::OwnedValue;
 
 /// Maximum number of parts of an event that become fields of their own.
-const MOST_PARTS: u32 = 1 << 12;
+const MAX_PARTS: u32 = 1 << 12;
 /// Maximum number of elements of an array whose elements have no bits; readers accept no more.
-const MOST_EMPTY: u64 = 1 << 10;
+const MAX_EMPTY: u64 = 1 << 10;
 
 /// Shape of a value: the type with which it is exported.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -65,7 +65,7 @@ pub struct TooMany;
 /// Finds the shapes of an event's values. An array without elements gets the element shape that it
 /// has in `like`. `many` means that arrays have had many lengths.
 pub fn shapes(values: &[Value<'_>], like: &[Shape], many: bool, out: &mut Vec<Shape>) -> Result<(), TooMany> {
-    let mut parts = MOST_PARTS;
+    let mut parts = MAX_PARTS;
     out.clear();
     for (at, value) in values.iter().enumerate() {
         let before = at.checked_sub(1).map(|before| &values[before]);
@@ -135,7 +135,7 @@ fn list(nested: &Nested<'_>, like: Option<&Shape>, parts: &mut u32) -> Result<Sh
         Ok(())
     })?;
     match first {
-        Some(first) if rest.is_empty() && first.is_empty() && count > MOST_EMPTY => Err(TooMany),
+        Some(first) if rest.is_empty() && first.is_empty() && count > MAX_EMPTY => Err(TooMany),
         Some(first) if rest.is_empty() => Ok(Shape::List(Length::Fixed(count), Box::new(first))),
         Some(first) => {
             let all = std::iter::once(first).chain(rest).enumerate();

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of files in a directory.
-const MOST_ENTRIES: usize = 1_000_000;
+const MAX_ENTRIES: usize = 1_000_000;
 
 /// Returns true if the directory is a recording, including one whose recorder was killed before it
 /// wrote `longpole.json`.
@@ -24,8 +24,8 @@ pub(crate) fn stream_files(directory: &Path) -> Result<Vec<PathBuf>, Error> {
         if name != "metadata" && !name.starts_with('.') && path.is_file() {
             files.push(path);
         }
-        if files.len() > MOST_ENTRIES {
-            return Err(Error::TooMany { what: "stream files", limit: MOST_ENTRIES });
+        if files.len() > MAX_ENTRIES {
+            return Err(Error::TooMany { what: "stream files", limit: MAX_ENTRIES });
         }
     }
     files.sort();

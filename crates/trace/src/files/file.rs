@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Maximum number of files that are kept open.
-const MOST_OPEN: usize = 256;
+const MAX_OPEN: usize = 256;
 /// Size in bytes of all windows together, unless the least size of a window requires more.
 const ALL_WINDOWS: usize = 64 << 20;
-const LEAST_WINDOW: usize = 16 << 10;
-const MOST_WINDOW: usize = 256 << 10;
+const MIN_WINDOW: usize = 16 << 10;
+const MAX_WINDOW: usize = 256 << 10;
 
 /// A file with its length when the trace was opened. Data appended later is not read.
 #[derive(Clone, Debug)]
@@ -34,17 +34,17 @@ impl StreamFile {
 
     /// Returns a window on the file, for one of `streams` files that are read at the same time.
     pub fn window(&self, streams: usize) -> io::Result<FileWindow> {
-        self.open(streams, (ALL_WINDOWS / streams.max(1)).clamp(LEAST_WINDOW, MOST_WINDOW))
+        self.open(streams, (ALL_WINDOWS / streams.max(1)).clamp(MIN_WINDOW, MAX_WINDOW))
     }
 
     /// Like [`StreamFile::window`], for reading only packet headers, which are far apart. The
     /// window has the least size.
     pub fn skim(&self, streams: usize) -> io::Result<FileWindow> {
-        self.open(streams, LEAST_WINDOW)
+        self.open(streams, MIN_WINDOW)
     }
 
     fn open(&self, streams: usize, size: usize) -> io::Result<FileWindow> {
-        let file = if streams <= MOST_OPEN { Some(Rc::new(File::open(&self.path)?)) } else { None };
+        let file = if streams <= MAX_OPEN { Some(Rc::new(File::open(&self.path)?)) } else { None };
         Ok(FileWindow { path: self.path.clone(), file, length: self.length, size, buffer: Rc::default(), pair: None })
     }
 }

@@ -6,7 +6,7 @@
 //! loss for pages of the kernel that are not converted, and whether pids are those of another
 //! namespace.
 
-use crate::diagnostic::{Diagnostic, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, MAX_ERRORS};
 use crate::error::Error;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::path::Path;
 pub const FILE_NAME: &str = "longpole.json";
 
 /// Maximum number of bytes of a description. A larger file is refused.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Description of a recording. Unknown keys of the file are ignored.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -212,7 +212,7 @@ impl Recording {
         if !self.lanes.is_empty() && !metadata.exists() {
             out.push(Diagnostic::Altered { path: metadata, left: 0, found: None });
         }
-        out.truncate(MOST_ERRORS as usize);
+        out.truncate(MAX_ERRORS as usize);
         out
     }
 
@@ -223,7 +223,7 @@ impl Recording {
             Ok(found) if !found.is_file() => {
                 return Err(Error::Recording { path, what: "it is no regular file".to_owned() });
             }
-            Ok(found) if found.len() > MOST_BYTES => {
+            Ok(found) if found.len() > MAX_BYTES => {
                 return Err(Error::Recording { path, what: format!("{} bytes are too many", found.len()) })
             }
             Ok(_) => fs::read(&path).map_err(Error::io(&path))?,

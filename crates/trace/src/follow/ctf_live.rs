@@ -40,9 +40,9 @@ use tail::{Identity, Look, Tail};
 const SEARCH: Duration = Duration::from_millis(500);
 /// Time after which a missing file, or one that does not fit, is taken to be final instead of being
 /// moved or written.
-const SETTLED: Duration = Duration::from_secs(2);
+const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// Maximum number of diagnostics that are kept; each is reported once.
-const MOST_DIAGNOSTICS: usize = 1000;
+const MAX_DIAGNOSTICS: usize = 1000;
 
 /// Reads CTF traces while they are written. The module's documentation explains how.
 pub struct Live {
@@ -136,7 +136,7 @@ impl Live {
         for index in std::mem::take(&mut self.idle) {
             self.decode(index)?;
         }
-        self.shared.diagnostics.truncate(MOST_DIAGNOSTICS);
+        self.shared.diagnostics.truncate(MAX_DIAGNOSTICS);
         Ok(())
     }
 
@@ -224,7 +224,7 @@ impl Live {
             Some((before, _)) if grew(before, &metadata) => {}
             Some(_) => {
                 trace.unsettled = true;
-                if found.modified().ok().and_then(|modified| modified.elapsed().ok()).is_some_and(|since| since >= SETTLED) {
+                if found.modified().ok().and_then(|modified| modified.elapsed().ok()).is_some_and(|since| since >= SETTLE_TIME) {
                     trace.replaced = true;
                     let (directory, root) = (trace.directory.clone(), trace.root);
                     self.add(directory, root);

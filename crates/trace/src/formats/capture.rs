@@ -7,7 +7,7 @@ mod source;
 pub use describe::{CaptureInterface, Counted, Description};
 pub(crate) use source::CaptureSource;
 
-use crate::diagnostic::{Diagnostic, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, MAX_ERRORS};
 use crate::error::Error;
 use crate::merge::clock_shift::Shift;
 use crate::merge::out_of_range::{nearest, Beyond};
@@ -214,8 +214,8 @@ impl Capture {
         let mut reader = open(&self.path)?;
         let mut diagnostics = Vec::new();
         let (mut beyond, mut times) = (Vec::new(), Beyond::default());
-        let mut settle = |caps: BTreeMap<u32, (String, u32, u64)>| {
-            let room = (MOST_ERRORS as usize).saturating_sub(beyond.len());
+        let mut add_beyond = |caps: BTreeMap<u32, (String, u32, u64)>| {
+            let room = (MAX_ERRORS as usize).saturating_sub(beyond.len());
             let found = caps.into_values().filter(|(_, _, packets)| *packets > 0).take(room);
             beyond.extend(found.map(|(interface, cap, packets)| Diagnostic::BeyondCap {
                 path: self.path.clone(),
@@ -228,7 +228,7 @@ impl Capture {
         loop {
             match reader.next_block() {
                 Ok(Some(Block::Interface(block))) => {
-                    settle(caps.insert(block.section, block.id, (interface_name(block.info, block.id), block.info.snaplen, 0)));
+                    add_beyond(caps.insert(block.section, block.id, (interface_name(block.info, block.id), block.info.snaplen, 0)));
                 }
                 Ok(Some(Block::Packet(packet))) => {
                     if let Some(ns) = packet.time_ns() {
@@ -242,7 +242,7 @@ impl Capture {
                 Ok(Some(_)) => {}
                 Ok(None) => break,
                 Err(error) => {
-                    if diagnostics.len() < MOST_ERRORS as usize {
+                    if diagnostics.len() < MAX_ERRORS as usize {
                         diagnostics.push(diagnostic(&self.path, &error));
                     }
                     if !error.is_recoverable() {
@@ -251,7 +251,7 @@ impl Capture {
                 }
             }
         }
-        settle(caps.known);
+        add_beyond(caps.known);
         diagnostics.extend(beyond);
         Ok(diagnostics)
     }
@@ -274,7 +274,7 @@ impl Capture {
                         counts.push(InterfaceCount { name, ..InterfaceCount::default() });
                         counts.len() - 1
                     });
-                    settle(&mut counts, dropped.insert(block.section, block.id, (index, Dropped::default())));
+                    add_losses(&mut counts, dropped.insert(block.section, block.id, (index, Dropped::default())));
                 }
                 Ok(Some(Block::Packet(packet))) => {
                     let t_ns = packet
@@ -298,7 +298,7 @@ impl Capture {
                 Ok(Some(_)) => {}
                 Err(error) => {
                     let again = error.is_recoverable();
-                    if diagnostics.len() < MOST_ERRORS as usize {
+                    if diagnostics.len() < MAX_ERRORS as usize {
                         diagnostics.push(diagnostic(&self.path, &error));
                     }
                     if !again {
@@ -307,13 +307,13 @@ impl Capture {
                 }
             }
         }
-        settle(&mut counts, dropped.known);
+        add_losses(&mut counts, dropped.known);
         Ok((counts, diagnostics))
     }
 }
 
 /// Adds the losses of a section's interfaces to the counts.
-fn settle(counts: &mut [InterfaceCount], ended: BTreeMap<u32, (usize, Dropped)>) {
+fn add_losses(counts: &mut [InterfaceCount], ended: BTreeMap<u32, (usize, Dropped)>) {
     for (index, lost) in ended.into_values().filter(|(_, lost)| lost.known) {
         let sum = &mut counts[index].dropped;
         *sum = Some(sum.unwrap_or(0).saturating_add(lost.count));

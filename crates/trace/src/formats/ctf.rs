@@ -9,7 +9,7 @@ mod pending_loss;
 pub(crate) use about::{ctf_trace, diagnostics, is_trusted, kind};
 pub(crate) use growth::Growth;
 
-use crate::diagnostic::{Diagnostic, Place, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, Place, MAX_ERRORS};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
 use crate::files::ctf_trace::CtfTrace;
@@ -18,7 +18,7 @@ use crate::files::file::{FileWindow, StreamFile};
 use crate::files::recording::Clock;
 use crate::formats::site;
 use crate::index::packet_chains::{Chains, Listed, Share, Way};
-use crate::index::{self, FileIndex, LEAST_FILE};
+use crate::index::{self, FileIndex, MIN_FILE};
 use crate::merge::lookahead::Lookahead;
 use crate::merge::out_of_range::{is_saturated, Beyond};
 use crate::merge::packet_checks::PacketChecks;
@@ -38,10 +38,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Maximum number of bytes of metadata. A larger file is refused.
-const MOST_METADATA: u64 = 1 << 30;
+const MAX_METADATA: u64 = 1 << 30;
 
 /// Maximum number of empty files that are named in a diagnostic.
-const MOST_EXAMPLES: usize = 3;
+const MAX_EXAMPLES: usize = 3;
 
 /// An opened CTF directory.
 pub(crate) struct Opened {
@@ -88,7 +88,7 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         Some(first) if shared.strict => return Err(Error::Metadata { path, source: first.error.clone() }),
         _ => shared.diagnostics.extend(nonstandard(&path, &metadata)),
     }
-    let text = match files.iter().any(|file| file.length >= LEAST_FILE) {
+    let text = match files.iter().any(|file| file.length >= MIN_FILE) {
         true => index::hash(&fs::read(&path).map_err(Error::io(&path))?),
         false => 0,
     };
@@ -175,12 +175,12 @@ fn shares(
 /// it writes to them.
 pub(crate) fn empty(directory: &Path, files: &[StreamFile]) -> Option<Diagnostic> {
     let mut names = files.iter().filter(|file| file.length == 0).filter_map(|file| Some(file.path.file_name()?.to_string_lossy()));
-    let mut examples: Vec<_> = names.by_ref().take(MOST_EXAMPLES).collect();
+    let mut examples: Vec<_> = names.by_ref().take(MAX_EXAMPLES).collect();
     let more = names.count();
     if more > 0 {
         examples.push("…".into());
     }
-    let files = (examples.len().min(MOST_EXAMPLES) + more) as u64;
+    let files = (examples.len().min(MAX_EXAMPLES) + more) as u64;
     (files > 0).then(|| Diagnostic::Empty { path: directory.to_owned(), files, examples: examples.join(", ") })
 }
 
@@ -217,7 +217,7 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Metadata, Error> {
 /// read.
 pub(crate) fn metadata_and_cut(path: &Path) -> Result<(Metadata, Option<Diagnostic>), Error> {
     let length = fs::metadata(path).map_err(Error::io(path))?.len();
-    if length > MOST_METADATA {
+    if length > MAX_METADATA {
         let tried = format!("{length} bytes are too many for metadata");
         return Err(Error::NotATrace { path: path.to_owned(), tried });
     }
@@ -629,7 +629,7 @@ impl CtfSource {
         let end = packet.offset.saturating_add(packet.packet_bits / 8);
         let next = next.or((self.growth != Growth::None && error.event.is_some() && packet.sized).then_some(end));
         let diagnostic = Diagnostic::of_packet(&self.path, error, next);
-        if diagnostic.is_cut() || self.counts.errors <= MOST_ERRORS {
+        if diagnostic.is_cut() || self.counts.errors <= MAX_ERRORS {
             shared.diagnostics.push(diagnostic);
         }
     }

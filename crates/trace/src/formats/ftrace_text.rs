@@ -1,13 +1,13 @@
 //! The text of the kernel's tracer as a source: a file, or the part of a trace.dat that a latency
 //! tracer wrote.
 //!
-//! Lines are read one after the other, up to [`MOST_LINE`] bytes each; a longer line is cut and
+//! Lines are read one after the other, up to [`MAX_LINE`] bytes each; a longer line is cut and
 //! reported. A line that does not begin an event belongs to the event before it (messages of
 //! several lines, stacks). An event's class is its name and the names of its fields, which are in
 //! the line itself; so one name may have several classes. A line about lost events becomes a loss
 //! on its CPU, up to the next event.
 
-use crate::diagnostic::{Diagnostic, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, MAX_ERRORS};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::merge::out_of_range::Beyond;
@@ -21,11 +21,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// Maximum number of bytes of a line, and of an event of several lines. What is longer is cut.
-const MOST_LINE: usize = 64 << 10;
+const MAX_LINE: usize = 64 << 10;
 /// Maximum number of classes and threads that are remembered, because a hostile file could name any
 /// number.
-const MOST_CLASSES: usize = 4096;
-const MOST_KNOWN: usize = 1 << 16;
+const MAX_CLASSES: usize = 4096;
+const MAX_KNOWN: usize = 1 << 16;
 
 pub(crate) struct TextSource {
     path: PathBuf,
@@ -40,7 +40,7 @@ pub(crate) struct TextSource {
     /// Classes by event name and field names.
     classes: HashMap<Vec<u8>, ClassId>,
     key: Vec<u8>,
-    /// Class of events once there are [`MOST_CLASSES`] classes.
+    /// Class of events once there are [`MAX_CLASSES`] classes.
     other: ClassId,
     subjects: HashMap<Who, SubjectId>,
     file: StreamId,
@@ -76,7 +76,7 @@ struct Cuts {
 
 impl Cuts {
     fn add(&mut self, what: &str) {
-        match self.first.len() < MOST_ERRORS as usize {
+        match self.first.len() < MAX_ERRORS as usize {
             true => self.first.push(format!("line {} at byte {}: {what}", self.line, self.begin)),
             false => self.others += 1,
         }
@@ -213,13 +213,13 @@ impl TextSource {
                 Line::Note => {}
                 Line::Untimed => self.untimed += 1,
                 Line::Other => match &mut gathered {
-                    Some(head) if self.line.len() + self.next.len() < MOST_LINE => {
+                    Some(head) if self.line.len() + self.next.len() < MAX_LINE => {
                         self.line.push(b'\n');
                         self.line.extend_from_slice(&self.next);
                         head.rest.end = self.line.len();
                     }
                     Some(_) => {
-                        self.cut.add(&format!("the event that continues here is longer than {MOST_LINE} bytes; this line is left out"))
+                        self.cut.add(&format!("the event that continues here is longer than {MAX_LINE} bytes; this line is left out"))
                     }
                     None => self.strange += 1,
                 },
@@ -229,7 +229,7 @@ impl TextSource {
 
     fn lose(&mut self, cpu: Option<u32>, events: Option<u64>) {
         // No tracer reports more losses between two events.
-        if self.coming.len() < MOST_CLASSES {
+        if self.coming.len() < MAX_CLASSES {
             self.coming.push(Lost { cpu, events });
         }
     }
@@ -240,7 +240,7 @@ impl TextSource {
         self.cut.begin += self.length;
         self.cut.line += 1;
         let io = || Error::io(&self.path);
-        let limit = MOST_LINE as u64;
+        let limit = MAX_LINE as u64;
         let read = (&mut self.input).take(limit).read_until(b'\n', &mut self.next).map_err(io())?;
         self.length = read as u64;
         if read == 0 {
@@ -248,12 +248,12 @@ impl TextSource {
         }
         if self.next.last() == Some(&b'\n') {
             self.next.pop();
-        } else if read == MOST_LINE {
+        } else if read == MAX_LINE {
             let rest = self.input.skip_until(b'\n').map_err(io())? as u64;
             self.length += rest;
             // If only the newline is left, the line is complete.
             if rest > 1 {
-                self.cut.add(&format!("the line has {} bytes; the bytes after the first {MOST_LINE} are left out", self.length));
+                self.cut.add(&format!("the line has {} bytes; the bytes after the first {MAX_LINE} are left out", self.length));
             }
         }
         if self.next.last() == Some(&b'\r') {
@@ -298,7 +298,7 @@ impl TextSource {
         if let Some(known) = self.classes.get(key.as_slice()) {
             return *known;
         }
-        if self.classes.len() >= MOST_CLASSES {
+        if self.classes.len() >= MAX_CLASSES {
             return self.other;
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -316,7 +316,7 @@ impl TextSource {
 
     fn subject(&mut self, head: &text::Head, shared: &mut Shared) -> SubjectId {
         let comm = &self.line[head.comm.clone()];
-        if self.subjects.len() >= MOST_KNOWN {
+        if self.subjects.len() >= MAX_KNOWN {
             self.subjects.clear();
         }
         let key = (comm.to_vec(), head.tid, head.pid);
@@ -328,7 +328,7 @@ impl TextSource {
 
     fn cpu_stream(&mut self, cpu: u32, shared: &mut Shared) -> CpuStream {
         let name = &self.name;
-        if self.cpus.len() >= MOST_CLASSES && !self.cpus.contains_key(&cpu) {
+        if self.cpus.len() >= MAX_CLASSES && !self.cpus.contains_key(&cpu) {
             return CpuStream { stream: self.file, last_ns: None };
         }
         *self

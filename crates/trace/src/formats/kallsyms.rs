@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 /// Maximum number of bytes that are read. A kernel has about 200,000 functions in 10 MB.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 /// Functions by address.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ impl Kallsyms {
     /// recording has no symbols, or only hidden ones (all addresses are 0).
     pub fn of_recording(recording: &Path, addresses: impl IntoIterator<Item = u64>) -> io::Result<Kallsyms> {
         match File::open(recording.join("symbols/kallsyms")) {
-            Ok(file) => Kallsyms::read(file.take(MOST_BYTES), addresses),
+            Ok(file) => Kallsyms::read(file.take(MAX_BYTES), addresses),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kallsyms::default()),
             Err(error) => Err(error),
         }

@@ -17,7 +17,7 @@ pub(crate) use self::folder::is_folder;
 use self::folder::Files;
 use self::others::{Layout, Shape, COMM, FORK, LAYOUTS, LOST, LOST_SAMPLES};
 use self::records::{Record, Trouble, SAMPLE};
-use crate::diagnostic::{Diagnostic, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, MAX_ERRORS};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::formats::tracepoint::{Machine, Made, Plans};
@@ -87,7 +87,7 @@ struct At {
 }
 
 /// Maximum number of threads that are remembered, because a hostile file could name any number.
-const MOST_KNOWN: usize = 1 << 16;
+const MAX_KNOWN: usize = 1 << 16;
 
 impl PerfSource {
     pub fn open(path: &Path, name: String, shared: &mut Shared) -> Result<PerfSource, Error> {
@@ -169,7 +169,7 @@ impl PerfSource {
 
     fn damaged(&mut self, path: PathBuf, error: String, shared: &mut Shared) {
         self.errors = self.errors.saturating_add(1);
-        if self.errors <= MOST_ERRORS {
+        if self.errors <= MAX_ERRORS {
             shared.diagnostics.push(Diagnostic::Damaged { path, error });
         }
     }
@@ -215,7 +215,7 @@ impl PerfSource {
         let known = self.about.attributes.get(attribute)?;
         let Some(raw) = sample::read(known, &self.record.body, order, &mut self.parts) else {
             self.errors = self.errors.saturating_add(1);
-            if self.errors <= MOST_ERRORS {
+            if self.errors <= MAX_ERRORS {
                 let error = format!("a sample of {} bytes is shorter than what it has to hold", self.record.body.len());
                 shared.diagnostics.push(Diagnostic::UndecodableRecord { path: self.path.clone(), error });
             }
@@ -284,7 +284,7 @@ impl PerfSource {
 
     fn rename(&mut self, tid: Option<i32>, name: Option<String>) {
         let (Some(tid), Some(name)) = (tid, name) else { return };
-        if self.names.len() >= MOST_KNOWN && !self.names.contains_key(&tid) {
+        if self.names.len() >= MAX_KNOWN && !self.names.contains_key(&tid) {
             return;
         }
         if self.names.get(&tid) != Some(&name) {
@@ -298,7 +298,7 @@ impl PerfSource {
             Some(cpu) => format!("{}/cpu{cpu}", self.name),
             None => self.name.clone(),
         };
-        let all = self.cpus.get(&u32::MAX).copied().filter(|_| self.cpus.len() >= MOST_KNOWN);
+        let all = self.cpus.get(&u32::MAX).copied().filter(|_| self.cpus.len() >= MAX_KNOWN);
         let key = cpu.unwrap_or(u32::MAX);
         match (self.cpus.get(&key), all) {
             (Some(known), _) => *known,
@@ -313,7 +313,7 @@ impl PerfSource {
     }
 
     fn subject(&mut self, pid: Option<i32>, tid: Option<i32>, shared: &mut Shared) -> SubjectId {
-        if self.subjects.len() >= MOST_KNOWN {
+        if self.subjects.len() >= MAX_KNOWN {
             self.subjects.clear();
         }
         let (host, names) = (&self.about.host, &self.names);

@@ -9,7 +9,7 @@
 //! Times are those of the recording's clock, which is Unix time only if the file contains the
 //! conversion.
 
-use crate::diagnostic::{Diagnostic, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, MAX_ERRORS};
 use crate::error::Error;
 use crate::event::{Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::formats::ftrace_text::TextSource;
@@ -152,12 +152,12 @@ fn first_events(path: &Path, header: &str, order: ByteOrder) -> Option<usize> {
 }
 
 /// Maximum number of bytes that are read of a text file; no text file of the tracer is longer.
-const MOST_TEXT: u64 = 64 << 20;
-const MOST_ENTRIES: usize = 100_000;
+const MAX_TEXT: u64 = 64 << 20;
+const MAX_ENTRIES: usize = 100_000;
 
 fn limited(path: &Path) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MOST_TEXT).read_to_end(&mut bytes)).map_err(Error::io(path))?;
+    File::open(path).and_then(|file| file.take(MAX_TEXT).read_to_end(&mut bytes)).map_err(Error::io(path))?;
     Ok(bytes)
 }
 
@@ -166,8 +166,8 @@ fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
     for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
         let entry = entry.map_err(Error::io(folder))?;
         all.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
-        if all.len() > MOST_ENTRIES {
-            return Err(Error::TooMany { what: "entries of a folder of the tracer", limit: MOST_ENTRIES });
+        if all.len() > MAX_ENTRIES {
+            return Err(Error::TooMany { what: "entries of a folder of the tracer", limit: MAX_ENTRIES });
         }
     }
     all.sort();
@@ -226,7 +226,7 @@ enum Head {
 
 /// Maximum number of threads that one stream remembers, because a hostile trace could name any
 /// number.
-const MOST_KNOWN: usize = 1 << 16;
+const MAX_KNOWN: usize = 1 << 16;
 
 impl PageSource {
     fn new(kernel: &Arc<Kernel>, pages: PageStream<Pages>, cpu: u32, stream: StreamId, lost: u64) -> PageSource {
@@ -262,7 +262,7 @@ impl PageSource {
                 Ok(None) => return Ok(self.rest()),
                 Err(error) => {
                     self.errors = self.errors.saturating_add(1);
-                    if self.errors <= MOST_ERRORS {
+                    if self.errors <= MAX_ERRORS {
                         let error = format!("cpu {}: {error}", self.cpu);
                         shared.diagnostics.push(Diagnostic::Damaged { path: self.kernel.path.clone(), error });
                     }
@@ -316,7 +316,7 @@ impl PageSource {
         if let Some((_, subject)) = self.running.filter(|(running, _)| *running == key) {
             return subject;
         }
-        if self.subjects.len() >= MOST_KNOWN {
+        if self.subjects.len() >= MAX_KNOWN {
             self.subjects.clear();
         }
         let kernel = &self.kernel;

@@ -20,7 +20,7 @@ pub(crate) const COMMON: [&str; 3] = ["common_pid", "common_flags", "common_pree
 
 /// Maximum number of bytes of format text that are searched for labels, for all fields of an event.
 /// The kernel's longest formats need a tenth of it.
-const MOST_SEARCHED: usize = 4 << 20;
+const MAX_SEARCHED: usize = 4 << 20;
 
 /// How one kernel stores numbers.
 #[derive(Clone, Copy, Debug)]
@@ -152,7 +152,7 @@ impl Plan {
     fn new(format: &EventFormat, machine: Machine, context: bool, shared: &mut Shared) -> Plan {
         // Labels are searched in the whole format text, once per field. A format that is too long
         // for this gets no labels.
-        let named = format.fields.len().saturating_mul(format.print_fmt.len()) <= MOST_SEARCHED;
+        let named = format.fields.len().saturating_mul(format.print_fmt.len()) <= MAX_SEARCHED;
         let mut fields: Vec<Planned> = format.fields.iter().map(|field| Planned::new(format, field, machine, named)).collect();
         if format.system == "ftrace" {
             print_what_is_stored_apart(&format.name, &mut fields);

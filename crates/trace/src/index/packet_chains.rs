@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Maximum number of chains of a file. The last chain takes all packets that fit no other one; the
 /// sorting window sorts its events as far as it can.
-pub(crate) const MOST_CHAINS: usize = 64;
+pub(crate) const MAX_CHAINS: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Chains {
@@ -57,20 +57,20 @@ impl Chains {
         let subject = subject_of_packet(packet, &Subject::default());
         let follows = |chain: &Chain| chain.end_ns <= begin_ns && chain.subject == subject;
         let found = self.chains.iter().position(follows).unwrap_or(self.chains.len());
-        if found < MOST_CHAINS {
+        if found < MAX_CHAINS {
             match self.chains.get_mut(found) {
                 Some(chain) => chain.end_ns = end_ns,
                 None => self.chains.push(Chain { subject, end_ns }),
             }
         }
-        found.min(MOST_CHAINS - 1)
+        found.min(MAX_CHAINS - 1)
     }
 
     /// Returns the number of readers that a file with these packets needs. One is enough if the
     /// packets follow one another in time, even if their subjects differ.
     pub fn readers(&self) -> usize {
         if self.overlap {
-            self.chains.len().clamp(1, MOST_CHAINS)
+            self.chains.len().clamp(1, MAX_CHAINS)
         } else {
             1
         }

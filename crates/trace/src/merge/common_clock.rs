@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Largest difference in ns between two offsets of the same clock. A clock with the same uuid and a
 /// larger difference was restarted in between, so it is not the same clock.
-const MOST_APART: u64 = 1_000_000_000;
+const MAX_APART: u64 = 1_000_000_000;
 
 /// The first description of each clock, by uuid.
 #[derive(Default)]
@@ -35,7 +35,7 @@ impl CommonClocks {
         let known = self.0.entry(uuid).or_insert(own);
         let by_ns = known.offset_ns.saturating_sub(clock.offset_ns);
         let same = known.root != root && known.frequency_hz == clock.frequency_hz;
-        if !same || by_ns == 0 || by_ns.unsigned_abs() > MOST_APART {
+        if !same || by_ns == 0 || by_ns.unsigned_abs() > MAX_APART {
             return 0;
         }
         diagnostics.push(Diagnostic::CommonClock { path: ctf_trace.path.clone(), by_ns });

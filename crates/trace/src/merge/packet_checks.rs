@@ -13,10 +13,10 @@ use std::path::Path;
 
 /// Maximum number of streams of one file that are distinguished. Packets of further streams are not
 /// checked for overlap.
-const MOST_STREAMS: usize = 64;
+const MAX_STREAMS: usize = 64;
 /// First and last time that is not a result of saturation.
-const EARLIEST: i64 = i64::MIN + 1;
-const LATEST: i64 = i64::MAX - 1;
+const MIN_TIME: i64 = i64::MIN + 1;
+const MAX_TIME: i64 = i64::MAX - 1;
 
 pub(crate) struct PacketChecks {
     /// Range of the current packet, in which its events must lie. It is unlimited if the packet
@@ -42,7 +42,7 @@ struct End {
 impl Default for PacketChecks {
     fn default() -> PacketChecks {
         let mut checks = PacketChecks { begin_ns: 0, length_ns: 0, ends: Vec::new(), sequences: Vec::new(), found: Vec::new() };
-        checks.between(EARLIEST, LATEST);
+        checks.between(MIN_TIME, MAX_TIME);
         checks
     }
 }
@@ -50,12 +50,12 @@ impl Default for PacketChecks {
 impl PacketChecks {
     /// Enters a packet whose events follow.
     pub fn enter(&mut self, packet: &Packet) {
-        let (begin_ns, end_ns) = (packet.begin_ns.unwrap_or(i64::MIN).max(EARLIEST), packet.end_ns.unwrap_or(i64::MAX).min(LATEST));
+        let (begin_ns, end_ns) = (packet.begin_ns.unwrap_or(i64::MIN).max(MIN_TIME), packet.end_ns.unwrap_or(i64::MAX).min(MAX_TIME));
         // No event can lie between an end and a later begin. That contradiction is reported for the
         // packet, so its events are not checked.
         match begin_ns <= end_ns {
             true => self.between(begin_ns, end_ns),
-            false => self.between(EARLIEST, LATEST),
+            false => self.between(MIN_TIME, MAX_TIME),
         }
     }
 
@@ -116,7 +116,7 @@ impl PacketChecks {
                 overlaps
             }
             None => {
-                if self.ends.len() < MOST_STREAMS {
+                if self.ends.len() < MAX_STREAMS {
                     self.ends.push(End { class, instance, cpu, subject: subject.clone(), end_ns });
                 }
                 false

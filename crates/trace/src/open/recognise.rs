@@ -17,10 +17,10 @@ use crate::open::format::{self, Format};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const MOST_DEPTH: usize = 16;
-const MOST_ENTRIES: usize = 1_000_000;
+const MAX_DEPTH: usize = 16;
+const MAX_ENTRIES: usize = 1_000_000;
 /// Maximum number of files that belong to no trace and are named in a diagnostic.
-const MOST_EXAMPLES: usize = 4;
+const MAX_EXAMPLES: usize = 4;
 
 /// The parts that were found, in the order of their paths.
 #[derive(Debug, Default)]
@@ -165,8 +165,8 @@ impl Walk {
         for entry in fs::read_dir(path).map_err(Error::io(path))? {
             entries.push(entry.map_err(Error::io(path))?);
             self.entries += 1;
-            if self.entries > MOST_ENTRIES {
-                return Err(Error::TooMany { what: "files below the path", limit: MOST_ENTRIES });
+            if self.entries > MAX_ENTRIES {
+                return Err(Error::TooMany { what: "files below the path", limit: MAX_ENTRIES });
             }
         }
         entries.sort_by_key(fs::DirEntry::file_name);
@@ -175,7 +175,7 @@ impl Walk {
             let kind = entry.file_type().map_err(Error::io(&below))?;
             if kind.is_dir() && is_recording(&below) {
                 self.recordings.push(below);
-            } else if kind.is_dir() && depth < MOST_DEPTH {
+            } else if kind.is_dir() && depth < MAX_DEPTH {
                 self.directory(&below, depth + 1)?;
             } else if kind.is_file() {
                 self.file(below);
@@ -191,7 +191,7 @@ impl Walk {
             return;
         }
         self.others += 1;
-        if self.examples.len() < MOST_EXAMPLES {
+        if self.examples.len() < MAX_EXAMPLES {
             let why = match head {
                 Ok(head) if archive::packing(&head).is_some() => "an archive: name it by itself".to_owned(),
                 Ok(head) => format::in_short(&head),

@@ -80,7 +80,7 @@ struct Key {
 
 /// Maximum number of subjects that one class remembers, because a hostile trace could name any
 /// number.
-const MOST_KNOWN: usize = 1 << 16;
+const MAX_KNOWN: usize = 1 << 16;
 
 impl EventSubjects {
     /// Returns `None` if the contexts name no subject.
@@ -120,7 +120,7 @@ impl EventSubjects {
                     pid: id32(pid).or(default.pid),
                     tid: id32(tid),
                 });
-                if known.all.len() >= MOST_KNOWN {
+                if known.all.len() >= MAX_KNOWN {
                     known.all.clear();
                 }
                 known.all.insert(key.clone(), id);

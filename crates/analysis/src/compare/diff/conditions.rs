@@ -7,7 +7,7 @@ use longpole_model::kinds::{LinkKind, StateKind};
 use longpole_predicate::{Datum, Name, Predicate};
 
 /// Largest number of suggestions for a name that does not occur.
-const MOST_NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// Functions of conditions, each with a description of its argument and value.
 pub const FUNCTIONS: [(&str, &str); 7] = [
@@ -118,7 +118,7 @@ impl Diff {
                 false => Ok(()),
             };
         }
-        let near: Vec<String> = nearest(subject, known, MOST_NAMED).into_iter().map(|name| format!("\"{name}\"")).collect();
+        let near: Vec<String> = nearest(subject, known, MAX_NAMED).into_iter().map(|name| format!("\"{name}\"")).collect();
         match near.is_empty() {
             true => Err(format!("there is no \"{subject}\" in either trace, nor anything else for {function}(…)")),
             false => Err(format!("there is no \"{subject}\" in either trace; the nearest: {}", near.join(", "))),

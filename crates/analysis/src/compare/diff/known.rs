@@ -5,7 +5,7 @@ use crate::stats::text::{number, percent};
 use serde::Serialize;
 
 /// Largest share of lost events of a side; beyond it, counts and times do not show what happened.
-const MOST_LOST: f64 = 0.001;
+const MAX_LOST: f64 = 0.001;
 
 /// What is known of one recording, and what is missing.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -29,7 +29,7 @@ pub struct Doubts {
 
 impl Known {
     fn loses(&self) -> bool {
-        self.uncounted_losses > 0 || self.lost as f64 > MOST_LOST * self.events.saturating_add(self.lost) as f64
+        self.uncounted_losses > 0 || self.lost as f64 > MAX_LOST * self.events.saturating_add(self.lost) as f64
     }
 
     fn losses(&self) -> String {

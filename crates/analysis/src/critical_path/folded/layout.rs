@@ -42,7 +42,7 @@ pub struct Layout {
 }
 
 const SWEEPS: usize = 24;
-const MOST_BENDS: usize = 100_000;
+const MAX_BENDS: usize = 100_000;
 
 /// A node, or a bend of an edge.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ impl Layout {
             }
             let mut chain = vec![upper];
             for layer in layers[upper] + 1..layers[lower] {
-                if items.len() < MOST_BENDS {
+                if items.len() < MAX_BENDS {
                     items.push(Item { width: 0.0, layer, is_bend: true, x: 0.0 });
                     chain.push(items.len() - 1);
                 }

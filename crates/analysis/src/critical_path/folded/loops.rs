@@ -23,9 +23,9 @@ pub struct Loop {
 }
 
 /// Largest number of distinct loops; passages through others are only counted.
-const MOST_LOOPS: usize = 1 << 16;
+const MAX_LOOPS: usize = 1 << 16;
 
-const NOWHERE: u32 = u32::MAX;
+const NOT_ON_WAY: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
 struct Sum {
@@ -39,7 +39,7 @@ struct Sum {
 pub struct Loops {
     /// Node and time in ns.
     way: Vec<(u32, u64)>,
-    /// Index of each node in `way`, or [`NOWHERE`].
+    /// Index of each node in `way`, or [`NOT_ON_WAY`].
     place: Vec<u32>,
     found: HashMap<Box<[u32]>, Sum>,
     spare: Vec<u32>,
@@ -48,16 +48,16 @@ pub struct Loops {
 
 impl Loops {
     pub fn new(nodes: usize) -> Loops {
-        Loops { way: Vec::new(), place: vec![NOWHERE; nodes], found: HashMap::new(), spare: Vec::new(), rare: 0 }
+        Loops { way: Vec::new(), place: vec![NOT_ON_WAY; nodes], found: HashMap::new(), spare: Vec::new(), rare: 0 }
     }
 
     /// Processes the next node of the path, with its time in ns.
     pub fn step(&mut self, node: u32, ns: u64) {
         let place = self.place[node as usize];
-        if place != NOWHERE {
+        if place != NOT_ON_WAY {
             self.count(place as usize);
             for &(gone, _) in &self.way[place as usize..] {
-                self.place[gone as usize] = NOWHERE;
+                self.place[gone as usize] = NOT_ON_WAY;
             }
             self.way.truncate(place as usize);
         }
@@ -72,7 +72,7 @@ impl Loops {
         let begin = part.iter().enumerate().min_by_key(|(_, step)| step.0).map_or(0, |(at, _)| at);
         self.spare.clear();
         self.spare.extend(part[begin..].iter().chain(&part[..begin]).map(|step| step.0));
-        let room = self.found.len() < MOST_LOOPS;
+        let room = self.found.len() < MAX_LOOPS;
         match self.found.get_mut(self.spare.as_slice()) {
             Some(sum) => *sum = Sum { count: sum.count + 1, total: sum.total + ns, min: sum.min.min(ns), max: sum.max.max(ns) },
             None if room => {

@@ -16,10 +16,10 @@ use longpole_model::system_calls::takes_a_futex_operation;
 use std::collections::{BTreeSet, HashMap};
 
 /// Largest number of addresses that are distinguished, and of threads of each.
-const MOST_LOCKS: usize = 1 << 12;
-const MOST_THREADS: usize = 1 << 10;
+const MAX_LOCKS: usize = 1 << 12;
+const MAX_THREADS: usize = 1 << 10;
 /// Largest number of disjoint waits that are kept for each address.
-const MOST_APART: usize = 1 << 8;
+const MAX_APART: usize = 1 << 8;
 
 /// Mask of the operation. The bits above it only select private addresses and the clock.
 const OPERATION: i64 = 0x7f;
@@ -124,16 +124,16 @@ impl Futexes {
         };
         let thread = &linux.threads[id.0 as usize];
         let key = (thread.process.unwrap_or(thread.tid), address);
-        if self.locks.len() >= MOST_LOCKS && !self.locks.contains_key(&key) {
+        if self.locks.len() >= MAX_LOCKS && !self.locks.contains_key(&key) {
             return;
         }
         let futex = self.locks.entry(key).or_default();
         futex.is_private |= call.arguments.second.is_some_and(|operation| operation & PRIVATE != 0);
         if effect == Effect::Waits {
             let at = |t_ns: i64| u64::try_from(t_ns).unwrap_or(0);
-            futex.waits.waited(at(begin), at(call.end_ns), MOST_APART);
+            futex.waits.waited(at(begin), at(call.end_ns), MAX_APART);
         }
-        if futex.threads.len() < MOST_THREADS || futex.threads.contains_key(&id) {
+        if futex.threads.len() < MAX_THREADS || futex.threads.contains_key(&id) {
             let (waits, wakes) = futex.threads.entry(id).or_default();
             match effect {
                 Effect::Waits => *waits += 1,

@@ -14,10 +14,10 @@ use longpole_model::linux::Linux;
 use std::collections::{HashMap, VecDeque};
 
 /// Shortest idle time during a wait that is counted, in nanoseconds.
-const LEAST_NS: i64 = 100_000;
+const MIN_NS: i64 = 100_000;
 /// Shortest idle time of the thread's own CPU from which the thread counts as held, in nanoseconds.
 /// A virtual CPU takes some time to wake up as well.
-const LEAST_HELD_NS: i64 = 500_000;
+const MIN_HELD_NS: i64 = 500_000;
 /// Number of stays that are remembered per CPU.
 const REMEMBERED: usize = 1 << 12;
 
@@ -91,7 +91,7 @@ impl Idle {
     }
 
     pub fn waited(&mut self, wait: &Wait) {
-        if wait.end_ns - wait.begin_ns >= LEAST_NS {
+        if wait.end_ns - wait.begin_ns >= MIN_NS {
             return self.waits.push(*wait);
         }
         let waited_ns = (wait.end_ns - wait.begin_ns).max(0) as u64;
@@ -104,7 +104,7 @@ impl Idle {
     pub fn after(&mut self, linux: &Linux) {
         while let Some(wait) = self.waits.pop() {
             let mut held = self.stays(linux, wait.cpu, &wait, true);
-            held.retain(|(begin, end)| end - begin >= LEAST_HELD_NS);
+            held.retain(|(begin, end)| end - begin >= MIN_HELD_NS);
             let missed = Missed::of(&wait, self.missed(linux, &wait));
             self.threads.entry(wait.thread).or_default().add(&missed);
             self.held.entry(wait.thread).or_default().add(&Missed::of(&wait, held));
@@ -125,7 +125,7 @@ impl Idle {
             }
             for (begin, end) in self.stays(linux, id, wait, true) {
                 let both = busy.iter().map(|&(from, to)| (from.max(begin), to.min(end)));
-                pieces.extend(both.filter(|(from, to)| to - from >= LEAST_NS));
+                pieces.extend(both.filter(|(from, to)| to - from >= MIN_NS));
             }
         }
         pieces.sort_unstable();

@@ -5,7 +5,7 @@
 //! as another socket if its port or protocol differs, if its content is purged because it was
 //! closed, or if the thread that read from it has ended.
 
-use super::{place, FlowKey, PacketPaths, MOST_SOCKETS};
+use super::{place, FlowKey, PacketPaths, MAX_SOCKETS};
 use crate::network::in_flight::{End, Leg, Origin, PacketInFlight, Stage, Wakeup};
 use longpole_model::linux::net::Hop;
 use longpole_model::linux::watch::{ThreadId, Waker};
@@ -19,7 +19,7 @@ const EAGAIN: i64 = -11;
 /// Sizes of the headers of IPv4 and IPv6 with that of UDP, in bytes.
 const HEADERS: [i64; 2] = [28, 48];
 /// Largest number of places of packets that were given up.
-const MOST_PLACES: usize = 1 << 20;
+const MAX_PLACES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub struct Socket {
@@ -75,7 +75,7 @@ impl PacketPaths {
         if let Some(&id) = self.socket_ids.get(&address) {
             return Some(id);
         }
-        if self.sockets.len() >= MOST_SOCKETS {
+        if self.sockets.len() >= MAX_SOCKETS {
             return None;
         }
         let id = self.sockets.len() as u32;
@@ -151,7 +151,7 @@ impl PacketPaths {
     /// Gives up a packet that waits in a socket. Its place is kept, so that the packets after it
     /// are not mistaken for it.
     pub(super) fn keep_place(&mut self, packet: u64, flight: &PacketInFlight) {
-        if let Some(id) = flight.socket.filter(|_| self.kept.len() < MOST_PLACES) {
+        if let Some(id) = flight.socket.filter(|_| self.kept.len() < MAX_PLACES) {
             self.kept.insert(packet, (id, flight.id));
         }
     }
@@ -239,7 +239,7 @@ impl PacketPaths {
         let known = &mut self.sockets[id as usize];
         if let Some(thread) = thread.filter(|thread| known.reader != Some(*thread)) {
             (known.first, known.reader) = (known.first.or(Some(thread)), Some(thread));
-            if self.readers.len() < MOST_SOCKETS {
+            if self.readers.len() < MAX_SOCKETS {
                 self.readers.insert((thread, socket));
             }
         }

@@ -13,7 +13,7 @@
 use crate::what_if::replay::cpus::Host;
 use crate::what_if::replay::state::{EndMark, Replay};
 use crate::what_if::translate::groups::Members;
-use crate::what_if::worlds::time_vector::{KEPT, OBSERVED};
+use crate::what_if::worlds::time_vector::{OBSERVED, UNCHANGED};
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{MachineId, Vocabulary};
 
@@ -46,7 +46,7 @@ pub fn soonest(replay: &Replay, vocabulary: &Vocabulary, end: &EndMark, members:
     let bare = replay.layout.bare();
     for (host, cpus) in known {
         let Some(work) = work.get(&host) else { continue };
-        let unchanged = |lane: usize| if bare.contains(&lane) { bare.start } else { KEPT };
+        let unchanged = |lane: usize| if bare.contains(&lane) { bare.start } else { UNCHANGED };
         let mut take = |lane: usize, more: u32| {
             // Scaled so that the unchanged replay just fits.
             let too_much = (work[unchanged(lane)] / (f64::from(cpus) * end.v[unchanged(lane)])).max(1.0);

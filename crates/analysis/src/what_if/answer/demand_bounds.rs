@@ -20,7 +20,7 @@ use crate::what_if::replay::cpus::Host;
 use crate::what_if::replay::state::EndMark;
 use crate::what_if::translate::groups::Members;
 use crate::what_if::translate::state::Translation;
-use crate::what_if::worlds::time_vector::KEPT;
+use crate::what_if::worlds::time_vector::UNCHANGED;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{MachineId, Vocabulary};
 use longpole_model::names::NameId;
@@ -29,7 +29,7 @@ use longpole_model::names::NameId;
 const MOSTLY: f64 = 0.5;
 /// Programs with less than this share of the running time on the path do not count for the CPUs'
 /// work.
-const LEAST_SHARE: f64 = 0.01;
+const MIN_SHARE: f64 = 0.01;
 
 /// The resource that bounds the rate after a change.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,7 +80,7 @@ impl Work {
     fn new(trace: &Translation, vocabulary: &Vocabulary, members: &Members, on_path: &[f64], length: f64) -> Work {
         let replay = &trace.replay;
         let lanes = replay.layout.len();
-        let gone = replay.forgotten.iter().map(|(_, _, gone)| gone.worked[KEPT].max(0.0));
+        let gone = replay.forgotten.iter().map(|(_, _, gone)| gone.worked[UNCHANGED].max(0.0));
         let (of_hosts, threads) = Default::default();
         let mut work = Work { of_hosts, longest: vec![(0.0, 0); lanes], threads, all: gone.sum(), meant: 0.0 };
         let own = own_on_path(trace, vocabulary, on_path);
@@ -92,17 +92,17 @@ impl Work {
         let all_own: f64 = own.values().sum();
         for (at, machine) in (0u32..).zip(&replay.machines) {
             // A program with hardly any time on the path does not work for these items.
-            let is_meant = of_classes.get(&class(at)).is_some_and(|ns| *ns >= LEAST_SHARE * all_own);
+            let is_meant = of_classes.get(&class(at)).is_some_and(|ns| *ns >= MIN_SHARE * all_own);
             if !machine.records {
-                work.all += machine.worked(KEPT).max(0.0);
+                work.all += machine.worked(UNCHANGED).max(0.0);
             }
             if machine.records || !is_meant || !members.has(at) {
                 continue;
             }
-            work.meant += machine.worked(KEPT).max(0.0);
-            let needed = own.get(&at).is_some_and(|own| *own >= MOSTLY * machine.worked(KEPT));
-            if needed && machine.worked(KEPT) > 0.0 {
-                work.threads.push((vocabulary.machine_name(MachineId(at)).to_owned(), length / machine.worked(KEPT)));
+            work.meant += machine.worked(UNCHANGED).max(0.0);
+            let needed = own.get(&at).is_some_and(|own| *own >= MOSTLY * machine.worked(UNCHANGED));
+            if needed && machine.worked(UNCHANGED) > 0.0 {
+                work.threads.push((vocabulary.machine_name(MachineId(at)).to_owned(), length / machine.worked(UNCHANGED)));
             }
             let host = work.of_hosts.entry(vocabulary.host_id(MachineId(at))).or_insert_with(|| vec![0.0; lanes]);
             for (lane, all) in host.iter_mut().enumerate() {
@@ -133,7 +133,7 @@ pub fn by_demand(
     if cpus == 0 {
         return (vec![None; layout.scenarios], Bounds::default());
     }
-    let length = end.v[KEPT];
+    let length = end.v[UNCHANGED];
     let work = Work::new(trace, vocabulary, members, on_path, length);
     let cpus = f64::from(cpus);
     let bound = |scenario: usize| {
@@ -148,7 +148,7 @@ pub fn by_demand(
         of_cpus.chain(of_thread).chain(of_changed).min_by(|a, b| a.0.total_cmp(&b.0))
     };
     let most = (0..layout.scenarios).map(bound).collect();
-    let unchanged = work.of_hosts.values().filter(|work| work[KEPT] > 0.0).map(|work| cpus * length / work[KEPT]);
+    let unchanged = work.of_hosts.values().filter(|work| work[UNCHANGED] > 0.0).map(|work| cpus * length / work[UNCHANGED]);
     let others = ((work.all - work.meant) / (cpus * length).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
     let taken = others.min(1.0 - 1.0 / (others * cpus + 1.0));
     (most, Bounds { cpus: unchanged.reduce(f64::min), threads: work.threads, taken })

@@ -11,10 +11,10 @@ use crate::what_if::translate::groups::Members;
 
 /// Largest part of the time until the end that may depend on an order: what one machine waits less,
 /// another one waits more.
-const MOST_ORDER_DEPENDENT: f64 = 0.125;
+const MAX_ORDER_DEPENDENT: f64 = 0.125;
 
 /// Returns how much of each scenario's end depends on the order of service among the machines that
-/// are connected with it, at most [`MOST_ORDER_DEPENDENT`] of the end.
+/// are connected with it, at most [`MAX_ORDER_DEPENDENT`] of the end.
 pub fn order_dependent(replay: &Replay, end: &EndMark, members: &Members) -> Vec<f64> {
     let layout = replay.layout;
     let mut sums = vec![0.0; layout.scenarios];
@@ -31,7 +31,7 @@ pub fn order_dependent(replay: &Replay, end: &EndMark, members: &Members) -> Vec
     locks.for_each(|lock| add(&lock.orders, Some(&lock.places)));
     replay.cpus.one.iter().for_each(|(_, one)| add(&one.orders, None));
     for (scenario, sum) in sums.iter_mut().enumerate() {
-        *sum = sum.min(MOST_ORDER_DEPENDENT * end.v[layout.of(scenario)[0]]);
+        *sum = sum.min(MAX_ORDER_DEPENDENT * end.v[layout.of(scenario)[0]]);
     }
     sums
 }

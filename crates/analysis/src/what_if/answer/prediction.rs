@@ -16,11 +16,11 @@ const SAVED_LESS: f64 = 0.08;
 
 /// A run after a change takes at least this part of the predicted time, even if that is short
 /// compared with [`OTHER_RUN`].
-const LEAST_LEFT: f64 = 1.0 / 3.0;
+const MIN_LEFT: f64 = 1.0 / 3.0;
 
 /// An interval whose ends differ by a larger factor does not say the order of magnitude of the rate
 /// after the change. It is refused if its lower end is also below [`WORTH_IT`].
-const FAR: f64 = 20.0;
+const MAX_SPAN: f64 = 20.0;
 
 /// A change that multiplies the rate by at least this factor is worth making, even if it may bring
 /// much more.
@@ -60,11 +60,11 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// Refuses an interval that says nothing: its ends differ by more than a factor of [`FAR`], and
+    /// Refuses an interval that says nothing: its ends differ by more than a factor of [`MAX_SPAN`], and
     /// the lower one is less than [`WORTH_IT`].
     pub fn unless_far(self, bound: &Bound) -> Prediction {
         let (Some(low), Some(high)) = (self.gain_low, self.gain_high) else { return self };
-        if 1.0 + high <= FAR * (1.0 + low) || 1.0 + low >= WORTH_IT {
+        if 1.0 + high <= MAX_SPAN * (1.0 + low) || 1.0 + low >= WORTH_IT {
             return self;
         }
         let next = self.next.as_ref().map_or_else(String::new, |next| format!(" with {}::{} next", next.machine, next.state));
@@ -102,5 +102,5 @@ pub fn lower_in_another_run(gain: f64) -> f64 {
 /// Returns the upper end of a gain in another run of the same system.
 pub fn higher_in_another_run(gain: f64) -> f64 {
     let left = 1.0 / (1.0 + gain);
-    1.0 / (left - OTHER_RUN).max(left * LEAST_LEFT) - 1.0
+    1.0 / (left - OTHER_RUN).max(left * MIN_LEFT) - 1.0
 }

@@ -10,7 +10,7 @@ use super::prediction::{higher_in_another_run, lower_in_another_run, Place, Pred
 use crate::what_if::grammar::Change;
 use crate::what_if::options::Options;
 use crate::what_if::replay::state::EndMark;
-use crate::what_if::worlds::time_vector::{Layout, GATE, KEPT, OBSERVED, WHOLE};
+use crate::what_if::worlds::time_vector::{Layout, GATE, OBSERVED, UNCHANGED, WITH_RECORDING};
 use longpole_model::kinds::CPUS;
 
 /// Largest difference between the observed end and each of two replays of the unchanged trace, as a
@@ -23,7 +23,7 @@ pub const GATE_SHARE: f64 = 0.05;
 /// runtimes compile the code, one wake-up serves several items. The cost falls at most by the
 /// factor by which the rate grows. With a factor of five, 51 of 59 measured removals of
 /// bench/truth/wild were below the upper end.
-const CHEAPER: f64 = 25.0;
+const MAX_CHEAPER_FACTOR: f64 = 25.0;
 
 /// The CPUs decide the end if it is at most this factor later than the earliest end that the CPUs
 /// allow.
@@ -71,7 +71,7 @@ impl Predictor<'_> {
 
     /// Returns the reason why nothing can be predicted from this trace.
     pub fn refused(&self) -> Option<String> {
-        let (observed, error, begins) = (self.observed(), self.error(), self.difference(WHOLE));
+        let (observed, error, begins) = (self.observed(), self.error(), self.difference(WITH_RECORDING));
         if observed <= 0.0 {
             return Some(self.states.trace.whose.no_end.clone().unwrap_or_else(|| "no time passes until the end".to_owned()));
         }
@@ -115,7 +115,7 @@ impl Predictor<'_> {
             change: self.options.scenarios[at].text.clone(),
             baseline_ns: self.observed() as u64,
             baseline_error: self.error(),
-            replayed_ns: end.v[KEPT].round() as u64,
+            replayed_ns: end.v[UNCHANGED].round() as u64,
             predicted_ns: None,
             gain: None,
             gain_low: None,
@@ -128,9 +128,9 @@ impl Predictor<'_> {
         }
         let until = self.ends(kept);
         let gain = |lane: usize, unchanged: usize| (self.ends(lane) > 0.0).then(|| end.v[unchanged] / self.ends(lane) - 1.0);
-        let point = gain(kept, KEPT);
+        let point = gain(kept, UNCHANGED);
         let range = point.into_iter().chain(gain(bare, trace.replay.layout.bare().start)).collect();
-        prediction.predicted_ns = Some((self.observed() * until / end.v[KEPT].max(f64::MIN_POSITIVE)).round() as u64);
+        prediction.predicted_ns = Some((self.observed() * until / end.v[UNCHANGED].max(f64::MIN_POSITIVE)).round() as u64);
         prediction.gain = point;
         (prediction.gain_low, prediction.gain_high) = self.interval(at, point, range);
         prediction.next = self.next(at);
@@ -170,7 +170,7 @@ impl Predictor<'_> {
             low = low.map(lower_in_another_run);
             high = high.map(higher_in_another_run);
             if self.options.scenarios[at].leaves_out() {
-                let cheaper = (1.0 + replayed) * (1.0 + replayed).min(CHEAPER) - 1.0;
+                let cheaper = (1.0 + replayed) * (1.0 + replayed).min(MAX_CHEAPER_FACTOR) - 1.0;
                 high = high.map(|high| high.max(cheaper));
             }
         }

@@ -15,7 +15,7 @@ use crate::what_if::operation::{Leaving, LeftCpu, Start};
 use crate::what_if::service::one_cpu::OneCpu;
 use crate::what_if::worlds::paths::{Kind, Node};
 use crate::what_if::worlds::slots::Slots;
-use crate::what_if::worlds::time_vector::{self, Layout, Row, KEPT, OBSERVED, WHOLE};
+use crate::what_if::worlds::time_vector::{self, Layout, Row, OBSERVED, UNCHANGED, WITH_RECORDING};
 use longpole_model::interaction::MachineId;
 
 /// A machine's work on a CPU until it was preempted. A machine that shares a CPU is preempted in
@@ -38,7 +38,7 @@ impl<'a> Turn<'a> {
     /// Length in a world as a part of that in the trace; 1 if it is unknown when the machine got
     /// the CPU, or if it did nothing.
     fn part(&self, lane: usize) -> f64 {
-        let unchanged = self.stay[KEPT];
+        let unchanged = self.stay[UNCHANGED];
         if unchanged <= 0.0 {
             return 1.0;
         }
@@ -87,7 +87,7 @@ impl CpuWait<'_> {
     /// whether any do.
     fn apply(&self, v: &mut [f64], early: &mut [u64]) -> bool {
         let (layout, by_recorder) = (self.layout, self.left.by_recorder);
-        let after = KEPT..layout.len();
+        let after = UNCHANGED..layout.len();
         let (v, own, came) = (&mut v[after.clone()], &self.own[after.clone()], &self.came[after]);
         match self.off {
             Some(off) => {
@@ -121,13 +121,13 @@ impl CpuWait<'_> {
         // Without the recorder, no machine would have moved to another CPU because of it.
         let moved = before.is_none() && (self.left.by_recorder || off.to_recorder);
         for (at, (v, own)) in v.iter_mut().zip(own).enumerate() {
-            let lane = KEPT + at;
-            if moved && lane != WHOLE {
+            let lane = UNCHANGED + at;
+            if moved && lane != WITH_RECORDING {
                 // And not longer than with the recorder.
                 *v = v.min(own + rest * turn.map_or(1.0, |turn| turn.part(lane)));
                 continue;
             }
-            let unchanged = if self.layout.kept().contains(&lane) { KEPT } else { self.layout.bare().start };
+            let unchanged = if self.layout.kept().contains(&lane) { UNCHANGED } else { self.layout.bare().start };
             let others = |lane: usize| before.map_or(0.0, |before| busy[lane] - before[lane]);
             *v = own
                 + match turn {
@@ -163,7 +163,7 @@ fn added_cpu(added: &mut [f64], own: f64, other: f64) -> Option<f64> {
 /// machine was woken all the same.
 fn skip_wake_up(replayed: &mut ReplayedMachine, own: &[f64], ns: f64, row: &Row) {
     let Some(slept) = replayed.slept.as_ref().filter(|slept| own[OBSERVED] > slept[OBSERVED]) else { return };
-    for lane in KEPT..own.len() {
+    for lane in UNCHANGED..own.len() {
         if own[lane] <= slept[lane] {
             replayed.v[lane] -= ns * row.as_ref().map_or(1.0, |row| row[lane]);
         }

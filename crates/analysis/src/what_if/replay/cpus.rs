@@ -45,7 +45,7 @@ pub struct CpusInUse {
 
 /// If machines waited for less than this share of the time, they did not wait because all CPUs were
 /// in use, as far as is known.
-const LEAST_WAITS: f64 = 0.01;
+const MIN_WAITS: f64 = 0.01;
 
 impl CpusInUse {
     /// Notes that a CPU is in use from now on. `awaited` is the time that its new owner waited
@@ -76,6 +76,6 @@ impl CpusInUse {
 
     /// Returns the number of CPUs, if it is known.
     pub fn count(&self, until: f64) -> Option<u32> {
-        (self.most > 0 && self.awaited as f64 >= LEAST_WAITS * until).then_some(self.most)
+        (self.most > 0 && self.awaited as f64 >= MIN_WAITS * until).then_some(self.most)
     }
 }

@@ -3,7 +3,7 @@
 use super::state::{EndMark, Replay};
 use crate::what_if::operation::{Arrival, Operation};
 use crate::what_if::worlds::paths::{self, Kind, Node};
-use crate::what_if::worlds::time_vector::{self, KEPT, NEVER_DELAYS};
+use crate::what_if::worlds::time_vector::{self, NEVER_DELAYS, UNCHANGED};
 use longpole_model::interaction::{MachineId, QueueId};
 
 impl Replay {
@@ -149,12 +149,12 @@ impl Replay {
         match passed {
             Some(Arrival { slot, ns, key }) => {
                 let (other, row) = (self.slots.lanes(slot), &self.factors[key as usize]);
-                for (lane, v) in self.scratch.times.iter_mut().enumerate().skip(KEPT) {
+                for (lane, v) in self.scratch.times.iter_mut().enumerate().skip(UNCHANGED) {
                     *v = other[lane] + ns * row.as_ref().map_or(1.0, |row| row[lane]);
                 }
                 node = self.paths.own(self.slots.node(slot), key, ns);
             }
-            None => self.scratch.times[KEPT..].fill(NEVER_DELAYS),
+            None => self.scratch.times[UNCHANGED..].fill(NEVER_DELAYS),
         }
         self.slots.fill(slot, &self.scratch.times, node)
     }

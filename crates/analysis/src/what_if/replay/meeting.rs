@@ -11,7 +11,7 @@
 use super::state::Replay;
 use crate::what_if::operation::{Arrival, DelayKind};
 use crate::what_if::worlds::paths::{Kind, Node};
-use crate::what_if::worlds::time_vector::{self, is_long_ago, KEPT};
+use crate::what_if::worlds::time_vector::{self, is_long_ago, UNCHANGED};
 use longpole_model::interaction::{MachineId, QueueId};
 
 impl Replay {
@@ -21,7 +21,7 @@ impl Replay {
         let replayed = &mut self.machines[machine.0 as usize];
         let (true, Some(began)) = (std::mem::take(&mut replayed.anew), &replayed.began) else { return };
         let (other, row) = (self.slots.lanes(slot), &self.factors[key as usize]);
-        for lane in KEPT..self.layout.len() {
+        for lane in UNCHANGED..self.layout.len() {
             let come = other[lane] + ns * row.as_ref().map_or(1.0, |row| row[lane]);
             // What delays no receiver does not set it back either.
             if come < began[lane] && !is_long_ago(other[lane]) {
@@ -40,7 +40,7 @@ impl Replay {
         let (Some(began), Some(ended)) = (&mut replayed.began, &replayed.ended) else { return };
         let formerly = replayed.formerly.as_deref();
         let (other, row) = (self.slots.lanes(slot), &self.factors[key as usize]);
-        if is_long_ago(other[KEPT]) {
+        if is_long_ago(other[UNCHANGED]) {
             return;
         }
         let free = |lane: usize| {
@@ -54,10 +54,10 @@ impl Replay {
             }
         };
         let late = |unchanged: usize| (began[unchanged] - free(unchanged)).max(0.0);
-        let late = [late(KEPT), late(layout.bare().start)];
+        let late = [late(UNCHANGED), late(layout.bare().start)];
         self.scratch.early.fill(0);
         let mut any = false;
-        for lane in KEPT + 1..layout.len() {
+        for lane in UNCHANGED + 1..layout.len() {
             let is_kept = layout.kept().contains(&lane);
             let begin = free(lane) + late[usize::from(!is_kept)];
             if begin < began[lane] {
@@ -129,7 +129,7 @@ impl Replay {
         let v = &mut self.machines[machine.0 as usize].v;
         lock.is_got(machine, layout, &own, v, self.service.most_remembered, |lane| {
             if layout.kept().contains(&lane) {
-                self.paths.unset(lane - KEPT);
+                self.paths.unset(lane - UNCHANGED);
             }
         });
     }

@@ -3,7 +3,7 @@
 use super::state::Replay;
 use crate::what_if::operation::{Arrival, DelayKind, Mark, Paid};
 use crate::what_if::worlds::paths::{Kind, Node};
-use crate::what_if::worlds::time_vector::{self, GATE, WHOLE};
+use crate::what_if::worlds::time_vector::{self, GATE, WITH_RECORDING};
 use longpole_model::interaction::MachineId;
 
 impl Replay {
@@ -26,7 +26,7 @@ impl Replay {
         let elapsed = elapsed - recorded;
         time_vector::add(&mut replayed.v, elapsed, row);
         replayed.v[GATE] += recorded;
-        replayed.v[WHOLE] += recorded;
+        replayed.v[WITH_RECORDING] += recorded;
         if let Some(work) = &mut replayed.work {
             time_vector::add(work, elapsed, row);
         }

@@ -9,7 +9,7 @@ use crate::what_if::service::arrival_order::Waits;
 use crate::what_if::service::room_requests::RoomRequests;
 use crate::what_if::service::server::{Server, Serves};
 use crate::what_if::worlds::paths::{Kind, Node};
-use crate::what_if::worlds::time_vector::{self, is_long_ago, Layout, KEPT};
+use crate::what_if::worlds::time_vector::{self, is_long_ago, Layout, UNCHANGED};
 use longpole_model::interaction::{MachineId, QueueId};
 
 impl Replay {
@@ -101,8 +101,8 @@ impl Replay {
         let server = self.machines[machine.0 as usize].server.take();
         let mut server = server.unwrap_or_else(|| self.service.new_server(machine, self.layout));
         let came = self.slots.lanes(slot);
-        server.chooses |= came[KEPT] < server.came;
-        server.came = came[KEPT];
+        server.chooses |= came[UNCHANGED] < server.came;
+        server.came = came[UNCHANGED];
         let (client, node) = (server.clients.number(by), self.machines[machine.0 as usize].node);
         let queue = put.map(|put| put.0);
         let moved_place = self.takes_place(machine, t, &mut server, slot);

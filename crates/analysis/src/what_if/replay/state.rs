@@ -13,11 +13,11 @@ use crate::what_if::worlds::time_vector::{self, Layout, Row, OBSERVED};
 use longpole_model::interaction::MachineId;
 
 /// Largest number of waiting operations, over all machines.
-const MOST_HELD: usize = 1 << 20;
+const MAX_HELD: usize = 1 << 20;
 
 /// Largest and smallest number of past changes that each machine remembers.
-const MOST_PAST: usize = 64;
-const LEAST_PAST: usize = 4;
+const MAX_PAST: usize = 64;
+const MIN_PAST: usize = 4;
 
 /// The end of a world's run: the machine whose end it is, its times, and the end of its path.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Replay {
         Replay {
             layout,
             machines: Vec::new(),
-            most_past: MOST_PAST,
+            most_past: MAX_PAST,
             slots: Slots::new(lanes),
             paths: Paths::new(layout.kept().len()),
             factors: Vec::new(),
@@ -88,7 +88,7 @@ impl Replay {
             calls: FewerCalls::new(layout),
             demand: Demand::default(),
             forgotten: ForgottenWork::default(),
-            held: Held { count: 0, most: most_vectors.clamp(1 << 10, MOST_HELD), given_up: vec![None; layout.scenarios] },
+            held: Held { count: 0, most: most_vectors.clamp(1 << 10, MAX_HELD), given_up: vec![None; layout.scenarios] },
             end: None,
             too_old: 0,
             probe_ns: options.probe_ns,
@@ -101,7 +101,7 @@ impl Replay {
     pub fn make_machines(&mut self, machines: usize) {
         let lanes = self.layout.len();
         self.machines.resize_with(machines, || ReplayedMachine::new(lanes));
-        self.most_past = (self.most_vectors / machines).clamp(LEAST_PAST, MOST_PAST);
+        self.most_past = (self.most_vectors / machines).clamp(MIN_PAST, MAX_PAST);
     }
 
     pub fn machine(&self, machine: MachineId) -> &ReplayedMachine {

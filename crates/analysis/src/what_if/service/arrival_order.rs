@@ -19,15 +19,15 @@ use std::collections::VecDeque;
 
 /// Largest number of gets that one order remembers; fewer if there are many orders. A machine that
 /// comes before all remembered gets waits for the mean of its previous waits.
-pub const MOST: usize = 64;
-const LEAST: usize = 16;
+pub const MAX_REMEMBERED: usize = 64;
+const MIN_REMEMBERED: usize = 16;
 
 /// Largest number of clients with an entry of their own; further ones share these entries.
-const MOST_CLIENTS: usize = 256;
+const MAX_CLIENTS: usize = 256;
 
 /// Number of gets that each of `orders` orders may remember within `bytes` bytes.
 pub fn most(orders: usize, bytes: usize) -> usize {
-    (bytes / size_of::<Taking>() / orders.max(1)).clamp(LEAST, MOST)
+    (bytes / size_of::<Taking>() / orders.max(1)).clamp(MIN_REMEMBERED, MAX_REMEMBERED)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -116,12 +116,12 @@ pub struct ArrivalOrder {
 pub struct Clients(IdMap<MachineId, usize>);
 
 impl Clients {
-    /// Returns the client's number, below [`MOST_CLIENTS`].
+    /// Returns the client's number, below [`MAX_CLIENTS`].
     pub fn number(&mut self, client: MachineId) -> usize {
         let next = self.0.len();
-        match next < MOST_CLIENTS {
+        match next < MAX_CLIENTS {
             true => *self.0.entry(client).or_insert(next),
-            false => self.0.get(&client).copied().unwrap_or(client.0 as usize % MOST_CLIENTS),
+            false => self.0.get(&client).copied().unwrap_or(client.0 as usize % MAX_CLIENTS),
         }
     }
 }
@@ -253,7 +253,7 @@ impl ArrivalOrder {
                     self.clients[client].delayed += delayed;
                     self.order_dependent += delayed;
                 }
-                self.forget(2 * MOST);
+                self.forget(2 * MAX_REMEMBERED);
             }
         }
         self.free

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 /// Largest number of gets that are remembered for scenarios with a larger capacity; older ones are
 /// not waited for.
-const MOST_RETURNS: usize = 1 << 14;
+const MAX_RETURNS: usize = 1 << 14;
 
 /// The room of one queue, in the worlds that change its capacity.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl ChangedCapacity {
     pub fn give(&mut self, n: u64, slot: u32) -> (Vec<u32>, Option<u32>) {
         self.returns.push_back((self.got, n, slot));
         self.got = self.got.saturating_add(n);
-        let old = if self.returns.len() > MOST_RETURNS { self.returns.pop_front() } else { None };
+        let old = if self.returns.len() > MAX_RETURNS { self.returns.pop_front() } else { None };
         (std::mem::take(&mut self.waiting), old.map(|old| old.2))
     }
 

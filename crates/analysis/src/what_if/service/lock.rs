@@ -3,7 +3,7 @@
 
 use super::arrival_order::{ArrivalOrder, Clients, Waits};
 use super::places::PlacesOfWorlds;
-use crate::what_if::worlds::time_vector::{Layout, KEPT};
+use crate::what_if::worlds::time_vector::{Layout, UNCHANGED};
 use longpole_model::interaction::MachineId;
 
 /// A lock in the worlds of the scenarios.
@@ -40,8 +40,8 @@ impl Lock {
     pub fn is_got(&mut self, machine: MachineId, layout: Layout, own: &[f64], v: &mut [f64], most: usize, mut sooner: impl FnMut(usize)) {
         let client = self.clients.number(machine);
         self.by = Some(machine);
-        self.chooses |= own[KEPT] < self.came;
-        self.came = own[KEPT];
+        self.chooses |= own[UNCHANGED] < self.came;
+        self.came = own[UNCHANGED];
         for (lane, begin) in self.places.begins(|lane| own[lane], |lane| v[lane]) {
             if begin < v[lane] {
                 sooner(lane);

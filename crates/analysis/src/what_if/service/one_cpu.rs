@@ -4,8 +4,8 @@
 //! With several CPUs, or with preemption, the kernel chooses which thread has a CPU and for how
 //! long; that choice stays as observed.
 
-use super::arrival_order::{ArrivalOrder, Clients, Waits, MOST};
-use crate::what_if::worlds::time_vector::{Layout, KEPT};
+use super::arrival_order::{ArrivalOrder, Clients, Waits, MAX_REMEMBERED};
+use crate::what_if::worlds::time_vector::{Layout, UNCHANGED};
 use longpole_model::interaction::MachineId;
 
 /// The CPU of one host in the worlds of the scenarios.
@@ -32,8 +32,8 @@ impl OneCpu {
     /// left at `left`. Worlds with more CPUs (`more`, by scenario) are skipped.
     pub fn is_had(&mut self, machine: MachineId, (layout, more): (Layout, &[u32]), own: &[f64], left: Option<&[f64]>, v: &mut [f64]) {
         // The kernel did not choose the thread that was ready first.
-        self.is_other |= own[KEPT] < self.ready;
-        self.ready = own[KEPT];
+        self.is_other |= own[UNCHANGED] < self.ready;
+        self.ready = own[UNCHANGED];
         if self.is_other {
             return;
         }
@@ -43,7 +43,7 @@ impl OneCpu {
         for (at, order) in self.orders.iter_mut().enumerate().filter(|(at, _)| more[at / 2] == 0) {
             let lane = layout.of_entry(at);
             let turn = left.map_or(own[lane], |left| own[lane].max(left[lane]));
-            v[lane] = order.takes(client, own[lane], own[lane], turn, Waits::Done, MOST);
+            v[lane] = order.takes(client, own[lane], own[lane], turn, Waits::Done, MAX_REMEMBERED);
         }
     }
 

@@ -9,12 +9,12 @@ use crate::stats::nearest::{nearest, suggestion};
 use crate::what_if::grammar::{Change, Scenario, Target};
 use crate::what_if::replay::fewer_calls::BatchChange;
 use crate::what_if::service::places::PlacesChange;
-use crate::what_if::worlds::time_vector::{Layout, Row, KEPT};
+use crate::what_if::worlds::time_vector::{Layout, Row, UNCHANGED};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, BLOCKED};
 use std::collections::BTreeSet;
 
 /// Largest number of names that are stored to suggest one for a name that does not occur.
-const MOST_NAMES: usize = 1 << 16;
+const MAX_NAMES: usize = 1 << 16;
 
 /// The changes of all scenarios, and which of their names have occurred.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Changes {
         };
         let [_, machine, class, state] = words;
         for name in [machine, class] {
-            if self.states.len() < MOST_NAMES && !derived {
+            if self.states.len() < MAX_NAMES && !derived {
                 self.states.insert(format!("{name}::{state}"));
             }
         }
@@ -73,7 +73,7 @@ impl Changes {
             // When the receiver would have acted without the loss is unknown, so nothing waits for
             // it.
             let mut nothing = vec![0.0; layout.len()];
-            nothing[..KEPT].fill(1.0);
+            nothing[..UNCHANGED].fill(1.0);
             return Some(nothing.into());
         }
         for (scenario, which, target, factor) in &self.scales {
@@ -123,7 +123,7 @@ impl Changes {
                 }
             }
         }
-        if self.machines.len() < MOST_NAMES {
+        if self.machines.len() < MAX_NAMES {
             self.machines.insert(words[1].clone());
             self.machines.insert(words[2].clone());
         }
@@ -175,7 +175,7 @@ impl Changes {
                 }
             }
         }
-        if self.queues.len() < MOST_NAMES {
+        if self.queues.len() < MAX_NAMES {
             self.queues.insert(name.to_owned());
         }
         asked

@@ -11,7 +11,7 @@ use crate::what_if::replay::cpus::CpusInUse;
 use longpole_model::interaction::{MachineId, Vocabulary};
 
 /// Largest number of free CPUs that are remembered for a host.
-const MOST_CPUS: usize = 1024;
+const MAX_CPUS: usize = 1024;
 
 impl Translation {
     /// Gives a CPU to a machine that waited for one and does something. It is the one that was left
@@ -70,7 +70,7 @@ impl Translation {
         }
         let free = self.free_cpus.of(host, Vec::new);
         free.push((left, now));
-        if free.len() > MOST_CPUS {
+        if free.len() > MAX_CPUS {
             let (left, _) = free.remove(0);
             self.forget_cpu(left);
         }

@@ -127,7 +127,7 @@ impl Translation {
         self.queues.put(queue, n, flow, TokenOrigin { paid, ..from });
         self.begin_call(machine, queue, paid);
         self.has_put(machine);
-        self.settle();
+        self.update_holds();
     }
 
     fn get(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, (amount, flow): (Amount, Option<NameId>)) {
@@ -149,7 +149,7 @@ impl Translation {
         if taken.units > 0 {
             self.give(vocabulary, machine, queue, taken.units);
         }
-        self.settle();
+        self.update_holds();
     }
 
     /// Notes whether the machine is the one whose end is requested.

@@ -5,7 +5,7 @@ use super::state::Translation;
 use longpole_model::interaction::{MachineId, Vocabulary};
 
 /// Largest number of stopped machines that may still be causes, as in the critical path.
-const MOST: usize = 1 << 14;
+const MAX_STOPPED: usize = 1 << 14;
 
 impl Translation {
     /// Notes that the machine has stopped.
@@ -14,7 +14,7 @@ impl Translation {
         traced.stops += 1;
         let stop = traced.stops;
         self.stopped.push_back((machine, stop));
-        if self.stopped.len() > MOST {
+        if self.stopped.len() > MAX_STOPPED {
             self.forget_first(vocabulary);
         }
     }

@@ -40,7 +40,7 @@ impl Translation {
         TokenOrigin { slot, by: machine, t: self.clock.now, host: vocabulary.host_id(machine), link, paid: None }
     }
 
-    pub fn settle(&mut self) {
+    pub fn update_holds(&mut self) {
         while let Some(from) = self.queues.copied.pop() {
             self.replay.slots.hold(from.slot);
         }
@@ -81,7 +81,7 @@ impl Translation {
         if let Some(operation) = asks {
             self.issue(machine, operation);
         }
-        self.settle();
+        self.update_holds();
     }
 
     /// Frees room in a queue after a get.

@@ -12,7 +12,7 @@
 //! Example: A works 3 ns, B works 5 ns, and then A takes what B put. The meeting has two nodes
 //! before it, and its bit is set in every world where B is later.
 
-use super::time_vector::{Row, KEPT};
+use super::time_vector::{Row, UNCHANGED};
 use std::collections::VecDeque;
 
 /// Number of nodes of a piece; two pieces are in memory.
@@ -218,7 +218,7 @@ impl Totals {
     fn add(&mut self, node: &Node, rows: &[Row], (first, mut worlds): (usize, u64), all: usize) {
         let at = node.key as usize * all + first;
         let Some(totals) = self.0.get_mut(at..(at - first) + all) else { return };
-        let factors = rows.get(node.key as usize).and_then(Option::as_ref).map(|row| &row[KEPT + first..]);
+        let factors = rows.get(node.key as usize).and_then(Option::as_ref).map(|row| &row[UNCHANGED + first..]);
         while worlds != 0 {
             let world = worlds.trailing_zeros() as usize;
             totals[world] += node.ns * factors.map_or(1.0, |factors| factors[world]);

@@ -23,12 +23,12 @@ pub const OBSERVED: usize = 0;
 /// The lane of the replay that decides whether anything is predicted.
 pub const GATE: usize = 1;
 /// The lane of the unchanged replay that predictions start from.
-pub const KEPT: usize = 2;
-/// Like `KEPT`, with the cost of recording (probes, and the recorder's work). Nothing is predicted
+pub const UNCHANGED: usize = 2;
+/// Like `UNCHANGED`, with the cost of recording (probes, and the recorder's work). Nothing is predicted
 /// from it; it shows how far the replay is from what was observed.
-pub const WHOLE: usize = 3;
+pub const WITH_RECORDING: usize = 3;
 /// The first scenario's lane.
-const CHANGED: usize = 4;
+const FIRST_SCENARIO: usize = 4;
 
 /// The arrival time, in every world, of something that delays no receiver.
 pub const NEVER_DELAYS: f64 = -1e18;
@@ -46,38 +46,38 @@ pub struct Layout {
 
 impl Layout {
     pub fn len(self) -> usize {
-        CHANGED + 1 + 2 * self.scenarios
+        FIRST_SCENARIO + 1 + 2 * self.scenarios
     }
 
     /// Lanes of the replays in which waits of unknown cause keep their duration, the unchanged
     /// trace first.
     pub fn kept(self) -> Range<usize> {
-        KEPT..CHANGED + self.scenarios
+        UNCHANGED..FIRST_SCENARIO + self.scenarios
     }
 
     /// Index of a scenario's lane among the kept lanes.
     pub fn world(scenario: usize) -> usize {
-        CHANGED - KEPT + scenario
+        FIRST_SCENARIO - UNCHANGED + scenario
     }
 
     /// Scenario of a kept lane.
     pub fn scenario_of(self, lane: usize) -> usize {
-        lane - CHANGED
+        lane - FIRST_SCENARIO
     }
 
     /// Lanes of the replays without unexplained waits and reactions, the unchanged trace first.
     pub fn bare(self) -> Range<usize> {
-        CHANGED + self.scenarios..self.len()
+        FIRST_SCENARIO + self.scenarios..self.len()
     }
 
     /// Lanes of the worlds without recording.
     pub fn unrecorded(self) -> impl Iterator<Item = usize> {
-        (KEPT..self.len()).filter(|&lane| lane != WHOLE)
+        (UNCHANGED..self.len()).filter(|&lane| lane != WITH_RECORDING)
     }
 
     /// Both lanes of a scenario: kept and bare.
     pub fn of(self, scenario: usize) -> [usize; 2] {
-        [CHANGED + scenario, self.bare().start + 1 + scenario]
+        [FIRST_SCENARIO + scenario, self.bare().start + 1 + scenario]
     }
 
     /// Lane of an entry of a list that has two entries for each scenario, in the order of
@@ -151,12 +151,12 @@ pub fn won(v: &[f64], other: &[f64], ns: f64, row: Option<&[f64]>, bits: &mut [u
 
 /// Sets the bit of a kept lane.
 pub fn set_bit(bits: &mut [u64], lane: usize) {
-    bits[(lane - KEPT) / 64] |= 1 << ((lane - KEPT) % 64);
+    bits[(lane - UNCHANGED) / 64] |= 1 << ((lane - UNCHANGED) % 64);
 }
 
 /// Clears the bit of a kept lane.
 pub fn clear_bit(bits: &mut [u64], lane: usize) {
-    bits[(lane - KEPT) / 64] &= !(1 << ((lane - KEPT) % 64));
+    bits[(lane - UNCHANGED) / 64] &= !(1 << ((lane - UNCHANGED) % 64));
 }
 
 /// Sets the bits to these words.

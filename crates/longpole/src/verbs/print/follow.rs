@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time after which an event of a program is certainly in the recording's files: three periods of a
 /// recorder with default settings, and the duration of its turn.
-const LATE: Duration = Duration::from_millis(350);
+const WRITE_DELAY: Duration = Duration::from_millis(350);
 
 /// The trace that grows.
 enum Growing {
@@ -43,7 +43,7 @@ pub fn run(paths: &[PathBuf], options: Options, strict: bool, mut lines: Lines<i
         let last = stopped || growing.has_ended();
         growing.look(last)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let until = if last { i64::MAX } else { i64::try_from(now.saturating_sub(LATE).as_nanos()).unwrap_or(i64::MAX) };
+        let until = if last { i64::MAX } else { i64::try_from(now.saturating_sub(WRITE_DELAY).as_nanos()).unwrap_or(i64::MAX) };
         while let Some((item, catalogue)) = growing.next(until)? {
             if part.holds(&item) {
                 lines.item(&item, catalogue)?;

@@ -10,9 +10,9 @@ use crate::tokens::Amount;
 use longpole_trace::event::Catalogue;
 
 /// Maximum number of calls without a reply; beyond it the oldest is given up.
-const MOST_CALLS: usize = 1 << 16;
+const MAX_CALLS: usize = 1 << 16;
 /// Number of the newest calls among which the call of a return is searched.
-const MOST_LOOKED_AT: usize = 1 << 10;
+const MAX_LOOKED_AT: usize = 1 << 10;
 
 impl Composer {
     #[cold]
@@ -23,7 +23,7 @@ impl Composer {
     }
 
     pub(in crate::causes) fn calls(&mut self, catalogue: &Catalogue, at: u32, name: NameId, id: Option<u64>) {
-        if self.waits.under_way.len() >= MOST_CALLS {
+        if self.waits.under_way.len() >= MAX_CALLS {
             if let Some((_, oldest)) = self.waits.order.pop_first() {
                 self.end_call(oldest);
             }
@@ -55,7 +55,7 @@ impl Composer {
                 let unnamed = self.waits.unnamed.entry(name).or_default();
                 unnamed.push_back(slot);
                 // If no server is seen to take these calls, the list would grow without limit.
-                if unnamed.len() > MOST_CALLS {
+                if unnamed.len() > MAX_CALLS {
                     unnamed.pop_front();
                 }
             }
@@ -120,7 +120,7 @@ impl Composer {
             (None, Some(Wait { what: For::Reply(slot), .. })) => Some(slot),
             (None, _) => {
                 let of_thread = |slot: &&u32| self.waits.under_way.get(slot).is_some_and(|call| call.caller == at && call.name == name);
-                self.waits.order.values().rev().take(MOST_LOOKED_AT).find(of_thread).copied()
+                self.waits.order.values().rev().take(MAX_LOOKED_AT).find(of_thread).copied()
             }
         };
         let call = slot.and_then(|slot| self.waits.under_way.get(&slot).copied().map(|call| (slot, call)));

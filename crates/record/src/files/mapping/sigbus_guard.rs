@@ -16,7 +16,7 @@ use std::sync::{Mutex, Once};
 
 /// Limit of the number of mappings. The handler searches without a lock, so the table must not
 /// move.
-const MOST_RANGES: usize = 1 << 16;
+const MAX_RANGES: usize = 1 << 16;
 
 struct Range {
     base: AtomicUsize,
@@ -27,7 +27,7 @@ struct Range {
 #[allow(clippy::declare_interior_mutable_const)] // The initial value of each element, not a shared one.
 const EMPTY: Range = Range { base: AtomicUsize::new(0), length: AtomicUsize::new(0), hit: AtomicBool::new(false) };
 
-static RANGES: [Range; MOST_RANGES] = [EMPTY; MOST_RANGES];
+static RANGES: [Range; MAX_RANGES] = [EMPTY; MAX_RANGES];
 /// Index after the last range that was ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
 static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
@@ -46,7 +46,7 @@ impl Guard {
             Some(index) => index,
             None => {
                 let index = USED.load(Ordering::Relaxed);
-                if index == MOST_RANGES {
+                if index == MAX_RANGES {
                     return Err(io::Error::other("too many rings are mapped"));
                 }
                 USED.store(index + 1, Ordering::Release);
@@ -95,7 +95,7 @@ fn install() {
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid siginfo; si_addr is set for SIGBUS.
     let address = unsafe { (*info).si_addr() } as usize;
-    let used = USED.load(Ordering::Acquire).min(MOST_RANGES);
+    let used = USED.load(Ordering::Acquire).min(MAX_RANGES);
     for range in &RANGES[..used] {
         let length = range.length.load(Ordering::Acquire);
         let base = range.base.load(Ordering::Relaxed);

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 /// Bytes read at once.
 const READ: usize = 1 << 20;
 /// Number of following pages that are compared with a page to see if its time can be true.
-const AHEAD: usize = 3;
+const COMPARED_PAGES: usize = 3;
 
 /// Limits for the content of a CPU's pages, known from the recording.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +145,7 @@ impl CpuPages {
         self.events.clear();
         self.next = 0;
         let size = self.layout.page_size();
-        if self.filled - self.at < size * (AHEAD + 1) {
+        if self.filled - self.at < size * (COMPARED_PAGES + 1) {
             self.fill(size)?;
         }
         let bytes = &self.buffer[self.at..self.filled.min(self.at + size)];
@@ -216,7 +216,7 @@ impl CpuPages {
             let time = Page::new(&self.layout, bytes, 0, 0).ok()?.time();
             self.is_possible(time).then_some(time)
         };
-        (1..=AHEAD).filter_map(page).collect()
+        (1..=COMPARED_PAGES).filter_map(page).collect()
     }
 
     fn is_possible(&self, time: u64) -> bool {
@@ -239,7 +239,7 @@ impl CpuPages {
         // pages would take memory for them.
         let left = file.metadata()?.len().saturating_sub(self.read);
         let rest = self.filled - self.at;
-        let room = READ.max(page * (AHEAD + 1)).min(rest.saturating_add(usize::try_from(left).unwrap_or(usize::MAX)));
+        let room = READ.max(page * (COMPARED_PAGES + 1)).min(rest.saturating_add(usize::try_from(left).unwrap_or(usize::MAX)));
         self.buffer.resize(room.max(self.filled), 0);
         self.buffer.copy_within(self.at..self.filled, 0);
         self.filled -= self.at;

@@ -28,9 +28,9 @@ const TITLE: usize = 11;
 const CGROUP: usize = 12;
 
 /// Longest accepted line of a state dump, in bytes.
-const MOST_LINE: u64 = 1 << 20;
+const MAX_LINE: u64 = 1 << 20;
 /// Longest text that is written, in bytes.
-const MOST_TEXT: usize = 4096;
+const MAX_TEXT: usize = 4096;
 
 const I32: Int = Int { signed: true, ..Int::unsigned(32) };
 const I64: Int = Int { signed: true, ..Int::unsigned(64) };
@@ -164,7 +164,7 @@ impl Dump<'_> {
         let (mut line, mut payload, mut broken) = (Vec::new(), Vec::new(), 0u64);
         loop {
             line.clear();
-            if (&mut reader).take(MOST_LINE).read_until(b'\n', &mut line)? == 0 {
+            if (&mut reader).take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
                 break;
             }
             let Ok(value) = serde_json::from_slice::<Value>(&line) else {
@@ -298,7 +298,7 @@ fn number(value: &Value, otherwise: i64) -> i64 {
 
 fn text(out: &mut Vec<u8>, value: &Value) {
     let bytes = value.as_str().unwrap_or("").as_bytes();
-    out.extend(bytes.iter().take(MOST_TEXT).take_while(|byte| **byte != 0));
+    out.extend(bytes.iter().take(MAX_TEXT).take_while(|byte| **byte != 0));
     out.push(0);
 }
 

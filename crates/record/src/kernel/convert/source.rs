@@ -1,7 +1,7 @@
 //! Reads the description of the pages: `source.json`, the events' formats, the header of a page,
 //! and the recording's clock.
 
-use super::{ConvertError, Converted, MOST_BYTES};
+use super::{ConvertError, Converted, MAX_BYTES};
 use crate::output::folder::Folder;
 use crate::output::metadata::Uuid;
 use longpole_ftrace::format::HeaderEvent;
@@ -13,17 +13,17 @@ use std::io;
 
 /// Largest accepted size of `source.json` in bytes: the parsed JSON takes many times its size in
 /// memory.
-const MOST_DESCRIPTION: u64 = 4 << 20;
+const MAX_DESCRIPTION: u64 = 4 << 20;
 /// Largest accepted size of a format in bytes.
-const MOST_FORMAT: u64 = 1 << 20;
+const MAX_FORMAT: u64 = 1 << 20;
 /// Largest accepted number of formats, more than any kernel has. Ids have 16 bits.
-const MOST_FORMATS: usize = 30_000;
+const MAX_FORMATS: usize = 30_000;
 
 /// Largest accepted number of steps by which events were given up, more than a recorder takes.
-const MOST_STEPS: usize = 64;
+const MAX_STEPS: usize = 64;
 
 /// The largest number of CPUs that a kernel can be built for.
-const MOST_CPUS: usize = 8192;
+const MAX_CPUS: usize = 8192;
 
 /// Everything that is known about the pages from other files.
 #[derive(Debug)]
@@ -94,11 +94,11 @@ impl Description {
     /// Reads `longpole.json`, `source.json` and the user trace's clock. Files that are missing or
     /// broken are reported in `done`; only a missing clock is an error.
     pub fn read(recording: &Folder, raw: &Folder, done: &mut Converted) -> Result<Description, ConvertError> {
-        let whole = json(recording, "longpole.json", MOST_BYTES, done);
-        let source = json(raw, "source.json", MOST_DESCRIPTION, done);
+        let whole = json(recording, "longpole.json", MAX_BYTES, done);
+        let source = json(raw, "source.json", MAX_DESCRIPTION, done);
         let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
         let uuid = whole["uuid"].as_str().and_then(Uuid::parse);
-        let metadata = recording.folder("user").and_then(|user| user.text("metadata", MOST_BYTES)).unwrap_or_default();
+        let metadata = recording.folder("user").and_then(|user| user.text("metadata", MAX_BYTES)).unwrap_or_default();
         let clock = match block(&metadata) {
             Some(block) => block.to_owned(),
             None => clock(&whole, &source, uuid).ok_or_else(|| ConvertError::Description {
@@ -126,7 +126,7 @@ impl Description {
             context: source["context"].clone(),
             filters: source["filters"].clone(),
             page_size: source["page_size"].as_u64(),
-            switched_off: source["switched_off"].as_array().into_iter().flatten().take(MOST_STEPS).filter_map(off).collect(),
+            switched_off: source["switched_off"].as_array().into_iter().flatten().take(MAX_STEPS).filter_map(off).collect(),
             pages: pages(raw, &counted, done)?,
             counted,
         })
@@ -152,7 +152,7 @@ impl Description {
             let name = system.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             for event in system.names().unwrap_or_default() {
                 let path = system.join(&event);
-                let text = match system.text(&event, MOST_FORMAT) {
+                let text = match system.text(&event, MAX_FORMAT) {
                     Ok(text) => text,
                     Err(error) => {
                         done.note(format!("{} cannot be read: {error}", path.display()));
@@ -163,7 +163,7 @@ impl Description {
                     Ok(format) if !known.insert(format.id) => {
                         done.note(format!("{}: two formats have the id {}", path.display(), format.id))
                     }
-                    Ok(format) if formats.len() < MOST_FORMATS => formats.push(format),
+                    Ok(format) if formats.len() < MAX_FORMATS => formats.push(format),
                     Ok(_) => {}
                     Err(error) => done.note(format!("{}: {error}; its events are kept as bytes", path.display())),
                 }
@@ -177,7 +177,7 @@ impl Description {
     pub fn page_layout(&self, raw: &Folder, order: ByteOrder, any: Option<&EventFormat>) -> Result<PageLayout, ConvertError> {
         let text = |name: &str| {
             let path = raw.join(name);
-            let text = raw.text(name, MOST_FORMAT).map_err(ConvertError::io("read", &path))?;
+            let text = raw.text(name, MAX_FORMAT).map_err(ConvertError::io("read", &path))?;
             Ok::<_, ConvertError>((path, text))
         };
         let (path, header) = text("header_event")?;
@@ -219,8 +219,8 @@ fn pages(raw: &Folder, counted: &HashMap<u32, Counted>, done: &mut Converted) ->
     }
     cpus.sort_unstable();
     cpus.dedup();
-    if cpus.len() > MOST_CPUS {
-        let what = format!("pages of {} CPUs; no kernel has more than {MOST_CPUS}", cpus.len());
+    if cpus.len() > MAX_CPUS {
+        let what = format!("pages of {} CPUs; no kernel has more than {MAX_CPUS}", cpus.len());
         return Err(ConvertError::Description { path: raw.path().to_owned(), what });
     }
     let mut pages = Vec::new();

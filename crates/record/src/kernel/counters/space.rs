@@ -62,7 +62,7 @@ const PROTOCOLS: [(Of, &str, &str, Option<&str>); 14] = [
 ];
 
 /// Largest number of interfaces in all namespaces together.
-pub const MOST_INTERFACES: usize = 4096;
+pub const MAX_INTERFACES: usize = 4096;
 /// Number of attempts if something changes while the kernel answers.
 const TRIES: usize = 5;
 
@@ -133,7 +133,7 @@ impl Space {
     fn read_disciplines(&mut self) -> io::Result<()> {
         let names: BTreeMap<u32, String> =
             self.links().filter_map(|of| if let Of::Link { index, name } = of { Some((*index, name.clone())) } else { None }).collect();
-        let all = whole(RTM_GETQDISC, TCMSG, RTM_NEWQDISC, MOST_INTERFACES, &discipline)?;
+        let all = whole(RTM_GETQDISC, TCMSG, RTM_NEWQDISC, MAX_INTERFACES, &discipline)?;
         for Discipline { index, kind, handle, drops } in all {
             if let Some(name) = names.get(&index) {
                 self.values.insert((Of::Qdisc { index, name: name.clone(), kind, handle }, "drops"), drops.into());

@@ -12,9 +12,9 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
 /// Largest number of sockets and disciplines of one namespace; the rest is left out.
-const MOST_SOCKETS: usize = 10_000;
+const MAX_SOCKETS: usize = 10_000;
 /// Largest number of queueing disciplines of one namespace.
-const MOST_DISCIPLINES: usize = 10_000;
+const MAX_DISCIPLINES: usize = 10_000;
 
 pub const RTM_NEWQDISC: u16 = 36;
 pub const RTM_GETQDISC: u16 = 38;
@@ -45,7 +45,7 @@ fn look(owners: &HashMap<u64, i32>, lines: &mut Vec<Value>) {
                 let line = json!({ "kind": "socket", "protocol": protocol, "port": port, "pid": pid, "inode": inode, "state": state });
                 lines.push(line);
             }
-            if lines.len() - before >= MOST_SOCKETS {
+            if lines.len() - before >= MAX_SOCKETS {
                 return;
             }
         }
@@ -67,7 +67,7 @@ fn disciplines() -> Vec<Value> {
     let mut found = Vec::new();
     let _ = ask(RTM_GETQDISC, TCMSG, RTM_NEWQDISC, &mut |body| {
         found.extend(discipline(body));
-        found.len() < MOST_DISCIPLINES
+        found.len() < MAX_DISCIPLINES
     });
     found
 }

@@ -4,7 +4,7 @@
 use std::fs;
 
 /// Longest accepted path in bytes; service managers do not make longer ones.
-const LONGEST: usize = 512;
+const MAX_PATH_BYTES: usize = 512;
 
 /// Returns the path of the control group. `None` if the process has ended.
 pub fn of(pid: i32) -> Option<String> {
@@ -18,7 +18,7 @@ fn path(text: &str) -> Option<&str> {
         text.lines().find_map(|line| {
             let (_, rest) = line.split_once(':')?;
             let (controllers, path) = rest.split_once(':')?;
-            (is_meant(controllers) && path != "/" && path.len() <= LONGEST).then_some(path)
+            (is_meant(controllers) && path != "/" && path.len() <= MAX_PATH_BYTES).then_some(path)
         })
     };
     let root = || text.starts_with(|letter: char| letter.is_ascii_digit()).then_some("/");

@@ -22,9 +22,9 @@ const LONGEST_NAME: usize = 64;
 /// The kernel reads the same number of bytes.
 const BEGIN: usize = 256;
 /// Largest number of commands of a folder that are looked at.
-const MOST_COMMANDS: usize = 4096;
+const MAX_COMMANDS: usize = 4096;
 /// Largest number of folders that are looked at.
-const MOST_FOLDERS: usize = 16;
+const MAX_FOLDERS: usize = 16;
 /// Folders of commands that are searched in addition to the folder of the program itself.
 const FOLDERS: [&str; 3] = ["usr/local/bin", "usr/bin", "bin"];
 
@@ -68,10 +68,10 @@ impl Interpreters {
     fn of_folder(&mut self, pid: i32, folder: &Path, folders: &[PathBuf]) -> Option<&HashSet<Id>> {
         let key = id(&fs::metadata(folder).ok()?);
         if !self.of.contains_key(&key) {
-            if self.of.len() >= MOST_FOLDERS {
+            if self.of.len() >= MAX_FOLDERS {
                 return None;
             }
-            let commands = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).take(MOST_COMMANDS);
+            let commands = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).take(MAX_COMMANDS);
             let begins = commands.filter_map(|command| begin(&command));
             // Many commands name the same interpreter.
             let named: HashSet<Vec<u8>> = begins.filter_map(|begin| named(&begin).map(<[u8]>::to_vec)).collect();

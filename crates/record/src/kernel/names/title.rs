@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// Longest title in bytes; longer ones are cut.
-const LONGEST: usize = 128;
+const MAX_TITLE_BYTES: usize = 128;
 
 /// Returns the title of a process from its command line.
 pub fn of(pid: i32, arguments: &[u8]) -> Option<String> {
@@ -21,7 +21,7 @@ pub fn of(pid: i32, arguments: &[u8]) -> Option<String> {
         return None;
     }
     let mut title = words(first)?;
-    let mut end = title.len().min(LONGEST);
+    let mut end = title.len().min(MAX_TITLE_BYTES);
     while !title.is_char_boundary(end) {
         end -= 1;
     }
@@ -89,6 +89,6 @@ mod tests {
     #[test]
     fn a_long_title_is_cut_between_characters() {
         let long = format!("a {}", "é".repeat(200));
-        assert_eq!(of(std::process::id() as i32, long.as_bytes()).map(|title| title.len()), Some(LONGEST));
+        assert_eq!(of(std::process::id() as i32, long.as_bytes()).map(|title| title.len()), Some(MAX_TITLE_BYTES));
     }
 }

@@ -22,7 +22,7 @@ use std::sync::mpsc::{channel, Sender};
 use std::time::{Duration, Instant};
 
 /// Time limit for emptying all buffers. The pages of one buffer take some ten milliseconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const EMPTYING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Destination of the content of the buffers, including unfinished pages.
 #[derive(Debug)]
@@ -174,11 +174,11 @@ impl KernelSource {
         self.ordered(What::Shift(files))
     }
 
-    /// Gives an order to the thread and waits for its result, at most for [`PATIENCE`].
+    /// Gives an order to the thread and waits for its result, at most for [`EMPTYING_TIMEOUT`].
     fn ordered(&self, what: What) -> io::Result<Moved> {
         let (done, answer) = channel();
         self.shared.order(Order { what, done }, &self.wake);
-        answer.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        answer.recv_timeout(EMPTYING_TIMEOUT).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 

@@ -87,15 +87,15 @@ impl KernelSource {
 }
 
 fn copy_formats(from: &Folder, to: &Folder) -> io::Result<()> {
-    const MOST: u64 = 1 << 20;
+    const MAX_FILE_BYTES: u64 = 1 << 20;
     for name in ["header_page", "header_event"] {
-        to.create(name)?.write_all(from.text(name, MOST)?.as_bytes())?;
+        to.create(name)?.write_all(from.text(name, MAX_FILE_BYTES)?.as_bytes())?;
     }
     let (all, events) = (from.folder("events")?, to.make("events")?);
     for system in all.names()? {
         let (of, place) = (all.folder(&system)?, events.make(&system.to_string_lossy())?);
         for event in of.names()? {
-            place.create(&event.to_string_lossy())?.write_all(of.text(&event, MOST)?.as_bytes())?;
+            place.create(&event.to_string_lossy())?.write_all(of.text(&event, MAX_FILE_BYTES)?.as_bytes())?;
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! A stream file that grows, and how much of it was read.
 
-use super::SETTLED;
+use super::SETTLE_TIME;
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::files::file::StreamFile;
@@ -189,7 +189,7 @@ impl Tail {
 
     /// Returns true if metadata that describes unknown content may still be written.
     fn may_learn(&self, look: &Look<'_>) -> bool {
-        !look.last && self.waits.is_none_or(|since| since.elapsed() < SETTLED)
+        !look.last && self.waits.is_none_or(|since| since.elapsed() < SETTLE_TIME)
     }
 
     /// Returns the file as it is now, if it exists and is still the same.
@@ -204,7 +204,7 @@ impl Tail {
                 _ => Instant::now(),
             };
             self.state = State::Missing(since);
-            if last || since.elapsed() >= SETTLED {
+            if last || since.elapsed() >= SETTLE_TIME {
                 self.removed(State::Ended, shared);
             }
             return None;

@@ -10,13 +10,13 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of files and folders; no reader accepts more.
-const MOST_ENTRIES: u64 = 1_000_000;
+const MAX_ENTRIES: u64 = 1_000_000;
 /// Maximum number of bytes that are not holes: a base, and a factor per byte of the archive. Real
 /// traces stay below a factor of 200.
-const MOST_BYTES: (u64, u64) = (256 << 20, 2000);
+const MAX_BYTES: (u64, u64) = (256 << 20, 2000);
 /// Maximum number of bytes including holes, which take no room: a base, and a factor per byte of
 /// the archive.
-const MOST_LENGTH: (u64, u64) = (16 << 30, 20_000);
+const MAX_LENGTH: (u64, u64) = (16 << 30, 20_000);
 /// Bytes that must remain free on the disk.
 const KEPT_FREE: u64 = 256 << 20;
 /// Bytes after which the free space of the disk is checked again.
@@ -24,9 +24,9 @@ const LOOK: u64 = 64 << 20;
 const PIECE: usize = 128 << 10;
 const BLOCK: usize = 4096;
 /// Maximum number of links that are followed from one link to a file.
-const MOST_LINKED: u32 = 8;
+const MAX_LINKED: u32 = 8;
 /// Maximum number of refused entries that are reported.
-const MOST_TOLD: usize = 8;
+const MAX_TOLD: usize = 8;
 
 /// Reason why unpacking ends before the archive does.
 pub enum Stop {
@@ -71,8 +71,8 @@ impl Fill {
         Fill {
             content: unpacked.folder().to_owned(),
             archive: unpacked.archive().to_owned(),
-            most_bytes: most(MOST_BYTES),
-            most_length: most(MOST_LENGTH),
+            most_bytes: most(MAX_BYTES),
+            most_length: most(MAX_LENGTH),
             packed,
             bytes: 0,
             length: 0,
@@ -115,15 +115,15 @@ impl Fill {
 
     fn enter(&mut self, name: &[u8]) -> Result<(), Stop> {
         self.entries += 1;
-        if self.entries > MOST_ENTRIES {
-            return Err(Stop::Limit(format!("it has more than {MOST_ENTRIES} entries")));
+        if self.entries > MAX_ENTRIES {
+            return Err(Stop::Limit(format!("it has more than {MAX_ENTRIES} entries")));
         }
         self.entry = Some(String::from_utf8_lossy(name).into_owned());
         Ok(())
     }
 
     fn refuse(&mut self, what: impl std::fmt::Display) {
-        if self.refused.len() < MOST_TOLD {
+        if self.refused.len() < MAX_TOLD {
             self.refused.push(format!("entry {} is left out: {what}", self.entry.as_deref().unwrap_or("?")));
         }
     }
@@ -186,7 +186,7 @@ impl Fill {
     pub fn finish_links(&mut self) -> Result<(), Stop> {
         let mut left = std::mem::take(&mut self.links);
         // A link may lead to another link, up to a fixed number of steps.
-        for _ in 0..MOST_LINKED {
+        for _ in 0..MAX_LINKED {
             if left.is_empty() {
                 break;
             }

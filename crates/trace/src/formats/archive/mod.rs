@@ -39,11 +39,11 @@ const TAR_BLOCK: usize = 512;
 const BUFFER: usize = 256 << 10;
 /// Maximum number of bytes of headers before an entry of a tar, enough for names of any sensible
 /// length.
-const MOST_HEADERS: u64 = 1 << 20;
+const MAX_HEADERS: u64 = 1 << 20;
 /// Maximum number of bytes of a link's target.
-const MOST_TARGET: u64 = 4096;
+const MAX_TARGET: u64 = 4096;
 /// Maximum number of bytes after the end of a tar that are read.
-const MOST_BEHIND: u64 = 16 << 20;
+const MAX_BEHIND: u64 = 16 << 20;
 
 pub(crate) fn packing(head: &Head) -> Option<Packing> {
     match head.bytes.as_slice() {
@@ -135,7 +135,7 @@ fn stream(mut unpacked: impl Read, fill: &mut Fill) -> Result<(), Stop> {
         tar(&mut whole, fill)?;
         // What follows the end of the tar is padding. It is read because only the end of the
         // compressed data shows whether the file is complete.
-        io::copy(&mut whole.take(MOST_BEHIND), &mut io::sink()).map(drop).map_err(Stop::damaged)
+        io::copy(&mut whole.take(MAX_BEHIND), &mut io::sink()).map(drop).map_err(Stop::damaged)
     } else {
         fill.alone(whole)
     }
@@ -151,12 +151,12 @@ impl Read for Broken {
 }
 
 fn tar(input: impl Read, fill: &mut Fill) -> Result<(), Stop> {
-    let (budget, ended) = (Rc::new(Cell::new(MOST_HEADERS)), Rc::new(Cell::new(false)));
+    let (budget, ended) = (Rc::new(Cell::new(MAX_HEADERS)), Rc::new(Cell::new(false)));
     let mut archive = ::tar::Archive::new(Headers { input: Ending { input, ended: ended.clone() }, budget: budget.clone() });
     let mut entries = archive.entries().map_err(Stop::damaged)?;
     loop {
         // The tar library holds a whole name in memory, so its length must be limited.
-        budget.set(MOST_HEADERS);
+        budget.set(MAX_HEADERS);
         let Some(entry) = entries.next() else {
             return if ended.get() { Err(Stop::damaged("a tar has empty blocks at its end")) } else { Ok(()) };
         };
@@ -212,7 +212,7 @@ impl<R: Read> Read for Headers<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let left = self.budget.get();
         if left == 0 {
-            return Err(io::Error::other(format!("the headers of an entry are longer than {MOST_HEADERS} bytes")));
+            return Err(io::Error::other(format!("the headers of an entry are longer than {MAX_HEADERS} bytes")));
         }
         let most = into.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let count = self.input.read(&mut into[..most])?;
@@ -249,7 +249,7 @@ fn zip_entry<R: Read>(entry: &mut ::zip::read::ZipFile<'_, R>, fill: &mut Fill) 
     let name = entry.name_raw().to_vec();
     if entry.is_symlink() {
         let mut target = Vec::new();
-        entry.take(MOST_TARGET).read_to_end(&mut target).map_err(Stop::damaged)?;
+        entry.take(MAX_TARGET).read_to_end(&mut target).map_err(Stop::damaged)?;
         fill.link(&name, &target, true)
     } else if entry.is_dir() {
         fill.folder(&name)

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 
 /// Maximum number of parts of a file, because each is stored in memory.
-const MOST_PARTS: usize = 1 << 20;
+const MAX_PARTS: usize = 1 << 20;
 const BLOCK: u64 = 512;
 
 /// Description of a sparse file in the header.
@@ -74,7 +74,7 @@ fn map(input: &mut impl Read) -> io::Result<Vec<u64>> {
             }
         }
     };
-    let count = usize::try_from(number()?).ok().filter(|count| *count <= MOST_PARTS).ok_or_else(|| wrong("has too many parts"))?;
+    let count = usize::try_from(number()?).ok().filter(|count| *count <= MAX_PARTS).ok_or_else(|| wrong("has too many parts"))?;
     let mut numbers = Vec::new();
     for _ in 0..2 * count {
         numbers.push(number()?);

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io::{self, BufRead, Read};
 
 /// Largest window in bytes, which is the memory that unpacking needs. `zstd --long` uses this size.
-const MOST_WINDOW: u64 = 128 << 20;
+const MAX_WINDOW: u64 = 128 << 20;
 
 pub struct Frames<R> {
     input: R,
@@ -18,7 +18,7 @@ pub struct Frames<R> {
 impl<R: BufRead> Frames<R> {
     pub fn new(input: R) -> Frames<R> {
         let mut decoder = FrameDecoder::new();
-        decoder.set_max_window_size(MOST_WINDOW);
+        decoder.set_max_window_size(MAX_WINDOW);
         Frames { input, decoder, within: false }
     }
 

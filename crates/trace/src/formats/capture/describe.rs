@@ -2,14 +2,14 @@
 //! interfaces, statistics, names and other blocks.
 
 use super::{diagnostic, interface_name, open, Capture};
-use crate::diagnostic::{Diagnostic, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, MAX_ERRORS};
 use crate::error::Error;
 use crate::merge::out_of_range::nearest;
 use longpole_pcapng::{Block, Options, PacketForm, Resolution};
 use std::collections::BTreeMap;
 
 /// Maximum number of entries of each list, because a file may have millions.
-const MOST: usize = 1000;
+const MAX_ENTRIES: usize = 1000;
 
 /// Description of a capture. `more` counts the entries that did not fit into the lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub struct Counted {
 impl Description {
     fn room<T>(&mut self, list: impl FnOnce(&mut Description) -> &mut Vec<T>, entry: T) {
         let list = list(self);
-        if list.len() < MOST {
+        if list.len() < MAX_ENTRIES {
             list.push(entry);
         } else {
             self.more += 1;
@@ -113,7 +113,7 @@ impl Description {
 
     fn count<K: Ord>(&mut self, list: impl FnOnce(&mut Description) -> &mut BTreeMap<K, u64>, key: K) {
         let list = list(self);
-        if list.len() < MOST || list.contains_key(&key) {
+        if list.len() < MAX_ENTRIES || list.contains_key(&key) {
             *list.entry(key).or_default() += 1;
         } else {
             self.more += 1;
@@ -160,7 +160,7 @@ impl Capture {
                         snaplen: info.snaplen,
                         resolution: unit(info.resolution),
                         offset_s: info.offset_s,
-                        addresses: options.addresses().map(|address| address.to_string()).take(MOST).collect(),
+                        addresses: options.addresses().map(|address| address.to_string()).take(MAX_ENTRIES).collect(),
                         speed_bps: options.speed(),
                         filter: options.filter(),
                         os: options.interface_os(),
@@ -194,7 +194,7 @@ impl Capture {
                 Ok(Some(Block::Names(block))) => {
                     for record in block.records.iter() {
                         let Some(address) = record.address else { continue };
-                        let names = record.names().map(|name| String::from_utf8_lossy(name).into_owned()).take(MOST).collect();
+                        let names = record.names().map(|name| String::from_utf8_lossy(name).into_owned()).take(MAX_ENTRIES).collect();
                         all.room(|all| &mut all.names, (address.to_string(), names));
                     }
                     all.comments(&block.options);
@@ -209,7 +209,7 @@ impl Capture {
                 Ok(Some(Block::Raw(block))) => all.count(|all| &mut all.unknown, block.block_type),
                 Ok(Some(_)) => {}
                 Err(error) => {
-                    if diagnostics.len() < MOST_ERRORS as usize {
+                    if diagnostics.len() < MAX_ERRORS as usize {
                         diagnostics.push(diagnostic(&self.path, &error));
                     }
                     if !error.is_recoverable() {

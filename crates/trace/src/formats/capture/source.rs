@@ -1,7 +1,7 @@
 //! A capture as a stream: packets, journal entries, and losses between them.
 
 use super::{at_byte, diagnostic, direction_index, interface_name, lost, open, Capture, Dropped, Interfaces};
-use crate::diagnostic::MOST_ERRORS;
+use crate::diagnostic::MAX_ERRORS;
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::merge::out_of_range::{nearest, Beyond};
@@ -22,11 +22,11 @@ const DIRECTION: u32 = 3;
 const FIRST: u64 = 1 << 20;
 /// Maximum number of different sets of fields of journal entries. Entries with further sets have
 /// all fields in one.
-const MOST_CLASSES: usize = 4096;
+const MAX_CLASSES: usize = 4096;
 /// Maximum number of fields of an entry that are shown.
-const MOST_FIELDS: usize = 256;
+const MAX_FIELDS: usize = 256;
 /// Maximum number of bytes of an entry's value that are stored.
-const MOST_VALUE: usize = 64 << 10;
+const MAX_VALUE: usize = 64 << 10;
 
 /// A capture as a stream of `packet` events.
 pub(crate) struct CaptureSource {
@@ -172,7 +172,7 @@ impl CaptureSource {
                 Ok(Some(_)) => {}
                 Err(error) => {
                     self.errors += 1;
-                    if self.errors <= MOST_ERRORS {
+                    if self.errors <= MAX_ERRORS {
                         shared.diagnostics.push(diagnostic(&self.path, &error));
                     }
                     self.broken = shared.strict;
@@ -257,9 +257,9 @@ fn packet_head(packet: &PacketBlock, t_ns: i64, classes: &mut Classes, shared: &
 
 fn entry_head(journal: &JournalBlock, t_ns: i64, classes: &mut Classes, shared: &mut Shared) -> Head {
     // The journal allows no longer names.
-    let fields = || journal.fields().filter(|(name, _)| name.len() <= 64 && *name != b"__REALTIME_TIMESTAMP").take(MOST_FIELDS);
-    let value = |value: &[u8]| OwnedValue::Str(value[..value.len().min(MOST_VALUE)].to_vec());
-    if classes.known.len() < MOST_CLASSES {
+    let fields = || journal.fields().filter(|(name, _)| name.len() <= 64 && *name != b"__REALTIME_TIMESTAMP").take(MAX_FIELDS);
+    let value = |value: &[u8]| OwnedValue::Str(value[..value.len().min(MAX_VALUE)].to_vec());
+    if classes.known.len() < MAX_CLASSES {
         let names: Vec<String> = fields().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect();
         let class = classes.of("journal", &[], &names.iter().map(String::as_str).collect::<Vec<_>>(), shared);
         return Head::Entry { t_ns, class, values: fields().map(|(_, text)| value(text)).collect() };

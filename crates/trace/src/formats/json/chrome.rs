@@ -12,9 +12,9 @@
 use super::names::{Classes, Subjects};
 use super::object::{self, Object, Raw, Wanted};
 use super::order::{Order, Place, Sorted};
-use super::scan::{self, Fault, Text, LONGEST};
+use super::scan::{self, Fault, Text, MAX_VALUE_BYTES};
 use super::{report, report_texts};
-use crate::diagnostic::MOST_ERRORS;
+use crate::diagnostic::MAX_ERRORS;
 use crate::error::Error;
 use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};
 use crate::shared::Shared;
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 const EVENTS: &str = "traceEvents";
 /// Maximum number of names of processes and threads that are stored.
-const MOST_NAMED: usize = 1 << 20;
+const MAX_NAMED: usize = 1 << 20;
 const LONGEST_NAME: usize = 4 << 10;
 
 const KEYS: [&str; 6] = ["name", "ts", "pid", "tid", "ph", "args"];
@@ -97,7 +97,7 @@ impl<R: Read> Elements<R> {
                 Ok(Some(_)) => {
                     let at = self.text.offset();
                     match self.text.value() {
-                        Ok(None) => return Err(Fault::wrong(at, format!("this event is longer than {LONGEST} bytes"))),
+                        Ok(None) => return Err(Fault::wrong(at, format!("this event is longer than {MAX_VALUE_BYTES} bytes"))),
                         found => found.map(|length| length.map(|length| (at, length))),
                     }
                 }
@@ -150,7 +150,7 @@ impl Named {
         }
         let [.., args] = raw;
         let Some(mut called) = args.and_then(|args| serde_json::from_str::<Args>(args).ok()).map(|args| args.name) else { return };
-        if called.len() > LONGEST_NAME || self.processes.len() + self.threads.len() > MOST_NAMED {
+        if called.len() > LONGEST_NAME || self.processes.len() + self.threads.len() > MAX_NAMED {
             return;
         }
         called.retain(|c| c != '\0');
@@ -346,7 +346,7 @@ impl ChromeSource {
             start_ns: start_ns.unwrap_or(0),
             last_ns: None,
             event: None,
-            errors: errors.min(MOST_ERRORS),
+            errors: errors.min(MAX_ERRORS),
             texts: 0,
             until,
             broken: false,

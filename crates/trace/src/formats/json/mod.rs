@@ -8,7 +8,7 @@ mod object;
 mod order;
 mod scan;
 
-use crate::diagnostic::{Diagnostic, MOST_ERRORS};
+use crate::diagnostic::{Diagnostic, MAX_ERRORS};
 use crate::event::{Event, Item, Loss, StreamId};
 use crate::files::head::Head;
 use crate::shared::Shared;
@@ -81,18 +81,18 @@ fn object(text: &[u8], whole: bool) -> Result<Kind, String> {
 }
 
 fn listed(keys: &[String]) -> String {
-    const MOST: usize = 6;
-    let mut shown: Vec<String> = keys.iter().take(MOST).map(|key| format!("`{}`", key.escape_debug())).collect();
-    if keys.len() > MOST {
+    const SHOWN_KEYS: usize = 6;
+    let mut shown: Vec<String> = keys.iter().take(SHOWN_KEYS).map(|key| format!("`{}`", key.escape_debug())).collect();
+    if keys.len() > SHOWN_KEYS {
         shown.push("…".to_owned());
     }
     shown.join(", ")
 }
 
-/// Reports what is wrong in a file, up to [`MOST_ERRORS`] times.
+/// Reports what is wrong in a file, up to [`MAX_ERRORS`] times.
 fn report(shared: &mut Shared, path: &Path, errors: &mut u32, fault: &Fault) {
     *errors += 1;
-    if *errors > MOST_ERRORS {
+    if *errors > MAX_ERRORS {
         return;
     }
     shared.diagnostics.push(match fault {

@@ -9,8 +9,8 @@ use crate::shared::Shared;
 use longpole_ctf::OwnedValue;
 use std::collections::HashMap;
 
-const MOST_CLASSES: usize = 1 << 16;
-const MOST_SUBJECTS: usize = 1 << 20;
+const MAX_CLASSES: usize = 1 << 16;
+const MAX_SUBJECTS: usize = 1 << 20;
 
 #[derive(Default)]
 pub struct Classes {
@@ -31,7 +31,7 @@ impl Classes {
         if let Some(&class) = self.known.get(self.key.as_slice()) {
             return class;
         }
-        if self.known.len() < MOST_CLASSES {
+        if self.known.len() < MAX_CLASSES {
             let class = shared.class(Class { event_name: name.to_owned(), fields: object.names(), ..Class::default() });
             self.known.insert(self.key.as_slice().into(), class);
             return class;
@@ -63,7 +63,7 @@ impl Subjects {
         if let Some(&subject) = self.known.get(self.key.as_str()) {
             return subject;
         }
-        if self.known.len() >= MOST_SUBJECTS {
+        if self.known.len() >= MAX_SUBJECTS {
             return *self.nobody.get_or_insert_with(|| shared.subject(Subject::default()));
         }
         let subject = shared.subject(make());

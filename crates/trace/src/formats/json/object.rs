@@ -36,10 +36,10 @@ pub struct Wanted {
     pub first: &'static str,
 }
 
-pub const MOST_RAW: usize = 6;
+pub const MAX_RAW: usize = 6;
 
 /// Values as written, by index in [`Wanted::raw`].
-pub type Raw<'a> = [Option<&'a str>; MOST_RAW];
+pub type Raw<'a> = [Option<&'a str>; MAX_RAW];
 
 /// Returns only the values of `keys`, as written. All others are skipped, at any depth.
 pub fn brief<'a>(text: &'a [u8], keys: &'static [&'static str]) -> Result<Raw<'a>, serde_json::Error> {
@@ -147,7 +147,7 @@ impl Object {
 }
 
 /// Maximum number of levels of nesting, which is also the limit of the JSON parser.
-const DEEPEST: u32 = 127;
+const MAX_DEPTH: u32 = 127;
 
 /// Returns true if the value is, or contains, a number that may have been an integer beyond 64
 /// bits.
@@ -208,7 +208,7 @@ impl<'de> Visitor<'de> for Members<'_, 'de> {
                         let mut reader = serde_json::Deserializer::from_str(text.get());
                         Members { object, wanted, raw, prefix }.deserialize(&mut reader).map_err(de::Error::custom)?;
                     } else if text.get() != "null" {
-                        let value = object.exactly(text, DEEPEST).map_err(de::Error::custom)?;
+                        let value = object.exactly(text, MAX_DEPTH).map_err(de::Error::custom)?;
                         object.push("", prefix, value, false);
                     }
                 } else {
@@ -216,7 +216,7 @@ impl<'de> Visitor<'de> for Members<'_, 'de> {
                 }
             } else {
                 let value = if self.object.exact {
-                    self.object.exactly(map.next_value()?, DEEPEST).map_err(de::Error::custom)?
+                    self.object.exactly(map.next_value()?, MAX_DEPTH).map_err(de::Error::custom)?
                 } else {
                     let Any(value) = map.next_value()?;
                     self.object.rounded |= may_be_rounded(&value);

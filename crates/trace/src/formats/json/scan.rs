@@ -7,7 +7,7 @@
 use std::io::{self, Read};
 
 /// Maximum number of bytes of a value. A longer one is skipped.
-pub const LONGEST: usize = 16 << 20;
+pub const MAX_VALUE_BYTES: usize = 16 << 20;
 const WINDOW: usize = 256 << 10;
 
 /// A problem, with its offset in the file in bytes.
@@ -181,7 +181,7 @@ impl<R: Read> Text<R> {
     }
 
     /// Returns the length of the value that begins here, and loads it into the window. Returns
-    /// `None` if it is longer than [`LONGEST`]; the value is then skipped.
+    /// `None` if it is longer than [`MAX_VALUE_BYTES`]; the value is then skipped.
     pub fn value(&mut self) -> Result<Option<usize>, Fault> {
         let mut scan = Scan::default();
         let mut seen = 0;
@@ -190,7 +190,7 @@ impl<R: Read> Text<R> {
                 return Ok(Some(seen + length));
             }
             seen = self.end - self.start;
-            if seen > LONGEST {
+            if seen > MAX_VALUE_BYTES {
                 self.consume(seen);
                 self.pass(scan)?;
                 return Ok(None);

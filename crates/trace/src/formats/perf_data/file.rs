@@ -23,11 +23,11 @@ const CLOCK_DATA: u32 = 29;
 
 /// Valid sizes in bytes of an attribute: the first version's size, up to any plausible later one.
 const ATTRIBUTES: RangeInclusive<u64> = 64..=4096;
-const MOST_EVENTS: usize = 1 << 16;
+const MAX_EVENTS: usize = 1 << 16;
 /// Maximum number of ids of all events together. Each event has one id per CPU or thread.
-const MOST_IDS: usize = 1 << 22;
+const MAX_IDS: usize = 1 << 22;
 /// Maximum number of bytes of event formats. The formats of all events of a kernel take about 4 MB.
-pub(super) const MOST_FORMATS: u64 = 256 << 20;
+pub(super) const MAX_FORMATS: u64 = 256 << 20;
 
 /// Value of an attribute's `type` for tracepoints, and bit numbers of its flags.
 const TRACEPOINT: u32 = 2;
@@ -204,7 +204,7 @@ impl About {
             Ok(bytes)
         };
         let mut listed = 0u64;
-        for entry in section(at, size.min(MOST_EVENTS as u64 * each))?.chunks_exact(each as usize) {
+        for entry in section(at, size.min(MAX_EVENTS as u64 * each))?.chunks_exact(each as usize) {
             let attribute = Attribute::parse(&entry[..entry.len() - 16], order);
             let (at, size) = (word(entry, entry.len() - 16), word(entry, entry.len() - 8));
             within("a list of ids", at, size)?;
@@ -226,7 +226,7 @@ impl About {
             let (at, size) = (word(entry, 0), word(entry, 8));
             within("a section", at, size)?;
             let limit = match *feature {
-                TRACING_DATA => MOST_FORMATS,
+                TRACING_DATA => MAX_FORMATS,
                 HOSTNAME | CLOCK_DATA => 4096,
                 EVENT_DESCRIPTION => 64 << 20,
                 _ => continue,
@@ -241,8 +241,8 @@ impl About {
     }
 
     fn add(&mut self, mut attribute: Attribute) {
-        if self.attributes.len() < MOST_EVENTS {
-            attribute.ids.truncate(MOST_IDS.saturating_sub(self.by_id.len()));
+        if self.attributes.len() < MAX_EVENTS {
+            attribute.ids.truncate(MAX_IDS.saturating_sub(self.by_id.len()));
             self.by_id.extend(attribute.ids.iter().map(|id| (*id, self.attributes.len())));
             self.attributes.push(attribute);
         }

@@ -3,20 +3,20 @@
 //! `data.1`, … has the records of one buffer and no header.
 
 use super::file::About;
-use super::records::{Record, Records, Trouble, MOST_WAITING};
+use super::records::{Record, Records, Trouble, MAX_WAITING};
 use crate::error::Error;
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// Maximum number of files of a folder; no host has more buffers.
-const MOST_FILES: usize = 4096;
+const MAX_FILES: usize = 4096;
 /// Maximum and minimum number of bytes that are read at a time from one file, and minimum number of
 /// bytes of its records that wait to be sorted. The actual values shrink with the number of files,
 /// because the totals are limited.
 const BUFFER: usize = 1 << 20;
-const LEAST_BUFFER: usize = 16 << 10;
-const LEAST_WAITING: usize = 256 << 10;
+const MIN_BUFFER: usize = 16 << 10;
+const MIN_WAITING: usize = 256 << 10;
 
 /// Returns true if the folder is such a recording. This is judged by file names, because a perf
 /// that was killed has not noted it in the file.
@@ -39,8 +39,8 @@ fn data_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
         if let Some(number) = number.filter(|_| entry.file_type().is_ok_and(|kind| kind.is_file())) {
             numbers.push((number, entry.path()));
         }
-        if numbers.len() > MOST_FILES {
-            return Err(Error::TooMany { what: "files of a folder of perf", limit: MOST_FILES });
+        if numbers.len() > MAX_FILES {
+            return Err(Error::TooMany { what: "files of a folder of perf", limit: MAX_FILES });
         }
     }
     numbers.sort();
@@ -74,11 +74,11 @@ impl Files {
             None => Vec::new(),
         };
         let count = others.len() + 1;
-        let waiting = (4 * MOST_WAITING / count).clamp(LEAST_WAITING, MOST_WAITING);
+        let waiting = (4 * MAX_WAITING / count).clamp(MIN_WAITING, MAX_WAITING);
         let mut parts = vec![Part::new(main, Records::new(reader, about.begin, about.end, waiting))];
         for other in others {
             let file = File::open(&other).map_err(Error::io(&other))?;
-            let reader = BufReader::with_capacity((4 * BUFFER / count).clamp(LEAST_BUFFER, BUFFER), file);
+            let reader = BufReader::with_capacity((4 * BUFFER / count).clamp(MIN_BUFFER, BUFFER), file);
             parts.push(Part::new(other, Records::new(reader, 0, None, waiting)));
         }
         Ok((about, Files { parts, last: 0 }))

@@ -3,12 +3,12 @@
 //! perf drains the buffers of the CPUs one after the other, in rounds, and writes a record at the
 //! end of each round. From then on, no record can come that is older than the newest record of the
 //! round before, so records up to that time are yielded and later ones wait. In a file without
-//! rounds, up to [`MOST_WAITING`] bytes of records wait.
+//! rounds, up to [`MAX_WAITING`] bytes of records wait.
 //!
 //! Compressed records are decompressed first. The decompressor holds back the last records until
 //! its input ends, so the ends of rounds are ignored there.
 
-use super::file::{word, About, MOST_FORMATS};
+use super::file::{word, About, MAX_FORMATS};
 use super::sample::{trailer, Place};
 use longpole_ftrace::ByteOrder;
 use ruzstd::decoding::FrameDecoder;
@@ -25,9 +25,9 @@ const AUXTRACE: u32 = 71;
 const COMPRESSED: u32 = 81;
 const COMPRESSED2: u32 = 83;
 
-pub(super) const MOST_WAITING: usize = 32 << 20;
+pub(super) const MAX_WAITING: usize = 32 << 20;
 /// Maximum number of records without a time that wait for the first record with a time.
-const MOST_UNDATED: usize = 1 << 16;
+const MAX_UNDATED: usize = 1 << 16;
 
 /// A record as it was written, without its header.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +74,7 @@ pub(super) struct Records<R> {
     newest: u64,
     /// Newest time of the round before the last; nothing older can come. `before` is the newest
     /// time when the last round ended.
-    settled: Option<u64>,
+    complete_until: Option<u64>,
     before: Option<u64>,
     unpacker: Option<Box<Unpacker>>,
     spare: Vec<Vec<u8>>,
@@ -120,7 +120,7 @@ impl<R: Read> Records<R> {
             following: None,
             sequence: 0,
             newest: 0,
-            settled: None,
+            complete_until: None,
             before: None,
             unpacker: None,
             spare: Vec::new(),
@@ -140,12 +140,14 @@ impl<R: Read> Records<R> {
                 });
             }
             let is_due = self.waiting.peek().is_some_and(|Reverse(Waiting(time, ..))| {
-                self.ended || self.waiting_bytes > self.most_waiting || self.settled.is_some_and(|settled| *time <= settled)
+                self.ended
+                    || self.waiting_bytes > self.most_waiting
+                    || self.complete_until.is_some_and(|complete_until| *time <= complete_until)
             });
             if is_due {
                 let Some(Reverse(Waiting(_, _, record))) = self.waiting.pop() else { continue };
                 self.waiting_bytes = self.waiting_bytes.saturating_sub(cost(&record));
-                if record.time == 0 && self.undated.len() < MOST_UNDATED && self.undated_bytes < self.most_waiting {
+                if record.time == 0 && self.undated.len() < MAX_UNDATED && self.undated_bytes < self.most_waiting {
                     self.undated_bytes += cost(&record);
                     self.undated.push_back(record);
                 } else {
@@ -209,7 +211,7 @@ impl<R: Read> Records<R> {
         match kind {
             HEADER_TRACING_DATA => {
                 let length = body.get(..4).and_then(|length| order.unsigned(length)).unwrap_or(0);
-                if length > MOST_FORMATS {
+                if length > MAX_FORMATS {
                     return Err(damaged(format!("the formats of its events claim to have {length} bytes")));
                 }
                 let mut formats = Vec::new();
@@ -229,7 +231,7 @@ impl<R: Read> Records<R> {
                 }
             }
             FINISHED_ROUND if self.unpacker.is_none() => {
-                self.settled = self.before;
+                self.complete_until = self.before;
                 self.before = Some(self.newest);
             }
             COMPRESSED | COMPRESSED2 => {
@@ -356,7 +358,7 @@ struct Unpacker {
 
 /// Longest header of a zstd frame in bytes.
 const FRAME_HEAD: usize = 18;
-const MOST_WINDOW: u64 = 64 << 20;
+const MAX_WINDOW: u64 = 64 << 20;
 
 impl Unpacker {
     /// Ends the input. perf does not end its frame, so an empty last block is appended; then the
@@ -377,7 +379,7 @@ impl Unpacker {
                 return Ok(false);
             }
             let mut decoder = FrameDecoder::new();
-            decoder.set_max_window_size(MOST_WINDOW);
+            decoder.set_max_window_size(MAX_WINDOW);
             let mut rest = &self.packed[..];
             decoder.init(&mut rest).map_err(|error| failed(&error))?;
             let head = self.packed.len() - rest.len();

@@ -8,11 +8,11 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// Maximum number of bytes of a file: the size of the largest frame.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 /// Limit of tracepoint numbers, above that of any kernel configuration.
-const MOST_TRACEPOINTS: u64 = 1 << 16;
+const MAX_TRACEPOINTS: u64 = 1 << 16;
 /// Entries that are examined to find the size of an entry.
-const TRIED: u64 = 64;
+const EXAMINED_ENTRIES: u64 = 64;
 
 /// Number of the kernel path for system calls.
 pub const SYSCALL: u8 = 5;
@@ -52,8 +52,8 @@ impl Extent {
         let length = data.len();
         match length {
             0 => return Err(refused("the file is empty".to_owned())),
-            1..=MOST_BYTES => {}
-            _ => return Err(refused(format!("it has {length} bytes, and no frame of a kernel's log has more than {MOST_BYTES}"))),
+            1..=MAX_BYTES => {}
+            _ => return Err(refused(format!("it has {length} bytes, and no frame of a kernel's log has more than {MAX_BYTES}"))),
         }
         let written = written(file, length).map_err(Error::io(path))?;
         match written {
@@ -155,7 +155,7 @@ impl Layout {
     }
 
     fn used_at_most(self, extent: &Extent) -> u64 {
-        extent.used(self).min(extent.length / self.bytes).min(TRIED)
+        extent.used(self).min(extent.length / self.bytes).min(EXAMINED_ENTRIES)
     }
 
     /// Decodes an entry. `bytes` must have the length of an entry.
@@ -165,7 +165,7 @@ impl Layout {
             let size = if self.word == Word::Bits32 { 4 } else { 8 };
             let (id, duration) = (number(0, size), number(size, size));
             return match id {
-                0..MOST_TRACEPOINTS => Ok(Entry { start: 0, duration, what: What::Tracepoint { id } }),
+                0..MAX_TRACEPOINTS => Ok(Entry { start: 0, duration, what: What::Tracepoint { id } }),
                 _ => Err(format!("{id:#x} is not the number of a tracepoint; check --word-size and --byte-order")),
             };
         }
