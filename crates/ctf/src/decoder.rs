@@ -85,8 +85,9 @@ pub struct StreamDecoder<S> {
     /// End of the data as far as known, in bytes of the file.
     data_end: u64,
     last: ByteOrder,
-    /// Id of the last event of fixed layout, and below it its class. The start of the next event depends on the class of this one. While the class stays the
-    /// same, the processor predicts the branch and does not wait for the lookup in the table.
+    /// Id of the last event of fixed layout, and below it its class. The start of the next event
+    /// depends on the class of this one. While the class stays the same, the processor predicts the
+    /// branch and does not wait for the lookup in the table.
     last_id: u64,
     last_class: FastClass,
     /// Full value of the stream's clock.

@@ -72,8 +72,8 @@ impl Headers {
         self.ordered
     }
 
-    /// Makes room for [`Gather::MAX_EVENTS`] events and returns the places that are not in use, as many
-    /// of classes as of cycles.
+    /// Makes room for [`Gather::MAX_EVENTS`] events and returns the places that are not in use, as
+    /// many of classes as of cycles.
     #[inline]
     pub(crate) fn room(&mut self) -> (&mut [u32], &mut [u64]) {
         if self.cycles.len() < Self::MAX_EVENTS {

@@ -1,6 +1,6 @@
-//! An allocator that counts the memory in use and provides at most [`MAX_BYTES`] bytes. A reader that
-//! allocates by a length in the input fails in this allocator, with a stack trace that shows the
-//! place.
+//! An allocator that counts the memory in use and provides at most [`MAX_BYTES`] bytes. A reader
+//! that allocates by a length in the input fails in this allocator, with a stack trace that shows
+//! the place.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

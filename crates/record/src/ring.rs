@@ -11,9 +11,9 @@
 //! within the geometry, and only the begin and the length of a sub-buffer are used, within the
 //! sub-buffer.
 //!
-//! This folder holds what concerns rings: the next events (`slice`), rings that overwrite (`history`), larger rings
-//! (`resize`), and the meaning of events (`class`, `sites`, `packet_event`). Taking events and
-//! writing them belongs in `drain`.
+//! This folder holds what concerns rings: the next events (`slice`), rings that overwrite
+//! (`history`), larger rings (`resize`), and the meaning of events (`class`, `sites`,
+//! `packet_event`). Taking events and writing them belongs in `drain`.
 
 pub(crate) mod class;
 pub(crate) mod history;

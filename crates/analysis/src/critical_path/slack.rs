@@ -12,7 +12,8 @@ pub(super) struct Slack {
     near: u128,
 }
 
-/// An item that arrived at most one `NEARLY_LATE_PART`th (5 %) of a cycle before its get was nearly late.
+/// An item that arrived at most one `NEARLY_LATE_PART`th (5 %) of a cycle before its get was nearly
+/// late.
 const NEARLY_LATE_PART: u64 = 20;
 
 impl Slack {

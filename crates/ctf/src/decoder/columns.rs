@@ -97,8 +97,8 @@ impl<S: Source> StreamDecoder<S> {
         }
     }
 
-    /// Repeats [`decode_fast`](Self::decode_fast) until it fails. The events are located, but their fields
-    /// are not read.
+    /// Repeats [`decode_fast`](Self::decode_fast) until it fails. The events are located, but their
+    /// fields are not read.
     #[inline(never)]
     fn locate_fixed_events(&mut self, stream: &StreamPlan, events: &mut Batch) {
         let Some(header) = &stream.fast_header else { return };

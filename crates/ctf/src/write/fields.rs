@@ -36,8 +36,8 @@ pub(super) struct DeferredField {
     pub saved: Option<u64>,
 }
 
-/// Encodes a variable-length integer in the full [`MAX_VARINT_BYTES`] bytes, so that any value fits its
-/// place.
+/// Encodes a variable-length integer in the full [`MAX_VARINT_BYTES`] bytes, so that any value fits
+/// its place.
 pub(super) fn padded(value: u64) -> [u8; MAX_VARINT_BYTES] {
     let mut bytes = [0x80; MAX_VARINT_BYTES];
     for (index, byte) in bytes.iter_mut().enumerate() {

@@ -49,7 +49,8 @@ impl Block {
     pub const MAX_INTERACTIONS: usize = 1 << 11;
 
     /// Exchanges the block's interactions with those of `ahead`. Called with an empty block so that
-    /// others fill it, up to [`Block::MAX_INTERACTIONS`] or a few more, and again to take the result.
+    /// others fill it, up to [`Block::MAX_INTERACTIONS`] or a few more, and again to take the
+    /// result.
     pub fn exchange(&mut self, ahead: &mut Ahead) {
         std::mem::swap(&mut self.interactions, &mut ahead.interactions);
     }

@@ -4,9 +4,9 @@
 //! The order is one of events, not of the groups that contain them, because one group may hold both
 //! important and unimportant events. For example, `sched` has the switches, without which there is
 //! no critical path, and the moves between CPUs, which only add detail. Two kinds of events are
-//! never given up: those that the user requested by their full name, and those in [`NEVER_GIVEN_UP`]. So
-//! whatever is given up, the critical path still leads from each wait to the thread or device that
-//! ended it.
+//! never given up: those that the user requested by their full name, and those in
+//! [`NEVER_GIVEN_UP`]. So whatever is given up, the critical path still leads from each wait to the
+//! thread or device that ended it.
 
 use super::layout::Layout;
 use longpole_predicate::glob;

@@ -22,8 +22,8 @@ pub struct Writer {
     /// Name of the thread, padded with NUL.
     pub name: [u8; 32],
     /// Time of the next read of the name. Afterwards the interval doubles, up to one period, or up
-    /// to [`SILENT_PERIODS`] periods while the thread writes nothing, because most names are set soon after
-    /// the start of a thread.
+    /// to [`SILENT_PERIODS`] periods while the thread writes nothing, because most names are set
+    /// soon after the start of a thread.
     due: Instant,
     interval: Duration,
 }

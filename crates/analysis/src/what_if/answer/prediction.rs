@@ -60,8 +60,8 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// Refuses an interval that says nothing: its ends differ by more than a factor of [`MAX_SPAN`], and
-    /// the lower one is less than [`WORTH_IT`].
+    /// Refuses an interval that says nothing: its ends differ by more than a factor of
+    /// [`MAX_SPAN`], and the lower one is less than [`WORTH_IT`].
     pub fn unless_far(self, bound: &Bound) -> Prediction {
         let (Some(low), Some(high)) = (self.gain_low, self.gain_high) else { return self };
         if 1.0 + high <= MAX_SPAN * (1.0 + low) || 1.0 + low >= WORTH_IT {

@@ -24,8 +24,8 @@ pub const OBSERVED: usize = 0;
 pub const GATE: usize = 1;
 /// The lane of the unchanged replay that predictions start from.
 pub const UNCHANGED: usize = 2;
-/// Like `UNCHANGED`, with the cost of recording (probes, and the recorder's work). Nothing is predicted
-/// from it; it shows how far the replay is from what was observed.
+/// Like `UNCHANGED`, with the cost of recording (probes, and the recorder's work). Nothing is
+/// predicted from it; it shows how far the replay is from what was observed.
 pub const WITH_RECORDING: usize = 3;
 /// The first scenario's lane.
 const FIRST_SCENARIO: usize = 4;
