@@ -186,7 +186,10 @@ impl Case<'_> {
         // The subject waits: the path enters and leaves it several times during the time of one
         // request, because it follows one of the open requests at a time.
         let mean = served.total_ns as f64 / served.count as f64;
-        let stays = whole.ns as f64 / whole.visits as f64;
+        // If it never leaves, the next request begins where it passes from one thread to another.
+        let never_leaves = (whole.visits as f64) < self.limits.considerable * served.count as f64;
+        let handed_over = self.parts.handed_over.get(&subject).filter(|_| never_leaves);
+        let stays = whole.ns as f64 / (whole.visits + handed_over.copied().unwrap_or(0)) as f64;
         Some((served.open() * stays / mean.max(1.0)).max(1.0))
     }
 }

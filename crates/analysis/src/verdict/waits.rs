@@ -191,11 +191,11 @@ impl Case<'_> {
         // A server does not wait for its clients.
         let role = |of: SubjectId| self.subjects.get(of).role;
         let is_asker = |by: SubjectId| self.is_program(by) && (role(by) != Role::Server || role(subject) == Role::Server);
-        let asked_by = self.parts.asked_by(subject).filter(|&by| is_asker(by));
-        let by = asked_by.map(|by| self.name(by, None));
+        let asker = self.parts.asked_by(subject).filter(|&by| is_asker(by));
+        let by = asker.map(|by| self.name(by, None));
         let call = parts.first().map(|part| part.state.clone()).unwrap_or_default();
-        let asked_by = asked_by.map(|by| &self.subjects.get(by).activity.asked);
-        let outstanding = asked_by.filter(|asked| asked.count >= self.limits.least_replies).map(|asked| asked.open());
+        let requests = asker.map(|by| &self.subjects.get(by).activity.asked);
+        let outstanding = requests.filter(|asked| asked.count >= self.limits.least_replies).map(|asked| asked.open());
         let sleeps = |whom| Because::Sleeps { call: call.clone(), mean_ns: ns / count.max(1), count, waited_for_by: whom, outstanding };
         let activity = &self.subjects.get(subject).activity;
         let unanswered = activity.unanswered + activity.unconnected;
@@ -224,7 +224,15 @@ impl Case<'_> {
             let waits_at_few = || self.locks(convoy.subject, convoy.waited_ns).is_some_and(|locks| 2 * locks.count <= convoy.members);
             !is_turn || waits_at_few() || convoy.subject != subject && self.waiting_requests(convoy.subject).is_some()
         };
-        let convoy = self.convoy(subject, count).filter(|convoy| !is_served || convoy.subject == subject);
+        // The lock may be in a server that those ask who wait for the sleeping one. If that server
+        // asks others itself, its requests may wait for these.
+        let is_asking = |of: SubjectId| self.subjects.get(of).activity.asked.count >= self.limits.least_replies;
+        let may_hold = |pool: SubjectId| match asker.filter(|_| is_served) {
+            _ if pool == subject => true,
+            Some(asker) => self.is_connected(pool, asker) && !is_asking(pool) && self.waiting_requests(pool).is_some(),
+            None => self.is_connected(pool, subject),
+        };
+        let convoy = self.convoy(count, may_hold);
         if let Some(convoy) = convoy.filter(is_lock) {
             let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
             verdict.mechanism = Some(Mechanism::LockConvoy);
@@ -306,11 +314,11 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Returns a lock that passes from thread to thread, in this subject or in one that waits for
-    /// it. The path must pass between these threads often enough: at least a considerable share of
-    /// `turns`, the number of turns of the holder. Without this condition, threads of a runtime
-    /// that park and wake each other would look like a lock.
-    pub(super) fn convoy(&self, subject: SubjectId, turns: u64) -> Option<Convoy> {
+    /// Returns a lock that passes from thread to thread in a subject that `may_hold` one. The path
+    /// must pass between these threads often enough: at least a considerable share of `turns`, the
+    /// number of turns of the holder. Without this condition, threads of a runtime that park and
+    /// wake each other would look like a lock.
+    pub(super) fn convoy(&self, turns: u64, may_hold: impl Fn(SubjectId) -> bool) -> Option<Convoy> {
         let mut between: HashMap<SubjectId, Vec<(MachineId, MachineId, Pair)>> = HashMap::new();
         for (by, machine, pair) in self.traffic.pairs().filter(|(.., pair)| pair.direct > 0) {
             let of = |machine| self.subjects.known(self.vocabulary.machine_name(machine));
@@ -322,11 +330,10 @@ impl Case<'_> {
         }
         let mut best: Option<Convoy> = None;
         for (pool, pairs) in between {
-            let connected = pool == subject || self.is_connected(pool, subject);
             let handed_over = self.parts.handed_over.get(&pool).copied().unwrap_or(0);
             // The requests in the subject are stronger evidence than its threads.
             let parallel = self.at_a_time(pool).is_some_and(|at_a_time| at_a_time > self.limits.most * self.open(pool));
-            if !connected
+            if !may_hold(pool)
                 || self.subjects.get(pool).is_recorder
                 || (handed_over as f64) < self.limits.considerable * turns as f64
                 || parallel
