@@ -27,6 +27,7 @@ pub mod file_locks;
 mod hand_over;
 pub mod inversions;
 pub mod limits;
+mod locks;
 pub mod lost_events;
 pub mod machine_states;
 pub mod not_recorded;
@@ -36,6 +37,7 @@ pub mod places;
 mod requests;
 pub mod sensitivity;
 pub mod sentence;
+mod sleeps;
 pub mod stages;
 pub mod stations;
 pub mod subjects;
@@ -227,6 +229,16 @@ impl Case<'_> {
     /// Returns the own times of the threads of one subject.
     fn owned(&self, subject: SubjectId) -> impl Iterator<Item = &Own> {
         self.owners().filter(move |(of, _)| *of == subject).map(|(_, own)| own)
+    }
+
+    /// Returns whether the path leads to this subject's own end.
+    fn is_end(&self, subject: SubjectId) -> bool {
+        self.subjects.known(&self.answer.end_machine) == Some(subject)
+    }
+
+    fn is_connected(&self, one: SubjectId, other: SubjectId) -> bool {
+        let times = |to, from| self.parts.entered_from.get(&(to, from)).copied().unwrap_or(0);
+        times(one, other) + times(other, one) >= self.limits.least_replies
     }
 
     fn unknown(&self) -> f64 {

@@ -1,0 +1,144 @@
+//! Locks for which threads or processes wait: those that pass from thread to thread, those whose
+//! address kernel events show, and file locks.
+
+use super::because::Because;
+use super::data::Locks;
+use super::subjects::SubjectId;
+use super::traffic::Pair;
+use super::Case;
+use crate::verdict::file_locks::FileLock;
+use longpole_model::interaction::MachineId;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// A pool whose members pass a lock from one to the next.
+pub(super) struct Convoy {
+    pub(super) subject: SubjectId,
+    pub(super) waiters: f64,
+    /// Mean number of members that wait for one another, without those that wait for threads
+    /// outside of the members.
+    pub(super) waiting: f64,
+    pub(super) members: u64,
+    pub(super) wait: String,
+    pub(super) waited_ns: u64,
+}
+
+impl Case<'_> {
+    /// Returns a lock that passes from thread to thread in a subject that `may_hold` one. The path
+    /// must pass between these threads often enough: at least a considerable share of `turns`, the
+    /// number of turns of the holder. Without this condition, threads of a runtime that park and
+    /// wake each other would look like a lock.
+    pub(super) fn convoy(&self, turns: u64, may_hold: impl Fn(SubjectId) -> bool) -> Option<Convoy> {
+        let mut between: HashMap<SubjectId, Vec<(MachineId, MachineId, Pair)>> = HashMap::new();
+        for (by, machine, pair) in self.traffic.pairs().filter(|(.., pair)| pair.direct > 0) {
+            let of = |machine| self.subjects.known(self.vocabulary.machine_name(machine));
+            if let (Some(from), Some(to)) = (of(by), of(machine)) {
+                if from == to && by != machine {
+                    between.entry(to).or_default().push((by, machine, *pair));
+                }
+            }
+        }
+        let mut best: Option<Convoy> = None;
+        for (pool, pairs) in between {
+            let handed_over = self.parts.handed_over.get(&pool).copied().unwrap_or(0);
+            // The requests in the subject are stronger evidence than its threads.
+            let parallel = self.at_a_time(pool).is_some_and(|at_a_time| at_a_time > self.limits.most * self.open(pool));
+            if !may_hold(pool)
+                || self.subjects.get(pool).is_recorder
+                || (handed_over as f64) < self.limits.considerable * turns as f64
+                || parallel
+            {
+                continue;
+            }
+            let (mut woke, mut woken): (HashMap<MachineId, u64>, HashMap<MachineId, u64>) = Default::default();
+            let mut waited = 0;
+            let mut why: HashMap<&str, u64> = HashMap::new();
+            for (by, machine, pair) in &pairs {
+                *woke.entry(*by).or_default() += pair.direct;
+                *woken.entry(*machine).or_default() += pair.direct;
+                waited += pair.direct_waited_ns;
+                if let Some(name) = pair.why {
+                    *why.entry(self.vocabulary.names.text(name)).or_default() += pair.direct_waited_ns;
+                }
+            }
+            let all: u64 = woken.values().sum();
+            let handed_on: u64 = woken.iter().map(|(machine, &count)| count.min(woke.get(machine).copied().unwrap_or(0))).sum();
+            let members: HashSet<MachineId> = woken.keys().copied().filter(|machine| woke.contains_key(machine)).collect();
+            let lives = members.iter().filter_map(|&machine| self.traffic.own(machine));
+            let first = lives.clone().filter_map(|own| own.first_ns).min().unwrap_or(0);
+            let last = lives.map(|own| own.last_ns).max().unwrap_or(0);
+            let length = last.saturating_sub(first).max(1) as f64;
+            let waiters = waited as f64 / length;
+            let of_members = pairs.iter().filter(|(by, machine, _)| members.contains(by) && members.contains(machine));
+            let waiting = of_members.map(|(.., pair)| pair.direct_waited_ns).sum::<u64>() as f64 / length;
+            let wait = why.into_iter().max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name))).map(|(name, _)| name.to_owned());
+            let is_one = members.len() >= 2 && 2 * handed_on > all && all >= self.limits.least_replies && waiters >= self.limits.waiters;
+            if is_one && best.as_ref().is_none_or(|best| best.waiters < waiters) {
+                let (members, wait) = (members.len() as u64, wait.unwrap_or_default());
+                best = Some(Convoy { subject: pool, waiters, waiting, members, wait, waited_ns: waited });
+            }
+        }
+        best
+    }
+
+    /// Returns the locks for which the subject's threads wait, if these explain most of a wait of
+    /// this length. Otherwise the threads pass on something else.
+    pub(super) fn locks(&self, subject: SubjectId, waited_ns: u64) -> Option<Locks> {
+        let processes = &self.subjects.get(subject).processes;
+        let mut of: BTreeMap<(Option<i32>, i64), u64> = BTreeMap::new();
+        for lock in self.contention.iter().filter(|lock| processes.contains(&lock.process)) {
+            *of.entry((lock.is_private.then_some(lock.process), lock.address)).or_default() += lock.waited_ns;
+        }
+        let mut locks: Vec<(i64, u64)> = of.into_iter().map(|((_, address), ns)| (address, ns)).collect();
+        locks.sort_by_key(|&(address, ns)| (std::cmp::Reverse(ns), address));
+        let all: u64 = locks.iter().map(|(_, ns)| ns).sum();
+        let &(address, first) = locks.first().filter(|_| all as f64 >= self.limits.most * waited_ns as f64)?;
+        let mut before = 0;
+        let is_needed = |&&(_, ns): &&(i64, u64)| {
+            let has_most = before as f64 >= (1.0 - self.limits.considerable) * all as f64;
+            before += ns;
+            !has_most
+        };
+        let count = locks.iter().take_while(is_needed).count() as u64;
+        Some(Locks { count, address: format!("{address:#x}"), share: first as f64 / all.max(1) as f64 })
+    }
+
+    /// Returns a file lock for which another process than the subject waits most of the time, and
+    /// along which the path passes from the holder to the waiter. The holder may have others work
+    /// for it meanwhile.
+    pub(super) fn file_lock(&self, subject: SubjectId) -> Option<Because> {
+        // A process that executes one program after the other has several subjects; the last one
+        // names it.
+        let mut subjects: HashMap<i32, Vec<SubjectId>> = HashMap::new();
+        for (id, subject) in self.subjects.iter().filter(|(_, subject)| !subject.is_recorder) {
+            subject.processes.iter().for_each(|&process| subjects.entry(process).or_default().push(id));
+        }
+        let of_process = |process: i32| subjects.get(&process).map_or(&[][..], |ids| ids);
+        let goes = |lock: &FileLock| {
+            let mut ways = of_process(lock.waiter).iter().flat_map(|&to| of_process(lock.holder).iter().map(move |&from| (to, from)));
+            ways.any(|way| self.parts.entered_from.contains_key(&way))
+        };
+        let mut of: BTreeMap<(SubjectId, &str), Vec<(&FileLock, SubjectId)>> = BTreeMap::new();
+        for lock in &self.socket_activities.file_locks {
+            if let (Some(&waiter), Some(&holder)) = (of_process(lock.waiter).last(), of_process(lock.holder).last()) {
+                of.entry((waiter, lock.call.as_str())).or_default().push((lock, holder));
+            }
+        }
+        // The path may enter the waiter only once: the holder's turns can follow one another on it.
+        of.retain(|_, locks| locks.iter().any(|(lock, _)| goes(lock)));
+        let waited = |locks: &[(&FileLock, SubjectId)]| locks.iter().map(|(lock, _)| lock.waited_ns).sum::<u64>();
+        let ((waiter, call), locks) = of.into_iter().max_by_key(|(of, locks)| (waited(locks), std::cmp::Reverse(*of)))?;
+        let (ns, count) = (waited(&locks), locks.iter().map(|(lock, _)| lock.count).sum::<u64>());
+        let (_, holder) = *locks.iter().max_by_key(|(lock, holder)| (lock.waited_ns, std::cmp::Reverse(*holder)))?;
+        let (begin, end) = self.traffic.range();
+        let is_long = ns as f64 >= self.limits.most * (end - begin) as f64;
+        let mean_ns = ns / count.max(1);
+        let lock = || Because::FileLock {
+            call: call.to_owned(),
+            waiter: self.name(waiter, None),
+            holder: self.name(holder, None),
+            count,
+            mean_ns,
+        };
+        (is_long && waiter != subject).then(lock)
+    }
+}

@@ -1,0 +1,240 @@
+//! Verdicts on sleeps.
+//!
+//! A sleep is judged by the machines that wait for it. It is a bottleneck if others lead to it, if
+//! requests or a lock wait meanwhile, or if both sides sleep and poll. Otherwise it sets the pace.
+
+use super::because::Because;
+use super::data::{Mechanism, Named, Outcome, Verdict};
+use super::locks::Convoy;
+use super::parts::{Does, Part};
+use super::subjects::{Role, SubjectId};
+use super::Case;
+use longpole_model::interaction::MachineId;
+use longpole_model::kinds::LINK;
+use longpole_model::system_calls::CallFamily;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
+/// The sleeps of the subject that sleeps longest on the path.
+struct Sleep<'a> {
+    subject: SubjectId,
+    parts: Vec<&'a Part>,
+    ns: u64,
+    count: u64,
+    /// Number of sleeps to which the path leads from another subject.
+    asked: u64,
+    /// Subject that waits for the sleeping one, unless it is a server whose client sleeps.
+    asker: Option<SubjectId>,
+}
+
+impl Sleep<'_> {
+    fn mean_ns(&self) -> u64 {
+        self.ns / self.count.max(1)
+    }
+
+    /// Returns true if the threads wait for events up to a timeout.
+    fn waits_for_events(&self) -> bool {
+        self.parts.first().is_some_and(|part| part.class == LINK && part.call == CallFamily::WaitForEvents)
+    }
+}
+
+impl Case<'_> {
+    pub(super) fn by_sleep(&self) -> Option<Verdict> {
+        let sleep = self.longest_sleep()?;
+        let of_sleep = self.by_timeout(&sleep).or_else(|| self.by_waiting_requests(&sleep)).or_else(|| self.by_held_lock(&sleep));
+        let of_sleep = of_sleep.or_else(|| self.by_polling(&sleep)).or_else(|| self.by_sleep_in_handler(&sleep));
+        of_sleep.or_else(|| {
+            let mut verdict = self.named(Outcome::Paced, sleep.subject, &sleep.parts);
+            verdict.because.push(self.sleeps(&sleep, sleep.asker));
+            Some(verdict)
+        })
+    }
+
+    /// Returns the sleeps of the subject that sleeps longest, if sleeps have most of the path.
+    fn longest_sleep(&self) -> Option<Sleep<'_>> {
+        let is_meant = |part: &Part| part.does == Does::Sleeps;
+        let share = self.share(is_meant);
+        if !self.is_most(share, is_meant) {
+            return None;
+        }
+        let mut by_subject: HashMap<SubjectId, Vec<&Part>> = HashMap::new();
+        for part in self.parts.parts.iter().filter(|part| is_meant(part) && self.is_program(part.subject)) {
+            by_subject.entry(part.subject).or_default().push(part);
+        }
+        let sum = |parts: &[&Part]| parts.iter().map(|part| part.ns).sum::<u64>();
+        let (subject, parts) = by_subject.into_iter().max_by_key(|(subject, parts)| (sum(parts), Reverse(*subject)))?;
+        // Short sleeps of many subjects set no pace.
+        if parts.iter().map(|part| part.share).sum::<f64>() < self.limits.least_share {
+            return None;
+        }
+        // A server does not wait for its clients.
+        let is_asker = |by: SubjectId| self.is_program(by) && (!self.is_server(by) || self.is_server(subject));
+        let asker = self.parts.asked_by(subject).filter(|&by| is_asker(by));
+        let (count, asked) = parts.iter().fold((0, 0), |(count, asked), part| (count + part.count, asked + part.asked));
+        Some(Sleep { subject, ns: sum(&parts), parts, count, asked, asker })
+    }
+
+    fn is_server(&self, subject: SubjectId) -> bool {
+        self.subjects.get(subject).role == Role::Server
+    }
+
+    fn sleeps(&self, sleep: &Sleep, waited_for_by: Option<SubjectId>) -> Because {
+        let asked = sleep.asker.map(|by| &self.subjects.get(by).activity.asked);
+        Because::Sleeps {
+            call: sleep.parts.first().map(|part| part.state.clone()).unwrap_or_default(),
+            mean_ns: sleep.mean_ns(),
+            count: sleep.count,
+            waited_for_by: waited_for_by.map(|by| self.name(by, None)),
+            outstanding: asked.filter(|asked| asked.count >= self.limits.least_replies).map(|asked| asked.open()),
+        }
+    }
+
+    fn of_sleep(&self, sleep: &Sleep, mechanism: Mechanism) -> Verdict {
+        let mut verdict = self.named(Outcome::Bottleneck, sleep.subject, &sleep.parts);
+        verdict.mechanism = Some(mechanism);
+        verdict
+    }
+
+    /// Judges waits for replies, or for connections, that ended at a timeout.
+    fn by_timeout(&self, sleep: &Sleep) -> Option<Verdict> {
+        let activity = &self.subjects.get(sleep.subject).activity;
+        let (requests, connects) = (activity.unanswered, activity.unconnected);
+        let sleeps_only = sleep.parts.first().is_some_and(|part| part.is_bare_sleep);
+        if sleeps_only || ((requests + connects) as f64) < self.limits.most * sleep.count.max(1) as f64 {
+            return None;
+        }
+        let mut verdict = self.of_sleep(sleep, Mechanism::Timeout);
+        verdict.because.push(Because::Unanswered { requests, connects, mean_ns: sleep.mean_ns(), count: sleep.count });
+        verdict.role = None;
+        Some(verdict)
+    }
+
+    fn by_waiting_requests(&self, sleep: &Sleep) -> Option<Verdict> {
+        let serialised = self.serialisation(sleep.subject)?;
+        let mut verdict = self.of_sleep(sleep, Mechanism::Serialisation);
+        verdict.because.push(self.sleeps(sleep, sleep.asker));
+        verdict.because.push(serialised);
+        Some(verdict)
+    }
+
+    /// Judges a lock that is held during the sleeps.
+    fn by_held_lock(&self, sleep: &Sleep) -> Option<Verdict> {
+        let convoy = self.convoy(sleep.count, |pool| self.may_hold_lock(sleep, pool)).filter(|convoy| self.is_lock(sleep, convoy))?;
+        let mut verdict = self.of_sleep(sleep, Mechanism::LockConvoy);
+        verdict.role = None;
+        let pool = self.name(convoy.subject, None);
+        let holder = (convoy.subject != sleep.subject).then(|| self.name(sleep.subject, None));
+        verdict.because.push(self.sleeps(sleep, None));
+        let locks = self.locks(convoy.subject, convoy.waited_ns);
+        let Convoy { waiters, members, wait, .. } = convoy;
+        verdict.because.push(Because::Convoy { pool, waiters, members, wait, holder, locks });
+        Some(verdict)
+    }
+
+    /// Returns whether threads of the pool may wait for a lock that is held during the sleeps.
+    ///
+    /// The lock may be in a server that those ask who wait for the sleeping one. If that server
+    /// asks others itself, its requests may wait for these.
+    fn may_hold_lock(&self, sleep: &Sleep, pool: SubjectId) -> bool {
+        let asks = self.subjects.get(pool).activity.asked.count >= self.limits.least_replies;
+        match sleep.asker.filter(|_| self.is_server(sleep.subject)) {
+            _ if pool == sleep.subject => true,
+            Some(asker) => self.is_connected(pool, asker) && !asks && self.waiting_requests(pool).is_some(),
+            None => self.is_connected(pool, sleep.subject),
+        }
+    }
+
+    /// Threads that take turns in waiting for events, up to a timeout, wake each other as well,
+    /// without any lock. Those that wait at few locks hold one, and so do those of another subject
+    /// in which requests wait meanwhile.
+    fn is_lock(&self, sleep: &Sleep, convoy: &Convoy) -> bool {
+        let waits_at_few = || self.locks(convoy.subject, convoy.waited_ns).is_some_and(|locks| 2 * locks.count <= convoy.members);
+        let has_requests = || convoy.subject != sleep.subject && self.waiting_requests(convoy.subject).is_some();
+        !sleep.waits_for_events() || waits_at_few() || has_requests()
+    }
+
+    fn by_polling(&self, sleep: &Sleep) -> Option<Verdict> {
+        let (sides, mean_ns, count) = self.polling()?;
+        let mut verdict = self.of_sleep(sleep, Mechanism::Polling);
+        verdict.because.push(Because::Polls { sides, mean_ns, count });
+        verdict.role = None;
+        Some(verdict)
+    }
+
+    /// Judges a subject that sleeps while another one waits for it.
+    fn by_sleep_in_handler(&self, sleep: &Sleep) -> Option<Verdict> {
+        let &Sleep { subject, count, asked, .. } = sleep;
+        let is_server = self.is_server(subject);
+        // A request may arrive before its server waits for it: then the path does not leave the
+        // server, although requests are open.
+        let has_requests = is_server && self.open(subject) >= self.limits.most;
+        let has_others = self.parts.wholes.iter().any(|whole| whole.subject != subject && whole.visits > 0);
+        let is_asked = 2 * asked > count && has_others;
+        if !has_requests && !(is_asked && (is_server || !self.is_end(subject) && !self.is_sleep_of_another(subject, count))) {
+            return None;
+        }
+        let mut verdict = self.of_sleep(sleep, Mechanism::SleepInHandler);
+        verdict.because.push(self.sleeps(sleep, sleep.asker));
+        Some(verdict)
+    }
+
+    /// Returns whether each of these sleeps is a process that another subject starts and for which
+    /// no other waits: `sleep 1` in a script.
+    fn is_sleep_of_another(&self, subject: SubjectId, count: u64) -> bool {
+        let Some(by) = self.parts.asked_by(subject) else { return false };
+        let is_waited_for = !self.is_end(by) && self.parts.asked_by(by).is_some_and(|asker| asker != subject);
+        let forks: u64 = self.owned(by).map(|own| own.forks).sum();
+        !is_waited_for && forks as f64 >= self.limits.most * count as f64
+    }
+
+    /// Returns several threads that sleep for short times again and again and wake no other thread:
+    /// their names, the mean sleep and the number of sleeps.
+    pub(super) fn polling(&self) -> Option<(Vec<Named>, u64, u64)> {
+        let (begin, end) = self.traffic.range();
+        let length = end - begin;
+        let mut sleepers: Vec<(MachineId, SubjectId, u64, u64)> = Vec::new();
+        for machine in self.vocabulary.machines() {
+            let Some(subject) = self.subjects.known(self.vocabulary.machine_name(machine)) else { continue };
+            // Threads that poll memory or a file for data of the other side wake no thread: nothing
+            // else connects them.
+            let is_alike = self.parts.wholes.iter().any(|whole| self.subjects.get(whole.subject).name == self.subjects.get(subject).name);
+            if !self.subjects.get(subject).is_of_command && !is_alike {
+                continue;
+            }
+            let Some(own) = self.traffic.own(machine).filter(|_| !self.subjects.get(subject).is_recorder) else { continue };
+            let lives = own.first_ns.map_or(0, |first| own.last_ns - first);
+            let short = own.longest.is_some_and(|(from, to)| ((to - from) as f64) < self.limits.considerable * length as f64);
+            if short
+                && own.sleeps >= self.limits.least_replies
+                && own.slept_ns as f64 >= self.limits.most * lives as f64
+                && 2 * lives > length
+            {
+                sleepers.push((machine, subject, own.sleeps, own.slept_ns));
+            }
+        }
+        // Threads that poll the same thing do so about equally often.
+        let mean = |sleeper: &(MachineId, SubjectId, u64, u64)| sleeper.3 / sleeper.2.max(1);
+        let shortest = sleepers.iter().map(mean).min().unwrap_or(0);
+        sleepers.retain(|sleeper| mean(sleeper) as f64 <= self.limits.similar * shortest as f64);
+        let of: HashSet<u32> = sleepers.iter().map(|sleeper| sleeper.0 .0).collect();
+        let wakes: u64 = self
+            .traffic
+            .pairs()
+            .filter(|(by, machine, _)| of.contains(&by.0) || of.contains(&machine.0))
+            .map(|(.., pair)| pair.count)
+            .sum();
+        let (sleeps, slept) = sleepers.iter().fold((0, 0), |(count, ns), sleeper| (count + sleeper.2, ns + sleeper.3));
+        if sleepers.len() < 2 || wakes as f64 > self.limits.considerable * sleeps as f64 {
+            return None;
+        }
+        let mut sides: Vec<Named> = Vec::new();
+        for (machine, subject, ..) in &sleepers {
+            let named = self.name(*subject, Some(self.vocabulary.machine_name(*machine)));
+            if !sides.contains(&named) {
+                sides.push(named);
+            }
+        }
+        sides.truncate(4);
+        Some((sides, slept / sleeps.max(1), sleeps))
+    }
+}
