@@ -392,22 +392,33 @@ impl Exchanges {
 
     fn ends(&mut self, of: (i32, i64)) {
         if let Some(mut connection) = self.open.remove(&of) {
-            // A socket inherited from a listening process was accepted by that process.
-            let inherits = self.parents.get(&of.0).is_some_and(|parent| self.ports.contains_key(parent));
-            if connection.role.is_none() && (inherits || self.only_accepts(of.0)) {
-                connection.role = Some(Role::Server);
-            }
+            connection.role = connection.role.or_else(|| self.role_of_older(of.0));
             add(self.socket_activities.entry(of.0).or_default(), &connection);
         }
     }
 
-    /// Returns whether a process listens and accepted all its sockets of unknown role. That is so
-    /// if it has no more such sockets than TCP connections at the beginning of the recording, and
-    /// all of those connections were on its listening ports.
-    fn only_accepts(&self, process: i32) -> bool {
-        let (Some(connected), Some(own)) = (self.connected.get(&process), self.ports.get(&process)) else { return false };
+    /// Returns the role of a process on its connections that are older than the recording, if it
+    /// is the same on all of them.
+    ///
+    /// The ports of the connections show it if these are all sockets of unknown role: a server's
+    /// connections are on the port on which it listens, a client's on a port on which nobody
+    /// listens. A socket inherited from a listening process was accepted by that process.
+    fn role_of_older(&self, process: i32) -> Option<Role> {
+        if self.parents.get(&process).is_some_and(|parent| self.ports.contains_key(parent)) {
+            return Some(Role::Server);
+        }
+        let connected = self.connected.get(&process)?;
         let sockets = self.of_unknown_role.get(&process).copied().unwrap_or(0);
-        sockets <= connected.len() as u64 && connected.iter().all(|port| own.contains_key(port))
+        if sockets > connected.len() as u64 {
+            return None;
+        }
+        let listens = |port: &u16| self.ports.get(&process).is_some_and(|own| own.contains_key(port));
+        let is_listened_on = |port: &u16| self.ports.values().any(|ports| ports.contains_key(port));
+        match connected {
+            ports if ports.iter().all(listens) => Some(Role::Server),
+            ports if !ports.iter().any(is_listened_on) => Some(Role::Client),
+            _ => None,
+        }
     }
 
     /// Returns the activity of each process by its id, with the port on which it receives requests.
