@@ -18,6 +18,9 @@ pub(super) struct Convoy {
     /// outside of the members.
     pub(super) waiting: f64,
     pub(super) members: u64,
+    /// The lock passes from one waiter to the next. Otherwise one thread wakes the others, and
+    /// waits for them itself.
+    pub(super) is_chain: bool,
     pub(super) wait: String,
     pub(super) waited_ns: u64,
 }
@@ -61,7 +64,8 @@ impl Case<'_> {
                 }
             }
             let all: u64 = woken.values().sum();
-            let handed_on: u64 = woken.iter().map(|(machine, &count)| count.min(woke.get(machine).copied().unwrap_or(0))).sum();
+            let both_ways = woken.iter().map(|(machine, &count)| count.min(woke.get(machine).copied().unwrap_or(0)));
+            let (handed_on, of_one) = both_ways.fold((0, 0), |(sum, most), count| (sum + count, most.max(count)));
             let members: HashSet<MachineId> = woken.keys().copied().filter(|machine| woke.contains_key(machine)).collect();
             let lives = members.iter().filter_map(|&machine| self.traffic.own(machine));
             let first = lives.clone().filter_map(|own| own.first_ns).min().unwrap_or(0);
@@ -71,10 +75,12 @@ impl Case<'_> {
             let of_members = pairs.iter().filter(|(by, machine, _)| members.contains(by) && members.contains(machine));
             let waiting = of_members.map(|(.., pair)| pair.direct_waited_ns).sum::<u64>() as f64 / length;
             let wait = why.into_iter().max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name))).map(|(name, _)| name.to_owned());
-            let is_one = members.len() >= 2 && 2 * handed_on > all && all >= self.limits.least_replies && waiters >= self.limits.waiters;
-            if is_one && best.as_ref().is_none_or(|best| best.waiters < waiters) {
+            let is_chain = 2 * handed_on > all;
+            let is_star = of_one as f64 >= self.limits.considerable * turns as f64;
+            let is_enough = all >= self.limits.least_replies && waiters >= self.limits.waiters;
+            if members.len() >= 2 && (is_chain || is_star) && is_enough && best.as_ref().is_none_or(|best| best.waiters < waiters) {
                 let (members, wait) = (members.len() as u64, wait.unwrap_or_default());
-                best = Some(Convoy { subject: pool, waiters, waiting, members, wait, waited_ns: waited });
+                best = Some(Convoy { subject: pool, waiters, waiting, members, is_chain, wait, waited_ns: waited });
             }
         }
         best

@@ -150,7 +150,10 @@ impl Case<'_> {
     fn is_lock(&self, sleep: &Sleep, convoy: &Convoy) -> bool {
         let waits_at_few = || self.locks(convoy.subject, convoy.waited_ns).is_some_and(|locks| 2 * locks.count <= convoy.members);
         let has_requests = || convoy.subject != sleep.subject && self.waiting_requests(convoy.subject).is_some();
-        !sleep.waits_for_events() || waits_at_few() || has_requests()
+        match convoy.is_chain {
+            true => !sleep.waits_for_events() || waits_at_few() || has_requests(),
+            false => has_requests(),
+        }
     }
 
     fn by_polling(&self, sleep: &Sleep) -> Option<Verdict> {
@@ -169,13 +172,24 @@ impl Case<'_> {
         // server, although requests are open.
         let has_requests = is_server && self.open(subject) >= self.limits.most;
         let has_others = self.parts.wholes.iter().any(|whole| whole.subject != subject && whole.visits > 0);
-        let is_asked = 2 * asked > count && has_others;
+        let is_asked = 2 * asked > count && has_others && (is_server || sleep.asker.is_some() || self.is_asked_through(sleep));
         if !has_requests && !(is_asked && (is_server || !self.is_end(subject) && !self.is_sleep_of_another(subject, count))) {
             return None;
         }
         let mut verdict = self.of_sleep(sleep, Mechanism::SleepInHandler);
+        verdict.role = None;
         verdict.because.push(self.sleeps(sleep, sleep.asker));
         Some(verdict)
+    }
+
+    /// Returns whether others cause the sleeps of a client, through the server that it asks: a
+    /// worker takes their work from a broker. If the path comes to the server from the sleeping
+    /// client alone, the server only replies to it, and the client sets the pace.
+    fn is_asked_through(&self, sleep: &Sleep) -> bool {
+        let Some(server) = self.parts.asked_by(sleep.subject) else { return false };
+        let entries = self.parts.entered_from.iter().filter(|((to, from), _)| *to == server && *from != sleep.subject);
+        let of_others: u64 = entries.map(|(_, count)| count).sum();
+        of_others as f64 >= self.limits.considerable * sleep.count as f64
     }
 
     /// Returns whether each of these sleeps is a process that another subject starts and for which

@@ -200,7 +200,7 @@ impl Case<'_> {
     /// Returns the load of threads that wait for a lock of the subject.
     fn lock(&self, id: SubjectId) -> Option<Load> {
         let turns = self.parts.of(id).next()?.count;
-        let convoy = self.convoy(turns, |pool| pool == id)?;
+        let convoy = self.convoy(turns, |pool| pool == id).filter(|convoy| convoy.is_chain)?;
         // One of the threads that do not wait holds the lock.
         let all = (convoy.members as f64).max(convoy.waiting + 1.0);
         (convoy.waiting >= self.limits.waiters).then_some(Load { all, waiting: convoy.waiting, at_once: 1.0 })
