@@ -104,7 +104,15 @@ pub enum Because {
         locks: Option<Locks>,
     },
     /// More requests are open than are processed at a time.
-    Serialised { at: Named, open: f64, at_a_time: f64, callee: Option<Named> },
+    Serialised {
+        at: Named,
+        open: f64,
+        at_a_time: f64,
+        callee: Option<Named>,
+        /// Number of threads of `at` that work on requests. A single one is the reason itself;
+        /// several may wait for a lock, or be too few.
+        threads: u64,
+    },
     /// Changes that bring little each, and much together.
     OnlyTogether {
         changes: Vec<String>,

@@ -7,6 +7,7 @@ use super::parts::Does;
 use super::subjects::SubjectId;
 use super::Case;
 use crate::verdict::exchanges::SocketActivity;
+use longpole_model::system_calls::CallFamily;
 
 impl Case<'_> {
     /// Returns a reason if the client of this subject sends many requests, one after the other, and
@@ -141,11 +142,17 @@ impl Case<'_> {
             let is_limit = open - asked.open() >= self.limits.waiters && asked.open() <= self.limits.most * open;
             if calls && served.count >= self.limits.least_replies && 2 * asked.count >= served.count && is_limit {
                 let callee = Some(self.name(subject, None));
-                return Some(Because::Serialised { at: self.name(at, None), open, at_a_time: asked.open(), callee });
+                return Some(Because::Serialised {
+                    at: self.name(at, None),
+                    open,
+                    at_a_time: asked.open(),
+                    callee,
+                    threads: self.workers(at),
+                });
             }
         }
         let (open, at_a_time) = self.waiting_requests(subject)?;
-        Some(Because::Serialised { at: self.name(subject, None), open, at_a_time, callee: None })
+        Some(Because::Serialised { at: self.name(subject, None), open, at_a_time, callee: None, threads: self.workers(subject) })
     }
 
     /// Returns the mean number of open requests to a subject, and the mean number that it processes
@@ -172,7 +179,16 @@ impl Case<'_> {
         askers.map(|asked| asked.open()).fold(served.open(), f64::max)
     }
 
-    /// Returns the mean number of requests that a subject processes at a time.
+    /// Returns the number of threads of a subject that run for a considerable time, compared with
+    /// the one that runs longest.
+    fn workers(&self, subject: SubjectId) -> u64 {
+        let ran: Vec<u64> = self.owned(subject).map(|own| own.ran_ns).collect();
+        let most = ran.iter().max().copied().unwrap_or(0);
+        ran.iter().filter(|&&ns| ns as f64 >= self.limits.considerable * most as f64).count() as u64
+    }
+
+    /// Returns the mean number of requests that a subject processes at a time; `None` if the path
+    /// does not show it.
     pub(super) fn at_a_time(&self, subject: SubjectId) -> Option<f64> {
         let served = &self.subjects.get(subject).activity.served;
         let whole = self.parts.whole(subject).filter(|whole| whole.visits > 0)?;
@@ -182,6 +198,13 @@ impl Case<'_> {
         let works: u64 = self.parts.of(subject).filter(|part| part.does.is_work() || part.does == Does::Runnable).map(|part| part.ns).sum();
         if 2 * works > whole.ns {
             return Some(self.running(subject).0.max(1.0));
+        }
+        // A thread that waits for events may work on many requests at once; the path shows only
+        // when it wakes up.
+        let waits = self.parts.of(subject).filter(|part| !part.does.is_work() && part.does != Does::Runnable);
+        let waits_for_events = waits.max_by_key(|part| part.ns).is_some_and(|part| part.call == CallFamily::WaitForEvents);
+        if waits_for_events && (self.workers(subject) as f64) < served.open() {
+            return None;
         }
         // The subject waits: the path enters and leaves it several times during the time of one
         // request, because it follows one of the open requests at a time.

@@ -300,12 +300,13 @@ pub(super) fn clause(because: &Because) -> String {
             };
             format!("of {} threads of {}, {waiters:.1} wait at a time {what}{holder}", number(*members), name(pool))
         }
-        Because::Serialised { at, open, at_a_time, callee } => {
+        Because::Serialised { at, open, at_a_time, callee, threads } => {
             let what = match callee {
                 Some(callee) => format!("{at_a_time:.1} calls of {} are outstanding at a time", name(callee)),
                 None => format!("{at_a_time:.1} are worked on at a time"),
             };
-            format!("requests wait for one another in {}: {open:.1} are open and {what} (a lock, a pool, or one loop)", name(at))
+            let why = if *threads == 1 { "one thread serves all" } else { "a lock, or a pool that is too small" };
+            format!("requests wait for one another in {}: {open:.1} are open and {what} ({why})", name(at))
         }
         Because::OnlyTogether { changes, states, gains, gain } => {
             let signed = |gain: &f64| format!("{}{}", if *gain < 0.0 { "" } else { "+" }, percent(*gain));

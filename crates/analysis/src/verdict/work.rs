@@ -79,6 +79,10 @@ impl Case<'_> {
         if let Some(threads) = self.want_more_cpus(&[waiting.subject]).filter(|_| is_own) {
             verdict.because.push(Because::MoreThreads { threads, cpus: self.cpus.count });
         }
+        if is_own {
+            let parts: Vec<&Part> = self.parts.of(waiting.subject).filter(|part| part.does != Does::Transit).collect();
+            verdict.because.push(Because::Divided { parts: largest_states(&parts) });
+        }
         let users = users.iter().take(3).map(|&(user, share)| (self.name(user, None), share)).collect();
         verdict.because.push(Because::CpuUsers { waits, users, idle });
         Some(verdict)
