@@ -75,6 +75,8 @@ pub struct Part {
     pub windows: Vec<u64>,
     /// Number of stretches; `longest` is the begin and end of the longest one.
     pub count: u64,
+    /// Sum of the squares of the times, in ns².
+    pub squares: f64,
     pub longest: (u64, u64),
     /// Number of stretches before which the path came from another subject.
     pub asked: u64,
@@ -172,6 +174,7 @@ impl Gather<'_> {
                 error: 0.0,
                 windows: vec![0; WINDOWS],
                 count: 0,
+                squares: 0.0,
                 longest: (0, 0),
                 asked: 0,
                 evidence: Evidence::default(),
@@ -191,6 +194,7 @@ impl Gather<'_> {
         let part = &mut self.parts[at];
         part.ns += end - start;
         part.count += 1;
+        part.squares += ((end - start) as f64).powi(2);
         part.asked += u64::from(asked);
         if end - start > part.longest.1 - part.longest.0 {
             part.longest = (start, end);

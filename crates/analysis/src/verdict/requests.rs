@@ -187,6 +187,18 @@ impl Case<'_> {
         ran.iter().filter(|&&ns| ns as f64 >= self.limits.considerable * most as f64).count() as u64
     }
 
+    /// Returns whether the subject's sleeps on the path are clearly more alike than those until the
+    /// timers of requests that come at random: of such, the standard deviation equals the mean.
+    fn sleeps_regularly(&self, subject: SubjectId) -> bool {
+        let (mut count, mut sum, mut squares) = (0, 0, 0.0);
+        for part in self.parts.of(subject).filter(|part| part.does == Does::Sleeps) {
+            (count, sum, squares) = (count + part.count, sum + part.ns, squares + part.squares);
+        }
+        let mean = sum as f64 / count.max(1) as f64;
+        let variance = squares / count.max(1) as f64 - mean * mean;
+        count >= self.limits.least_replies && self.limits.lead * variance.max(0.0).sqrt() <= mean
+    }
+
     /// Returns the mean number of requests that a subject processes at a time; `None` if the path
     /// does not show it.
     pub(super) fn at_a_time(&self, subject: SubjectId) -> Option<f64> {
@@ -200,10 +212,11 @@ impl Case<'_> {
             return Some(self.running(subject).0.max(1.0));
         }
         // A thread that waits for events may work on many requests at once; the path shows only
-        // when it wakes up.
+        // when it wakes up. Its timers then end at any time. If its sleeps last equally long, the
+        // next one begins when the one before has ended.
         let waits = self.parts.of(subject).filter(|part| !part.does.is_work() && part.does != Does::Runnable);
         let waits_for_events = waits.max_by_key(|part| part.ns).is_some_and(|part| part.call == CallFamily::WaitForEvents);
-        if waits_for_events && (self.workers(subject) as f64) < served.open() {
+        if waits_for_events && (self.workers(subject) as f64) < served.open() && !self.sleeps_regularly(subject) {
             return None;
         }
         // The subject waits: the path enters and leaves it several times during the time of one
