@@ -5,7 +5,7 @@ from system import COMPUTES, ITEMS, PYTHON, SLEEPS, WRK, System, number, wrk
 AB = number(r"Requests per second:\s+([\d.]+)")
 
 ANNEX = """#!/usr/bin/python3
-# usage: annex HTTP ICP ANSWERS: a sibling cache that has nothing, and says so if ANSWERS is 1.
+# usage: annex HTTP ICP ANSWERS: a sibling cache that has nothing. It replies to queries if ANSWERS is 1.
 import socket, struct, sys
 
 # Squid looks once whether it can connect, and asks for no page.

@@ -114,7 +114,7 @@ for _ in range(workers - 1):
 serve()
 """
 
-# Whoever changes prices removes the ranking from the cache.
+# A program that changes prices removes the ranking from the cache.
 REPRICER = """
 import socket, sys, time
 cache = socket.create_connection(("127.0.0.1", int(sys.argv[1])))

@@ -10,7 +10,7 @@ use crate::verdict::file_locks::FileLock;
 use longpole_model::interaction::MachineId;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// A pool whose members pass a lock from one to the next.
+/// A pool whose members wake one another when a lock is free.
 pub(super) struct Convoy {
     pub(super) subject: SubjectId,
     pub(super) waiters: f64,
@@ -44,11 +44,11 @@ impl Case<'_> {
         for (pool, pairs) in between {
             let handed_over = self.parts.handed_over.get(&pool).copied().unwrap_or(0);
             // The requests in the subject are stronger evidence than its threads.
-            let parallel = self.at_a_time(pool).is_some_and(|at_a_time| at_a_time > self.limits.most * self.open(pool));
-            if !may_hold(pool)
-                || self.subjects.get(pool).is_recorder
+            let is_parallel = || self.at_a_time(pool).is_some_and(|at_a_time| at_a_time > self.limits.most * self.open(pool));
+            if self.subjects.get(pool).is_recorder
                 || (handed_over as f64) < self.limits.considerable * turns as f64
-                || parallel
+                || !may_hold(pool)
+                || is_parallel()
             {
                 continue;
             }

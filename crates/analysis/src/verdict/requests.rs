@@ -139,7 +139,7 @@ impl Case<'_> {
         for at in callers {
             let SocketActivity { served, asked, .. } = &self.subjects.get(at).activity;
             let (open, calls) = (self.open(at), asked.count >= self.limits.least_replies);
-            let is_limit = open - asked.open() >= self.limits.waiters && asked.open() <= self.limits.most * open;
+            let is_limit = self.is_limit(open, asked.open());
             if calls && served.count >= self.limits.least_replies && 2 * asked.count >= served.count && is_limit {
                 let callee = Some(self.name(subject, None));
                 return Some(Because::Serialised {
@@ -159,8 +159,11 @@ impl Case<'_> {
     /// at a time, if clearly more are open.
     pub(super) fn waiting_requests(&self, subject: SubjectId) -> Option<(f64, f64)> {
         let (open, at_a_time) = (self.open(subject), self.at_a_time(subject)?);
-        let is_limit = open - at_a_time >= self.limits.waiters && at_a_time <= self.limits.most * open;
-        is_limit.then_some((open, at_a_time))
+        self.is_limit(open, at_a_time).then_some((open, at_a_time))
+    }
+
+    fn is_limit(&self, open: f64, at_a_time: f64) -> bool {
+        open - at_a_time >= self.limits.waiters && at_a_time <= self.limits.most * open
     }
 
     /// Returns the mean number of open requests to a subject: those that it has read, or those that

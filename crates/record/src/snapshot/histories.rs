@@ -106,13 +106,11 @@ impl Snapshot {
                 continue;
             };
             let stamp = copy.stamp(process, source, &slice, end);
-            let made = |copy: &HistoryCopy| {
-                let first = HeaderValues { begin: self.begin.min(slice.begin), discarded: 0, position: 0, ..stamp.clone() };
-                let class = (copy.number, common.stream);
-                Lane::create(&self.path.join("user"), &copy.name, class, recording.files.destination.uuid, &process.label, &first)
-            };
             if copy.lane.is_none() {
-                copy.lane = Some(made(&copy).map_err(Error::io("make", &file))?);
+                let first = HeaderValues { begin: self.begin.min(slice.begin), discarded: 0, position: 0, ..stamp.clone() };
+                let (class, uuid) = ((copy.number, common.stream), recording.files.destination.uuid);
+                let made = Lane::create(&self.path.join("user"), &copy.name, class, uuid, &process.label, &first);
+                copy.lane = Some(made.map_err(Error::io("make", &file))?);
             }
             match copy.write(&stamp, Body { length, ..ring.body(&slice) }) {
                 Ok(()) => {

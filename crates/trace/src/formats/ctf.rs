@@ -519,7 +519,7 @@ impl CtfSource {
                     self.packet_checks.packet(self.decoder.packet(), &subject, self.ordered);
                 }
                 if before || !self.owns_packet() {
-                    self.pending_loss.drop();
+                    self.pending_loss.clear();
                     self.decoder.skip_packet();
                     self.leave_out(Some(self.decoder.packet().index));
                     if self.pending_loss.is_own() {

@@ -75,7 +75,7 @@ impl PendingLoss {
         Some(loss)
     }
 
-    pub fn drop(&mut self) {
+    pub fn clear(&mut self) {
         self.loss = None;
     }
 }
