@@ -6,6 +6,8 @@
  * "whole"    the same with one write;
  * "lock"     four processes sleep while they hold a lock of a file;
  * "polls"    two processes set flags in shared memory, and sleep until they find them;
+ * "polled"   a thread computes for some ms whenever the main thread asks, and the main thread
+ *            sleeps and looks again until it has finished;
  * "window"   a transfer to a socket whose receive buffer is set to 2 KiB;
  * "items"    a thread gets one small number after the other through a pipe, and sends each back;
  * "chunks"   as "items" with 256 numbers at a time, and with more work for each;
@@ -164,6 +166,34 @@ static void polls(void)
     if (mine)
         _exit(0);
     wait(NULL);
+}
+
+static sem_t asked;
+static volatile int results;
+
+static void *compute(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        unsigned sum = 1;
+        sem_wait(&asked);
+        for (int i = 0; i < 6000000; i++)
+            sum = sum * 31 + (sum >> 7);
+        results += 1 + (sum == 0);
+    }
+    return NULL;
+}
+
+static void polled(void)
+{
+    pthread_t thread;
+    check(sem_init(&asked, 0, 0) == 0 && pthread_create(&thread, NULL, compute, NULL) == 0, "thread");
+    pthread_setname_np(thread, "compute");
+    for (int i = 1; i <= 3 * TURNS; i++) {
+        sem_post(&asked);
+        while (results < i)
+            usleep(1000);
+    }
 }
 
 static void window(void)
@@ -486,6 +516,8 @@ int main(int count, char **arguments)
         lock();
     else if (strcmp(means, "polls") == 0)
         polls();
+    else if (strcmp(means, "polled") == 0)
+        polled();
     else if (strcmp(means, "window") == 0)
         window();
     else if (strcmp(means, "greets") == 0 || strcmp(means, "stays") == 0)

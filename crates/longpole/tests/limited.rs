@@ -88,6 +88,14 @@ fn two_sides_that_sleep_and_look_again_are_reported_as_polling() {
 }
 
 #[test]
+fn a_thread_that_works_until_another_one_that_polls_finds_that_it_has_stopped_is_the_bottleneck() {
+    let Some(polled) = report("polled") else { return };
+    assert_eq!(named(&polled), ["bottleneck", "limited/compute", "polled_work"], "{}", polled["verdict"]["text"]);
+    let because = polled["verdict"]["because"].as_array().unwrap().iter().find(|because| because["kind"] == "polled_by").unwrap();
+    assert!(because["rows"].as_u64().unwrap() > 90 && because["count"].as_u64() > because["rows"].as_u64(), "{because}");
+}
+
+#[test]
 fn a_small_receive_buffer_is_reported_as_window_limited() {
     let Some(window) = report("window") else { return };
     assert_eq!(named(&window)[2], "window_limited", "{}", window["verdict"]["text"]);

@@ -121,6 +121,9 @@ pub enum Because {
         gains: Vec<f64>,
         gain: f64,
     },
+    /// Another thread sleeps and looks again, until the subject stops: `rows` times, with `count`
+    /// sleeps in all.
+    PolledBy { by: Named, rows: u64, mean_ns: u64, count: u64 },
     /// Several sides sleep and poll.
     Polls { sides: Vec<Named>, mean_ns: u64, count: u64 },
     /// Requests, or attempts to connect, that no peer answered before a timeout.

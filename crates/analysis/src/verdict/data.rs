@@ -222,6 +222,8 @@ pub enum Mechanism {
     LockConvoy,
     /// Both sides sleep and poll.
     Polling,
+    /// Another thread polls until the subject stops to work.
+    PolledWork,
     /// A sender waits for an acknowledgement that the receiver delays.
     DelayedAck,
     /// A sender waits until it sends a lost segment again.
@@ -422,7 +424,9 @@ impl Verdict {
     /// Returns whether the bottleneck executes code, so that samples can show the function.
     pub fn mechanism_has_code(&self) -> bool {
         let runs = |state: &StateNamed| matches!(state.kind, StateKind::Running | StateKind::SystemCall);
+        // In these, the samples on the path are not those of the subject's work.
         let waits = [
+            Mechanism::PolledWork,
             Mechanism::WindowLimited,
             Mechanism::RoundTrips,
             Mechanism::SerialStep,

@@ -34,6 +34,7 @@ pub mod not_recorded;
 pub mod pairs;
 pub mod parts;
 pub mod places;
+mod polls;
 mod requests;
 pub mod sensitivity;
 pub mod sentence;

@@ -324,6 +324,10 @@ pub(super) fn clause(because: &Because) -> String {
             let which = if sides.len() == 1 { "threads of it sleep" } else { "each sleeps" };
             format!("{} poll: {which} {} each time before looking again, {} times", listed(&sides), time(*mean_ns), number(*count))
         }
+        Because::PolledBy { by, rows, mean_ns, count } => {
+            let (by, rows, mean, count) = (name(by), number(*rows), time(*mean_ns), number(*count));
+            format!("{by} polls until it stops, {rows} times: it sleeps {mean} each time before looking again, {count} times in all")
+        }
         Because::Unanswered { requests, connects, mean_ns, count } => {
             let what = match (requests, connects) {
                 (requests, 0) => format!("{} of its requests are not answered", number(*requests)),
@@ -485,6 +489,7 @@ fn remedy(mechanism: Mechanism) -> Option<&'static str> {
         Mechanism::Serialisation => "Allow more at a time: hold the lock for a shorter time, enlarge the pool, or do not wait inside it",
         Mechanism::LockConvoy => "Do not wait while holding the lock: hold it for a shorter time, or split it",
         Mechanism::Polling => "Wake each side (futex, pipe, eventfd, inotify) instead of sleeping and looking again",
+        Mechanism::PolledWork => "Make this work cheaper, or let it stop earlier; a wake-up instead of polling saves at most one sleep each time",
         Mechanism::DelayedAck => "Small writes wait for a delayed acknowledgement (Nagle): write a request at once, or set TCP_NODELAY",
         Mechanism::Retransmission => "Packets are lost and sent again: look at `longpole packets --losses`",
         Mechanism::WindowProbe => "The receiver's window is closed: enlarge its buffer (SO_RCVBUF, net.ipv4.tcp_rmem), or read sooner",

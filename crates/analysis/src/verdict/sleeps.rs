@@ -4,9 +4,10 @@
 //! requests or a lock wait meanwhile, or if both sides sleep and poll. Otherwise it sets the pace.
 
 use super::because::Because;
-use super::data::{Mechanism, Named, Outcome, Verdict};
+use super::data::{Mechanism, Named, Outcome, StateKind, StateNamed, Verdict};
 use super::locks::Convoy;
 use super::parts::{Does, Part};
+use super::polls::Rows;
 use super::subjects::{Role, SubjectId};
 use super::Case;
 use longpole_model::interaction::MachineId;
@@ -41,7 +42,8 @@ impl Sleep<'_> {
 impl Case<'_> {
     pub(super) fn by_sleep(&self) -> Option<Verdict> {
         let sleep = self.longest_sleep()?;
-        let of_sleep = self.by_timeout(&sleep).or_else(|| self.by_waiting_requests(&sleep)).or_else(|| self.by_held_lock(&sleep));
+        let of_sleep = self.by_timeout(&sleep).or_else(|| self.by_polled_work(&sleep));
+        let of_sleep = of_sleep.or_else(|| self.by_waiting_requests(&sleep)).or_else(|| self.by_held_lock(&sleep));
         let of_sleep = of_sleep.or_else(|| self.by_polling(&sleep)).or_else(|| self.by_sleep_in_handler(&sleep));
         of_sleep.or_else(|| {
             let mut verdict = self.named(Outcome::Paced, sleep.subject, &sleep.parts);
@@ -105,6 +107,34 @@ impl Case<'_> {
         }
         let mut verdict = self.of_sleep(sleep, Mechanism::Timeout);
         verdict.because.push(Because::Unanswered { requests, connects, mean_ns: sleep.mean_ns(), count: sleep.count });
+        verdict.role = None;
+        Some(verdict)
+    }
+
+    /// Judges a thread that works until the sleeping one, which polls, finds that it has stopped.
+    fn by_polled_work(&self, sleep: &Sleep) -> Option<Verdict> {
+        let mut pollers: Vec<(MachineId, MachineId, Rows)> = Vec::new();
+        for machine in self.vocabulary.machines() {
+            if self.subjects.known(self.vocabulary.machine_name(machine)) == Some(sleep.subject) {
+                let found = self.traffic.polls.waits_for(machine, self.limits.most);
+                pollers.extend(found.map(|(worker, rows)| (machine, worker, rows)));
+            }
+        }
+        let (poller, worker, rows) = pollers.into_iter().max_by_key(|(machine, _, rows)| (rows.slept_ns, Reverse(machine.0)))?;
+        let slept = self.traffic.own(poller)?.slept_ns as f64;
+        let of_path = sleep.ns as f64;
+        if rows.count < self.limits.least_replies || (rows.slept_ns as f64) < self.limits.most * slept.max(of_path) {
+            return None;
+        }
+        let worker = self.vocabulary.machine_name(worker);
+        let subject = self.subjects.known(worker).filter(|&subject| self.is_program(subject))?;
+        let by = self.name(sleep.subject, Some(self.vocabulary.machine_name(poller)));
+        let mut verdict = self.of_sleep(sleep, Mechanism::PolledWork);
+        let mean_ns = rows.slept_ns / rows.sleeps.max(1);
+        verdict.because.push(Because::PolledBy { by, rows: rows.count, mean_ns, count: rows.sleeps });
+        verdict.subject = Some(self.name(subject, Some(worker)));
+        verdict.subject_id = Some(subject);
+        verdict.state = Some(StateNamed { kind: StateKind::Running, name: String::from("user") });
         verdict.role = None;
         Some(verdict)
     }

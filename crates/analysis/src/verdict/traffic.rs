@@ -9,6 +9,7 @@
 //! softirq delivers a packet on the loopback device, and the thread that sent the packet has woken
 //! its receiver.
 
+use super::polls::Polls;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Cause, Effect, Interaction, MachineId, Vocabulary};
 use longpole_model::kinds::{LinkKind, StateKind};
@@ -78,6 +79,8 @@ enum Doing {
 struct Now {
     doing: Doing,
     since: u64,
+    /// End of its last wait.
+    awake_since: u64,
     why: Option<NameId>,
     is_context: bool,
     /// Thread that caused the work of this interrupt context.
@@ -97,6 +100,8 @@ pub struct Traffic {
     ran: Vec<u64>,
     counted: usize,
     end: u64,
+    /// Threads that poll for the end of another thread's work.
+    pub polls: Polls,
 }
 
 impl Default for Traffic {
@@ -111,6 +116,7 @@ impl Default for Traffic {
             ran: Vec::new(),
             counted: 0,
             end: 0,
+            polls: Polls::default(),
         }
     }
 }
@@ -139,12 +145,17 @@ impl Traffic {
                 };
                 self.turn(machine, t, doing, None);
             }
-            Effect::Block { machine, why, .. } => self.turn(machine, t, Doing::Blocked, Some(why)),
+            Effect::Block { machine, why, .. } => {
+                self.stops(machine, t);
+                self.turn(machine, t, Doing::Blocked, Some(why));
+            }
             Effect::Wake { machine, cause } => self.woken(vocabulary, machine, t, cause),
             Effect::Fork { machine, cause } => {
                 self.of(machine);
                 self.of(cause.by);
                 self.own[cause.by.0 as usize].forks += 1;
+                self.of(machine).awake_since = t;
+                self.polls.end(cause.by);
                 self.count(cause.by, machine, 0, None);
             }
             Effect::Push { machine, cause, .. } => {
@@ -156,7 +167,10 @@ impl Traffic {
             Effect::Get { machine, .. } | Effect::Put { machine, .. } if self.of(machine).doing == Doing::Blocked => {
                 self.turn(machine, t, Doing::Runs, None);
             }
-            Effect::Stop { machine } => self.turn(machine, t, Doing::Nothing, None),
+            Effect::Stop { machine } => {
+                self.stops(machine, t);
+                self.turn(machine, t, Doing::Nothing, None);
+            }
             _ => {}
         }
     }
@@ -175,6 +189,22 @@ impl Traffic {
         now.origin.filter(|_| now.is_context).unwrap_or(machine)
     }
 
+    /// Records that the machine waits or ends.
+    fn stops(&mut self, machine: MachineId, t: u64) {
+        let now = *self.of(machine);
+        if !now.is_context && now.doing != Doing::Blocked {
+            self.polls.stopped(machine, now.awake_since, t);
+        }
+    }
+
+    /// Records that the machine slept until a time that it set itself.
+    fn slept(&mut self, machine: MachineId, since: u64, t: u64) {
+        if since < t {
+            self.own[machine.0 as usize].sleeps(since, t);
+            self.polls.slept(machine, (since, t));
+        }
+    }
+
     /// Records that the machine changes what it does at time `t`.
     fn turn(&mut self, machine: MachineId, t: u64, doing: Doing, why: Option<NameId>) {
         let begin = self.begin.unwrap_or(0);
@@ -191,7 +221,7 @@ impl Traffic {
             }
             Doing::Ready => own.ready_ns += ns,
             Doing::Held => own.held_ns += ns,
-            Doing::Sleeps if doing != Doing::Sleeps => own.sleeps(since, t),
+            Doing::Sleeps if doing != Doing::Sleeps => self.slept(machine, since, t),
             _ => {}
         }
         let own = &mut self.own[machine.0 as usize];
@@ -217,16 +247,19 @@ impl Traffic {
         }
         let since = before.since.max(self.begin.unwrap_or(0));
         self.turn(machine, t, Doing::Ready, None);
+        self.of(machine).awake_since = t;
         let Some(cause) = cause else { return };
         if cause.by == machine {
             if cause.link.is_some_and(|link| vocabulary.names.link_kind(link) == LinkKind::Timer) {
-                self.own[machine.0 as usize].sleeps(since, t);
+                self.slept(machine, since, t);
             }
             return;
         }
         let direct = !self.of(cause.by).is_context;
         let by = self.origin(cause.by);
         if by != machine {
+            self.polls.end(by);
+            self.polls.end(machine);
             self.count(by, machine, t.saturating_sub(since), before.why.filter(|_| direct));
             self.count_part(machine, t);
         }
@@ -351,9 +384,6 @@ impl Traffic {
 
 impl Own {
     fn sleeps(&mut self, since: u64, t: u64) {
-        if since >= t {
-            return;
-        }
         self.sleeps += 1;
         self.slept_ns += t - since;
         if self.longest.is_none_or(|(begin, end)| end - begin < t - since) {
