@@ -75,7 +75,7 @@ fn a_softirq_is_caused_by_the_thread_that_raised_it_and_a_sleep_by_the_sleeper()
 }
 
 #[test]
-fn a_select_without_files_is_a_sleep_and_one_with_files_is_a_wait() {
+fn a_select_without_files_is_a_sleep_and_one_with_files_or_without_a_timeout_is_a_wait() {
     let state = |fields: &[(&str, Val)]| {
         let mut kernel = two_cpus();
         kernel.switch(110, 1, 0, 0, 12);
@@ -86,10 +86,15 @@ fn a_select_without_files_is_a_sleep_and_one_with_files_is_a_wait() {
         kernel.syscall(220, 1, "getpid", None);
         path(&kernel)
     };
-    let sleeps = state(&[("n", Val::I(0)), ("sig", Val::I(0))]);
-    assert!(sleeps.contains("t12::asleep"), "{sleeps}");
-    let waits = state(&[("n", Val::I(4)), ("sig", Val::I(0))]);
-    assert!(!waits.contains("asleep"), "{waits}");
+    let sleeps = [vec![("n", Val::I(0)), ("sig", Val::I(0))], vec![("n", Val::I(0)), ("tsp", Val::I(0x7ffc_1000))]];
+    for fields in sleeps {
+        let sleeps = state(&fields);
+        assert!(sleeps.contains("t12::asleep"), "{fields:?}: {sleeps}");
+    }
+    for fields in [[("n", Val::I(4)), ("sig", Val::I(0))], [("n", Val::I(0)), ("tsp", Val::I(0))]] {
+        let waits = state(&fields);
+        assert!(!waits.contains("asleep"), "{fields:?}: {waits}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::actors::ActorId;
 use crate::interaction::{Cause, Effect, MachineId};
 use crate::kinds::{LinkKind, NameKind, StateKind};
 use crate::linux::watch::{Cause as Why, Mode, Moment, Reason, ThreadId, ThreadState, Wake, Waker, Why as Whole};
+use crate::linux::Arguments;
 use crate::names::NameId;
 use crate::system_calls::{sleeps_without_files, takes_a_timeout, CallFamily};
 use longpole_trace::event::Catalogue;
@@ -394,12 +395,13 @@ impl Composer {
     }
 
     /// True if only a timer or a signal ends the thread's wait: a sleep, also by a call that would
-    /// wait for files and is given none.
+    /// wait for files and is given none. Without a timeout (a null pointer or a negative time), it
+    /// waits for a signal.
     pub(super) fn sleeps(&self, at: u32) -> bool {
         let arguments = || self.linux.threads[self.threads[at as usize].linux?.0 as usize].call.map(|call| call.arguments);
         self.call(at).is_some_and(|call| {
-            let has_no_files = || arguments().is_some_and(|arguments| arguments.second == Some(0));
-            CallFamily::of(call) == CallFamily::Sleep || sleeps_without_files(call) && has_no_files()
+            let only_times_out = |of: Arguments| of.second == Some(0) && of.third.is_none_or(|timeout| timeout > 0);
+            CallFamily::of(call) == CallFamily::Sleep || sleeps_without_files(call) && arguments().is_some_and(only_times_out)
         })
     }
 
