@@ -326,7 +326,7 @@ pub(super) fn clause(because: &Because) -> String {
         }
         Because::PolledBy { by, rows, mean_ns, count } => {
             let (by, rows, mean, count) = (name(by), number(*rows), time(*mean_ns), number(*count));
-            format!("{by} polls until it stops, {rows} times: it sleeps {mean} each time before looking again, {count} times in all")
+            format!("{by} polls until it stops, {rows} times, and looks every {mean}, {count} times in all")
         }
         Because::Unanswered { requests, connects, mean_ns, count } => {
             let what = match (requests, connects) {
