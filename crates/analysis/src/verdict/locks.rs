@@ -21,8 +21,23 @@ pub(super) struct Convoy {
     /// The lock passes from one waiter to the next. Otherwise one thread wakes the others, and
     /// waits for them itself.
     pub(super) is_chain: bool,
+    /// No thread is part of about every hand-over, as one is that gives work to the others.
+    pub(super) has_no_hub: bool,
     pub(super) wait: String,
     pub(super) waited_ns: u64,
+}
+
+/// Direct wake-ups of a thread (second) by another one (first).
+type Wakes = (MachineId, MachineId, Pair);
+
+/// Returns how often each thread wakes another one directly, and is woken so.
+fn wakes(pairs: &[Wakes]) -> (HashMap<MachineId, u64>, HashMap<MachineId, u64>) {
+    let (mut woke, mut woken): (HashMap<MachineId, u64>, HashMap<MachineId, u64>) = Default::default();
+    for (by, machine, pair) in pairs {
+        *woke.entry(*by).or_default() += pair.direct;
+        *woken.entry(*machine).or_default() += pair.direct;
+    }
+    (woke, woken)
 }
 
 impl Case<'_> {
@@ -31,7 +46,7 @@ impl Case<'_> {
     /// number of turns of the holder. Without this condition, threads of a runtime that park and
     /// wake each other would look like a lock.
     pub(super) fn convoy(&self, turns: u64, may_hold: impl Fn(SubjectId) -> bool) -> Option<Convoy> {
-        let mut between: HashMap<SubjectId, Vec<(MachineId, MachineId, Pair)>> = HashMap::new();
+        let mut between: HashMap<SubjectId, Vec<Wakes>> = HashMap::new();
         for (by, machine, pair) in self.traffic.pairs().filter(|(.., pair)| pair.direct > 0) {
             let of = |machine| self.subjects.known(self.vocabulary.machine_name(machine));
             if let (Some(from), Some(to)) = (of(by), of(machine)) {
@@ -52,12 +67,11 @@ impl Case<'_> {
             {
                 continue;
             }
-            let (mut woke, mut woken): (HashMap<MachineId, u64>, HashMap<MachineId, u64>) = Default::default();
+            let pairs = self.both_ways(pairs);
+            let (woke, woken) = wakes(&pairs);
             let mut waited = 0;
             let mut why: HashMap<&str, u64> = HashMap::new();
-            for (by, machine, pair) in &pairs {
-                *woke.entry(*by).or_default() += pair.direct;
-                *woken.entry(*machine).or_default() += pair.direct;
+            for (.., pair) in &pairs {
                 waited += pair.direct_waited_ns;
                 if let Some(name) = pair.why {
                     *why.entry(self.vocabulary.names.text(name)).or_default() += pair.direct_waited_ns;
@@ -80,10 +94,27 @@ impl Case<'_> {
             let is_enough = all >= self.limits.least_replies && waiters >= self.limits.waiters;
             if members.len() >= 2 && (is_chain || is_star) && is_enough && best.as_ref().is_none_or(|best| best.waiters < waiters) {
                 let (members, wait) = (members.len() as u64, wait.unwrap_or_default());
-                best = Some(Convoy { subject: pool, waiters, waiting, members, is_chain, wait, waited_ns: waited });
+                let has_no_hub = 2.0 * self.limits.lead * of_one as f64 <= all as f64;
+                best = Some(Convoy { subject: pool, waiters, waiting, members, is_chain, has_no_hub, wait, waited_ns: waited });
             }
         }
         best
+    }
+
+    /// Returns the pairs without threads that are only woken, or only wake others, such as those that
+    /// compile for the other threads of a virtual machine, and without those that seldom do either.
+    fn both_ways(&self, pairs: Vec<Wakes>) -> Vec<Wakes> {
+        let (woke, woken) = wakes(&pairs);
+        let mut turns: HashMap<MachineId, u64> = HashMap::new();
+        for (machine, &woken) in &woken {
+            let woke = woke.get(machine).copied().unwrap_or(0);
+            if woke.min(woken) as f64 >= self.limits.considerable * woke.max(woken) as f64 {
+                turns.insert(*machine, woke.min(woken));
+            }
+        }
+        let most = turns.values().copied().max().unwrap_or(0);
+        turns.retain(|_, turns| *turns as f64 >= self.limits.considerable * most as f64);
+        pairs.into_iter().filter(|(by, machine, _)| turns.contains_key(by) && turns.contains_key(machine)).collect()
     }
 
     /// Returns the locks for which the subject's threads wait, if these explain most of a wait of

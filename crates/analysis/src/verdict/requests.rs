@@ -212,7 +212,10 @@ impl Case<'_> {
         }
         let works: u64 = self.parts.of(subject).filter(|part| part.does.is_work() || part.does == Does::Runnable).map(|part| part.ns).sum();
         if 2 * works > whole.ns {
-            return Some(self.running(subject).0.max(1.0));
+            // A request whose thread waits for a CPU is processed as well.
+            let ready: u64 = self.owned(subject).map(|own| own.ready_ns).sum();
+            let (begin, end) = self.traffic.range();
+            return Some((self.running(subject).0 + ready as f64 / (end - begin).max(1) as f64).max(1.0));
         }
         // A thread that waits for events may work on many requests at once; the path shows only
         // when it wakes up. Its timers then end at any time. If its sleeps last equally long, the

@@ -170,9 +170,12 @@ fn outcome(verdict: &Verdict) -> String {
                 _ => None,
             });
             match &verdict.state {
+                Some(state) if waits.is_some() && waits == verdict.subject.as_ref() && state.kind == StateKind::Runnable => {
+                    format!("{who} is the bottleneck: it computes on all CPUs, and waits for one for {share}")
+                }
                 _ if waits.is_some_and(|waits| Some(waits) != verdict.subject.as_ref()) => {
                     let waits = waits.map(name).unwrap_or_default();
-                    format!("{who} is the bottleneck: {waits} waits for the CPUs that it uses, for {share}")
+                    format!("{who} is the bottleneck: the CPUs are full, and {waits} waits for those that it uses, for {share}")
                 }
                 Some(state) => format!("{who} is the bottleneck: it {} for {share}", does(state)),
                 None if verdict.mechanism == Some(Mechanism::SerialStep) => {

@@ -121,9 +121,10 @@ impl Case<'_> {
             }
         }
         let (poller, worker, rows) = pollers.into_iter().max_by_key(|(machine, _, rows)| (rows.slept_ns, Reverse(machine.0)))?;
-        let slept = self.traffic.own(poller)?.slept_ns as f64;
-        let of_path = sleep.ns as f64;
-        if rows.count < self.limits.least_replies || (rows.slept_ns as f64) < self.limits.most * slept.max(of_path) {
+        // After few sleeps in a row, another thread may have stopped by chance.
+        let is_long = rows.sleeps as f64 >= self.limits.similar * rows.count as f64;
+        let slept = self.traffic.own(poller)?.slept_ns.max(sleep.ns) as f64;
+        if rows.count < self.limits.least_replies || !is_long || (rows.slept_ns as f64) < self.limits.most * slept {
             return None;
         }
         let worker = self.vocabulary.machine_name(worker);
@@ -163,12 +164,15 @@ impl Case<'_> {
 
     /// Returns whether threads of the pool may wait for a lock that is held during the sleeps.
     ///
-    /// The lock may be in a server that those ask who wait for the sleeping one. If that server
+    /// The lock may be in a program that asks the sleeping one, if it has one request open at a
+    /// time. It may also be in a server that those ask who wait for the sleeping one. If that server
     /// asks others itself, its requests may wait for these.
     fn may_hold_lock(&self, sleep: &Sleep, pool: SubjectId) -> bool {
-        let asks = self.subjects.get(pool).activity.asked.count >= self.limits.least_replies;
+        let asked = &self.subjects.get(pool).activity.asked;
+        let asks = asked.count >= self.limits.least_replies;
         match sleep.asker.filter(|_| self.is_server(sleep.subject)) {
             _ if pool == sleep.subject => true,
+            Some(asker) if pool == asker => asks && asked.open() <= 1.0 + self.limits.considerable,
             Some(asker) => self.is_connected(pool, asker) && !asks && self.waiting_requests(pool).is_some(),
             None => self.is_connected(pool, sleep.subject),
         }
@@ -181,6 +185,7 @@ impl Case<'_> {
         let waits_at_few = || self.locks(convoy.subject, convoy.waited_ns).is_some_and(|locks| 2 * locks.count <= convoy.members);
         let has_requests = || convoy.subject != sleep.subject && self.waiting_requests(convoy.subject).is_some();
         match convoy.is_chain {
+            true if sleep.asker == Some(convoy.subject) => convoy.has_no_hub || waits_at_few(),
             true => !sleep.waits_for_events() || waits_at_few() || has_requests(),
             false => has_requests(),
         }
