@@ -8,15 +8,12 @@ use super::traffic::Pair;
 use super::Case;
 use crate::verdict::file_locks::FileLock;
 use longpole_model::interaction::MachineId;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// A pool whose members wake one another when a lock is free.
 pub(super) struct Convoy {
     pub(super) subject: SubjectId,
     pub(super) waiters: f64,
-    /// Mean number of members that wait for one another, without those that wait for threads
-    /// outside of the members.
-    pub(super) waiting: f64,
     pub(super) members: u64,
     /// The lock passes from one waiter to the next. Otherwise one thread wakes the others, and
     /// waits for them itself.
@@ -80,22 +77,19 @@ impl Case<'_> {
             let all: u64 = woken.values().sum();
             let both_ways = woken.iter().map(|(machine, &count)| count.min(woke.get(machine).copied().unwrap_or(0)));
             let (handed_on, of_one) = both_ways.fold((0, 0), |(sum, most), count| (sum + count, most.max(count)));
-            let members: HashSet<MachineId> = woken.keys().copied().filter(|machine| woke.contains_key(machine)).collect();
-            let lives = members.iter().filter_map(|&machine| self.traffic.own(machine));
+            let lives = woken.keys().filter_map(|&machine| self.traffic.own(machine));
             let first = lives.clone().filter_map(|own| own.first_ns).min().unwrap_or(0);
             let last = lives.map(|own| own.last_ns).max().unwrap_or(0);
             let length = last.saturating_sub(first).max(1) as f64;
             let waiters = waited as f64 / length;
-            let of_members = pairs.iter().filter(|(by, machine, _)| members.contains(by) && members.contains(machine));
-            let waiting = of_members.map(|(.., pair)| pair.direct_waited_ns).sum::<u64>() as f64 / length;
             let wait = why.into_iter().max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name))).map(|(name, _)| name.to_owned());
             let is_chain = 2 * handed_on > all;
             let is_star = of_one as f64 >= self.limits.considerable * turns as f64;
             let is_enough = all >= self.limits.least_replies && waiters >= self.limits.waiters;
-            if members.len() >= 2 && (is_chain || is_star) && is_enough && best.as_ref().is_none_or(|best| best.waiters < waiters) {
-                let (members, wait) = (members.len() as u64, wait.unwrap_or_default());
+            if woken.len() >= 2 && (is_chain || is_star) && is_enough && best.as_ref().is_none_or(|best| best.waiters < waiters) {
+                let (members, wait) = (woken.len() as u64, wait.unwrap_or_default());
                 let has_no_hub = 2.0 * self.limits.lead * of_one as f64 <= all as f64;
-                best = Some(Convoy { subject: pool, waiters, waiting, members, is_chain, has_no_hub, wait, waited_ns: waited });
+                best = Some(Convoy { subject: pool, waiters, members, is_chain, has_no_hub, wait, waited_ns: waited });
             }
         }
         best
@@ -103,18 +97,25 @@ impl Case<'_> {
 
     /// Returns the pairs without threads that are only woken, or only wake others, such as those that
     /// compile for the other threads of a virtual machine, and without those that seldom do either.
-    fn both_ways(&self, pairs: Vec<Wakes>) -> Vec<Wakes> {
-        let (woke, woken) = wakes(&pairs);
-        let mut turns: HashMap<MachineId, u64> = HashMap::new();
-        for (machine, &woken) in &woken {
-            let woke = woke.get(machine).copied().unwrap_or(0);
-            if woke.min(woken) as f64 >= self.limits.considerable * woke.max(woken) as f64 {
-                turns.insert(*machine, woke.min(woken));
+    fn both_ways(&self, mut pairs: Vec<Wakes>) -> Vec<Wakes> {
+        loop {
+            let (woke, woken) = wakes(&pairs);
+            let mut turns: HashMap<MachineId, u64> = HashMap::new();
+            for (machine, &woken) in &woken {
+                let woke = woke.get(machine).copied().unwrap_or(0);
+                if woke.min(woken) as f64 >= self.limits.considerable * woke.max(woken) as f64 {
+                    turns.insert(*machine, woke.min(woken));
+                }
+            }
+            let most = turns.values().copied().max().unwrap_or(0);
+            turns.retain(|_, turns| *turns as f64 >= self.limits.considerable * most as f64);
+            let before = pairs.len();
+            pairs.retain(|(by, machine, _)| turns.contains_key(by) && turns.contains_key(machine));
+            // Without some of the pairs, another thread may be one of these.
+            if pairs.len() == before {
+                return pairs;
             }
         }
-        let most = turns.values().copied().max().unwrap_or(0);
-        turns.retain(|_, turns| *turns as f64 >= self.limits.considerable * most as f64);
-        pairs.into_iter().filter(|(by, machine, _)| turns.contains_key(by) && turns.contains_key(machine)).collect()
     }
 
     /// Returns the locks for which the subject's threads wait, if these explain most of a wait of

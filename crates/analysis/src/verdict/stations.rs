@@ -202,8 +202,8 @@ impl Case<'_> {
         let turns = self.parts.of(id).next()?.count;
         let convoy = self.convoy(turns, |pool| pool == id).filter(|convoy| convoy.is_chain)?;
         // One of the threads that do not wait holds the lock.
-        let all = (convoy.members as f64).max(convoy.waiting + 1.0);
-        (convoy.waiting >= self.limits.waiters).then_some(Load { all, waiting: convoy.waiting, at_once: 1.0 })
+        let all = (convoy.members as f64).max(convoy.waiters + 1.0);
+        (convoy.waiters >= self.limits.waiters).then_some(Load { all, waiting: convoy.waiters, at_once: 1.0 })
     }
 
     /// Returns the prediction for more places if the verdict is that work waits for other work.
