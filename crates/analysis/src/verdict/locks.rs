@@ -37,6 +37,13 @@ fn wakes(pairs: &[Wakes]) -> (HashMap<MachineId, u64>, HashMap<MachineId, u64>) 
     (woke, woken)
 }
 
+/// Returns the pairs of threads that both wake others and are woken.
+fn among_members(pairs: &[Wakes]) -> Vec<Wakes> {
+    let (woke, woken) = wakes(pairs);
+    let is_member = |machine| woke.contains_key(machine) && woken.contains_key(machine);
+    pairs.iter().filter(|(by, machine, _)| is_member(by) && is_member(machine)).copied().collect()
+}
+
 impl Case<'_> {
     /// Returns a lock that passes from thread to thread in a subject that `may_hold` one. The path
     /// must pass between these threads often enough: at least a considerable share of `turns`, the
@@ -64,39 +71,48 @@ impl Case<'_> {
             {
                 continue;
             }
-            let pairs = self.both_ways(pairs);
-            let (woke, woken) = wakes(&pairs);
-            let mut waited = 0;
-            let mut why: HashMap<&str, u64> = HashMap::new();
-            for (.., pair) in &pairs {
-                waited += pair.direct_waited_ns;
-                if let Some(name) = pair.why {
-                    *why.entry(self.vocabulary.names.text(name)).or_default() += pair.direct_waited_ns;
-                }
-            }
-            let all: u64 = woken.values().sum();
-            let both_ways = woken.iter().map(|(machine, &count)| count.min(woke.get(machine).copied().unwrap_or(0)));
-            let (handed_on, of_one) = both_ways.fold((0, 0), |(sum, most), count| (sum + count, most.max(count)));
-            let lives = woken.keys().filter_map(|&machine| self.traffic.own(machine));
-            let first = lives.clone().filter_map(|own| own.first_ns).min().unwrap_or(0);
-            let last = lives.map(|own| own.last_ns).max().unwrap_or(0);
-            let length = last.saturating_sub(first).max(1) as f64;
-            let waiters = waited as f64 / length;
-            let wait = why.into_iter().max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name))).map(|(name, _)| name.to_owned());
-            let is_chain = 2 * handed_on > all;
-            let is_star = of_one as f64 >= self.limits.considerable * turns as f64;
-            let is_enough = all >= self.limits.least_replies && waiters >= self.limits.waiters;
-            if woken.len() >= 2 && (is_chain || is_star) && is_enough && best.as_ref().is_none_or(|best| best.waiters < waiters) {
-                let (members, wait) = (woken.len() as u64, wait.unwrap_or_default());
-                let has_no_hub = 2.0 * self.limits.lead * of_one as f64 <= all as f64;
-                best = Some(Convoy { subject: pool, waiters, members, is_chain, has_no_hub, wait, waited_ns: waited });
-            }
+            let found = self.convoy_of(pool, turns, &self.both_ways(pairs.clone()));
+            let found = found.or_else(|| self.convoy_of(pool, turns, &among_members(&pairs)));
+            best = best.into_iter().chain(found).max_by(|one, other| one.waiters.total_cmp(&other.waiters));
         }
         best
     }
 
-    /// Returns the pairs without threads that are only woken, or only wake others, such as those that
-    /// compile for the other threads of a virtual machine, and without those that seldom do either.
+    /// Returns the lock that passes between the threads of these pairs.
+    fn convoy_of(&self, subject: SubjectId, turns: u64, pairs: &[Wakes]) -> Option<Convoy> {
+        let (woke, woken) = wakes(pairs);
+        let waited_ns: u64 = pairs.iter().map(|(.., pair)| pair.direct_waited_ns).sum();
+        let mut why: HashMap<&str, u64> = HashMap::new();
+        for (.., pair) in pairs {
+            if let Some(name) = pair.why {
+                *why.entry(self.vocabulary.names.text(name)).or_default() += pair.direct_waited_ns;
+            }
+        }
+        let wait = why.into_iter().max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name))).map(|(name, _)| name.to_owned());
+        let all: u64 = woken.values().sum();
+        let both_ways = woken.iter().map(|(machine, &count)| count.min(woke.get(machine).copied().unwrap_or(0)));
+        let (handed_on, of_one) = both_ways.fold((0, 0), |(sum, most), count| (sum + count, most.max(count)));
+        let lives = woken.keys().filter_map(|&machine| self.traffic.own(machine));
+        let first = lives.clone().filter_map(|own| own.first_ns).min().unwrap_or(0);
+        let last = lives.map(|own| own.last_ns).max().unwrap_or(0);
+        let waiters = waited_ns as f64 / last.saturating_sub(first).max(1) as f64;
+        let is_chain = 2 * handed_on > all;
+        let is_star = of_one as f64 >= self.limits.considerable * turns as f64;
+        let is_enough = woken.len() >= 2 && all >= self.limits.least_replies && waiters >= self.limits.waiters;
+        (is_enough && (is_chain || is_star)).then(|| Convoy {
+            subject,
+            waiters,
+            members: woken.len() as u64,
+            is_chain,
+            has_no_hub: 2.0 * self.limits.lead * of_one as f64 <= all as f64,
+            wait: wait.unwrap_or_default(),
+            waited_ns,
+        })
+    }
+
+    /// Returns the pairs without threads that are only woken, or only wake others, such as those
+    /// that compile for the other threads of a virtual machine, and without those that seldom do
+    /// either.
     fn both_ways(&self, mut pairs: Vec<Wakes>) -> Vec<Wakes> {
         loop {
             let (woke, woken) = wakes(&pairs);

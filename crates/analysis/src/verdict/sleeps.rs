@@ -165,14 +165,19 @@ impl Case<'_> {
     /// Returns whether threads of the pool may wait for a lock that is held during the sleeps.
     ///
     /// The lock may be in a program that asks the sleeping one, if it has one request open at a
-    /// time. It may also be in a server that those ask who wait for the sleeping one. If that server
-    /// asks others itself, its requests may wait for these.
+    /// time and each of its threads waits for its own reply: the threads of a runtime that waits
+    /// for events (Go, an event loop) wake each other when there is work, not when a lock is free.
+    /// It may also be in a server that those ask who wait for the sleeping one. If that server asks
+    /// others itself, its requests may wait for these.
     fn may_hold_lock(&self, sleep: &Sleep, pool: SubjectId) -> bool {
         let asked = &self.subjects.get(pool).activity.asked;
         let asks = asked.count >= self.limits.least_replies;
         match sleep.asker.filter(|_| self.is_server(sleep.subject)) {
             _ if pool == sleep.subject => true,
-            Some(asker) if pool == asker => asks && asked.open() <= 1.0 + self.limits.considerable,
+            Some(asker) if pool == asker => {
+                let waits_for_events = self.parts.of(pool).any(|part| part.call == CallFamily::WaitForEvents);
+                asks && !waits_for_events && asked.open() <= 1.0 + self.limits.considerable
+            }
             Some(asker) => self.is_connected(pool, asker) && !asks && self.waiting_requests(pool).is_some(),
             None => self.is_connected(pool, sleep.subject),
         }
