@@ -146,10 +146,10 @@ impl Slot {
         }
     }
 
-    /// Like [`Source::leave`], in corrected time. In a sorted stream a loss that is not yet in the
+    /// Like [`Source::yield_pending_loss_before`], in corrected time. In a sorted stream a loss that is not yet in the
     /// window is not found.
-    fn leave(&mut self, end_ns: i64) -> bool {
-        self.window.is_none() && self.source.leave(self.shift.undo(end_ns))
+    fn yield_pending_loss_before(&mut self, end_ns: i64) -> bool {
+        self.window.is_none() && self.source.yield_pending_loss_before(self.shift.undo(end_ns))
     }
 
     #[inline]
@@ -497,7 +497,7 @@ impl Trace {
                 // A loss counts if any of its time lies in the range. All later items of this
                 // stream are outside of the range, so its key is dropped.
                 if matches!(self.slots[index].item(&mut self.value_buffer), Item::Loss(loss) if loss.begin_ns <= self.end_ns)
-                    || self.slots[index].leave(self.end_ns)
+                    || self.slots[index].yield_pending_loss_before(self.end_ns)
                 {
                     return Ok(true);
                 }
@@ -532,7 +532,7 @@ impl Trace {
                 Source::Dump(source) => source.report(&mut self.shared),
                 Source::Pages(source) => source.report(&mut self.shared),
                 Source::Text(source) => source.report(&mut self.shared),
-                _ => {}
+                Source::Capture(_) | Source::Perf(_) | Source::Chrome(_) | Source::Log(_) | Source::Missing { .. } => {}
             }
         }
         match self.first_damage().filter(|_| self.refuses) {

@@ -587,7 +587,7 @@ impl CtfSource {
         }
     }
 
-    pub fn leave(&mut self, end_ns: i64) -> bool {
+    pub fn yield_pending_loss_before(&mut self, end_ns: i64) -> bool {
         if self.pending_loss.begins_by(end_ns) {
             self.yield_pending_loss();
         }

@@ -66,30 +66,45 @@ impl Sequence for Source {
     fn has_event(&self) -> bool {
         match self {
             Source::Ctf(source) => source.has_event(),
-            _ => true,
+            Source::Capture(_)
+            | Source::Perf(_)
+            | Source::Dump(_)
+            | Source::Chrome(_)
+            | Source::Log(_)
+            | Source::Pages(_)
+            | Source::Text(_)
+            | Source::Missing { .. } => true,
         }
     }
 }
 
 impl Source {
-    /// Returns true if the stream has ended at damage.
+    /// Returns true if the stream has ended at damage. All variants are listed, so that a new format
+    /// does not compile until it states whether its streams can end there.
     pub fn is_broken(&self) -> bool {
         match self {
             Source::Ctf(source) => source.broken,
             Source::Capture(source) => source.broken,
             Source::Chrome(source) => source.broken,
             Source::Log(source) => source.broken,
-            _ => false,
+            Source::Perf(_) | Source::Dump(_) | Source::Pages(_) | Source::Text(_) | Source::Missing { .. } => false,
         }
     }
 
     /// Makes the loss of the current packet the current item if that loss began at or before
     /// `end_ns`. Returns false if there is no such loss.
     #[cold]
-    pub fn leave(&mut self, end_ns: i64) -> bool {
+    pub fn yield_pending_loss_before(&mut self, end_ns: i64) -> bool {
         match self {
-            Source::Ctf(source) => source.leave(end_ns),
-            _ => false,
+            Source::Ctf(source) => source.yield_pending_loss_before(end_ns),
+            Source::Capture(_)
+            | Source::Perf(_)
+            | Source::Dump(_)
+            | Source::Chrome(_)
+            | Source::Log(_)
+            | Source::Pages(_)
+            | Source::Text(_)
+            | Source::Missing { .. } => false,
         }
     }
 }

@@ -3,7 +3,9 @@
 //! A row of [`ALL`] is a format of files, with its name, how they begin, and a test; or an input
 //! that is no file of its own (folders, packed files, logs of seL4), which the explanation lists.
 //! Adding a format needs a variant of [`Format`], a row here, a variant of
-//! [`Source`](crate::formats::source::Source), and an arm in the opening of a trace (`trace.rs`).
+//! [`Source`](crate::formats::source::Source) with arms in its methods (`advance`, `item`,
+//! `has_event`, `is_broken`, `yield_pending_loss_before`), and arms in `trace.rs` (`add_file` opens
+//! it, `finish` reports what was counted). The compiler asks for every arm.
 //! Rows are tried in order, but the order has no effect, because no two formats begin alike.
 
 use crate::files::head::Head;
