@@ -246,7 +246,7 @@ impl Live {
             let identity = Identity::of(&found);
             if let Some(&known) = self.known.get(&identity) {
                 let tail = &mut self.tails[known];
-                tail.is_at(&path);
+                tail.set_path(&path);
                 if !tail.is_replaced() {
                     continue;
                 }

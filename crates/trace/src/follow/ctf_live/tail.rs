@@ -101,8 +101,8 @@ impl Tail {
         }
     }
 
-    /// Notes that the file was found at this path.
-    pub fn is_at(&mut self, path: &Path) {
+    /// Sets the path at which the file was found; it is no longer missing.
+    pub fn set_path(&mut self, path: &Path) {
         if self.path != path {
             self.path = path.to_owned();
         }
@@ -129,7 +129,7 @@ impl Tail {
     /// Gives the reader more of the file, after it reached the end of what it had. Returns false if
     /// there is no more.
     pub fn read_more(&mut self, look: &Look<'_>, shared: &mut Shared) -> Result<bool, Error> {
-        let Some(file) = self.look(look.last, shared) else { return self.rest() };
+        let Some(file) = self.look(look.last, shared) else { return self.rest().map(|()| false) };
         let stuck = self.source().is_some_and(CtfSource::waits_for_metadata);
         let learned = !Arc::ptr_eq(&self.metadata, &look.read.0);
         if learned {
@@ -138,7 +138,7 @@ impl Tail {
             self.waits.get_or_insert_with(Instant::now);
         }
         if stuck && !learned && self.may_learn(look) {
-            return self.rest();
+            return self.rest().map(|()| false);
         }
         if !self.endless && (file.length != self.seen || self.waits.is_some() || learned) {
             self.pass_packets(&file, look)?;
@@ -146,7 +146,7 @@ impl Tail {
         self.seen = file.length;
         let end = if self.endless || look.last { file.length } else { self.whole };
         if end <= self.shown && !stuck && (self.finished || !look.last) {
-            return self.rest();
+            return self.rest().map(|()| false);
         }
         let growth = match (look.last, self.may_learn(look)) {
             (true, _) => Growth::None,
@@ -178,13 +178,12 @@ impl Tail {
         }
     }
 
-    /// Releases the reader's file and memory until there is more. Returns false, so that callers
-    /// can return the result.
-    fn rest(&mut self) -> Result<bool, Error> {
-        if let Source::Ctf(source) = &mut self.slot.source {
-            source.rest()?;
+    /// Releases the reader's file and memory until there is more.
+    fn rest(&mut self) -> Result<(), Error> {
+        match &mut self.slot.source {
+            Source::Ctf(source) => source.rest(),
+            _ => Ok(()),
         }
-        Ok(false)
     }
 
     /// Returns true if metadata that describes unknown content may still be written.
