@@ -239,8 +239,8 @@ impl CtfWriter {
                 let kind = self.kinds.of(event, catalogue);
                 let (pid, tid) = (names && subject.pid.is_some(), names && subject.tid.is_some());
                 let form = Form { cpu: event.cpu.is_some(), names, pid, tid, kind };
-                let apart = names && turns >= MANY_TURNS && events / turns < SHORT_TURN;
-                let key = (event.stream, event.cpu, form, group, apart.then_some(event.subject.0 % MAX_THREADS), 0);
+                let per_thread = names && turns >= MANY_TURNS && events / turns < SHORT_TURN;
+                let key = (event.stream, event.cpu, form, group, per_thread.then_some(event.subject.0 % MAX_THREADS), 0);
                 let out = self.out(key, event, catalogue)?;
                 let (subject, cpu, packet) = (event.subject, event.cpu, event.packet.share());
                 self.last.insert(event.stream, Last { subject, cpu, packet, alone, key, out, events, turns });

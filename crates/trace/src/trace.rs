@@ -25,7 +25,7 @@ use crate::formats::sel4::{Dump, DumpSource};
 use crate::formats::source::Source;
 use crate::formats::trace_dat;
 use crate::merge::clock_shift::{Shift, Shifts};
-use crate::merge::common_clock::{apart, CommonClocks};
+use crate::merge::common_clock::{diagnose_distant_begins, CommonClocks};
 use crate::merge::sort_window::{Sequence, Window};
 use crate::merge::{Heap, Key};
 use crate::moment::Moment;
@@ -219,7 +219,7 @@ impl Trace {
             ends.push(trace.slots.len());
         }
         trace.prime(&options)?;
-        trace.shared.diagnostics.extend(apart(paths, &ends, trace.heap.keys()));
+        trace.shared.diagnostics.extend(diagnose_distant_begins(paths, &ends, trace.heap.keys()));
         Ok(trace)
     }
 

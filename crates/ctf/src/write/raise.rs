@@ -191,7 +191,7 @@ impl<'s> Raiser<'s, '_> {
             Some(ranges) => ranges.to_vec(),
             None => {
                 let found = self.standpoint().resolve(variant.tag(), fits)?.found;
-                apart(&by_labels(variant.tag(), &found, variant.options())?.list, options.len())
+                disjoint_ranges(&by_labels(variant.tag(), &found, variant.options())?.list, options.len())
             }
         };
         // An option that no value of the tag selects is dropped.
@@ -237,7 +237,7 @@ fn down(root: &StructType, place: &[u32]) -> Vec<String> {
 }
 
 /// The values that select each option. Where ranges overlap, the first choice in the list applies.
-fn apart(choices: &[Choice], options: usize) -> Vec<Ranges> {
+fn disjoint_ranges(choices: &[Choice], options: usize) -> Vec<Ranges> {
     // Values that earlier choices have taken, as merged ranges: start → end.
     let mut taken: BTreeMap<i128, i128> = BTreeMap::new();
     let mut ranges: Vec<Ranges> = vec![Vec::new(); options];
@@ -278,7 +278,7 @@ mod tests {
         ) {
             let choices: Vec<Choice> =
                 choices.into_iter().map(|(low, len, option)| Choice { low, high: low + len, option }).collect();
-            let ranges = apart(&choices, 4);
+            let ranges = disjoint_ranges(&choices, 4);
             for value in -1..40i128 {
                 let first = choices.iter().find(|c| c.low <= value && value <= c.high).map(|c| c.option as usize);
                 let now: Vec<usize> = ranges
