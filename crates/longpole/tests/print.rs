@@ -254,7 +254,7 @@ fn the_error_of_an_input_that_cannot_be_opened_is_shown_on_lines_of_its_own() {
     for arguments in [&["check"][..], &["print", "--tail", "0"], &["info"]] {
         let output = longpole(arguments, &[parts.path()]);
         let said = text(&output) + &String::from_utf8(output.stderr.clone()).unwrap();
-        let at = said.find(&format!("not in what follows: {drawn}")).unwrap_or_else(|| panic!("{arguments:?}: {said}"));
+        let at = said.find(&format!("broken cannot be opened and is left out: {drawn}")).unwrap_or_else(|| panic!("{arguments:?}: {said}"));
         let mut lines = said[at..].lines();
         let (line, mark) = (lines.nth(1).unwrap(), lines.next().unwrap());
         assert_eq!(line.find("xx"), mark.find("^~"), "{said}");

@@ -319,9 +319,7 @@ impl fmt::Display for Diagnostic {
                 other.display()
             ),
             Diagnostic::UndecodableRecord { path, error } => write!(f, "{}: {error}", path.display()),
-            // Usually the error already contains the path that could not be opened.
-            Diagnostic::CannotOpen { path, error } if error.contains(&path.display().to_string()) => write!(f, "not in what follows: {error}"),
-            Diagnostic::CannotOpen { path, error } => write!(f, "{} is not in what follows: {error}", path.display()),
+            Diagnostic::CannotOpen { path, error } => write!(f, "{} cannot be opened and is left out: {error}", path.display()),
             Diagnostic::UnrelatedFiles { path, files, examples } => {
                 write!(f, "{}: {} {} of no trace and not read: {examples}", path.display(), some(*files, "file", "files"), are(*files))
             }
@@ -405,7 +403,7 @@ impl fmt::Display for Diagnostic {
                 some(*entries, "system call has a number", "system calls have numbers")
             ),
             Diagnostic::ClockNotInNs { path, clock } => {
-                write!(f, "{}: times are counts of its clock ({clock}), which are shown as ns", path.display())
+                write!(f, "{}: times are counts of its clock ({clock}), which are shown as ns; record with `trace-cmd record -C mono`", path.display())
             }
             Diagnostic::WithoutTime { path, lines } => write!(
                 f,
