@@ -142,7 +142,7 @@ fn stream(
     // class gets a file. Packets without times cannot be moved, because only their order in the
     // file shows their order in time.
     let timed = (0..metadata.streams.len()).all(|class| metadata.has_times(class));
-    let apart = timed && layout.metadata().schema().version == longpole_ctf::types::Version::V1_8;
+    let file_per_class = timed && layout.metadata().schema().version == longpole_ctf::types::Version::V1_8;
     // Writers for the stream classes that have packets in the file.
     let mut parts: HashMap<usize, Part> = HashMap::new();
     // Class of the packet that has ended. Its end is written late, because the next packet may
@@ -163,7 +163,7 @@ fn stream(
             Ok(None) => break,
             Ok(Some(Step::PacketBegin)) => {
                 if part.file.is_none() {
-                    if apart && begun {
+                    if file_per_class && begun {
                         files.push(Out::create(free(path, to))?);
                     }
                     (part.file, begun) = (Some(files.len() - 1), true);
