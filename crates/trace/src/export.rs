@@ -69,12 +69,12 @@ pub struct CtfWriter {
     kinds: PacketKinds,
     /// Values of an event that are not written in the form in which they were read.
     values: Vec<OwnedValue>,
-    written: Written,
+    written: ExportCounts,
 }
 
 /// Counts of what was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct ExportCounts {
     /// Number of events.
     pub events: u64,
     /// Number of lost events, as far as they were counted.
@@ -95,14 +95,19 @@ pub struct Written {
 /// before goes to another one.
 type Key = (StreamId, Option<u32>, Form, usize, Option<u32>, usize);
 
+/// The last event of a stream and where it was written. The next event that agrees with it goes to
+/// the same file without a lookup.
 struct Last {
     subject: SubjectId,
     cpu: Option<u32>,
+    /// Values of the packet's context.
     packet: SharedValues,
     /// Set if no context names the thread.
     alone: bool,
     key: Key,
+    /// Index of the file of `key`.
     out: usize,
+    /// Number of events of the stream.
     events: u64,
     /// Number of changes from one thread to another.
     turns: u64,
@@ -171,7 +176,7 @@ impl CtfWriter {
             layouts: HashMap::new(),
             kinds: PacketKinds::default(),
             values: Vec::new(),
-            written: Written::default(),
+            written: ExportCounts::default(),
         })
     }
 
@@ -451,7 +456,7 @@ impl CtfWriter {
 
     /// Writes the remaining packets and the metadata. If the export is a single CTF trace, it is in
     /// the folder itself, else each trace is in a folder below it.
-    pub fn finish(mut self) -> Result<Written, Error> {
+    pub fn finish(mut self) -> Result<ExportCounts, Error> {
         for out in 0..self.outs.len() {
             self.end(out)?;
             self.store(out)?;

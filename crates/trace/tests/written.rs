@@ -21,7 +21,7 @@ use longpole_trace::SubjectId;
 use longpole_trace::Trace;
 use longpole_trace::Value;
 use longpole_trace::Version;
-use longpole_trace::Written;
+use longpole_trace::ExportCounts;
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
@@ -275,7 +275,7 @@ fn export_without_events_is_a_valid_trace() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("out");
         let written = write(&path, version, &catalogue(), std::iter::empty());
-        assert_eq!((written, read(&path)), (Written::default(), (Vec::new(), Vec::new())));
+        assert_eq!((written, read(&path)), (ExportCounts::default(), (Vec::new(), Vec::new())));
     }
 }
 
@@ -304,7 +304,7 @@ fn read(path: &Path) -> (Vec<Described>, Vec<Diagnostic>) {
 }
 
 /// Writes events of the catalogue's first class.
-fn write(path: &Path, version: Version, catalogue: &Catalogue, events: impl Iterator<Item = (i64, Vec<OwnedValue>)>) -> Written {
+fn write(path: &Path, version: Version, catalogue: &Catalogue, events: impl Iterator<Item = (i64, Vec<OwnedValue>)>) -> ExportCounts {
     let mut writer = CtfWriter::create(path, version, 0, Vec::new()).unwrap();
     for (t_ns, values) in events {
         let values: Vec<Value<'_>> = values.iter().map(Value::from).collect();

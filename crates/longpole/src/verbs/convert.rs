@@ -23,7 +23,7 @@ use longpole_trace::NoEvent;
 use longpole_trace::Rewritten;
 use longpole_trace::Trace;
 use longpole_trace::Version;
-use longpole_trace::Written;
+use longpole_trace::ExportCounts;
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -157,7 +157,7 @@ fn lines(trace: &mut Trace, sink: impl Write, sieve: &mut Sieve, unwritable: imp
 }
 
 /// Writes the whole trace as CTF.
-pub fn write(trace: &mut Trace, directory: &Path, form: Form, sieve: &mut Sieve) -> anyhow::Result<Written> {
+pub fn write(trace: &mut Trace, directory: &Path, form: Form, sieve: &mut Sieve) -> anyhow::Result<ExportCounts> {
     let version = form.version();
     let start_ns = trace.start_ns().unwrap_or(0);
     sieve.begins_at(start_ns);
@@ -175,7 +175,7 @@ pub fn write(trace: &mut Trace, directory: &Path, form: Form, sieve: &mut Sieve)
     Ok(writer.finish()?)
 }
 
-pub fn summary(output: &Path, written: &Written) -> String {
+pub fn summary(output: &Path, written: &ExportCounts) -> String {
     let mut text = format!("{}: {} events, {} lost", plain(output.display().to_string()), number(written.events), number(written.lost));
     if written.uncounted > 0 {
         text.push_str(&format!(" and {} gaps of unknown size", number(written.uncounted)));

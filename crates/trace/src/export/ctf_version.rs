@@ -6,7 +6,7 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
-use crate::export::{empty_folder, Version, Written};
+use crate::export::{empty_folder, Version, ExportCounts};
 use crate::files::directory::stream_files;
 use crate::files::file::StreamFile;
 use crate::formats::ctf::{decoder, read_metadata};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Result of a conversion.
 #[derive(Debug)]
 pub enum Rewritten {
-    Done(Written, Vec<Diagnostic>),
+    Done(ExportCounts, Vec<Diagnostic>),
     /// The path holds something other than CTF traces. Nothing is written.
     Other,
     /// The events of this stream are not in the order of time, which other readers require. Nothing
@@ -39,7 +39,7 @@ pub fn rewrite(path: &Path, directory: &Path, version: Version) -> Result<Rewrit
         return Ok(Rewritten::Other);
     }
     empty_folder(directory)?;
-    let (mut written, mut diagnostics) = (Written::default(), Vec::new());
+    let (mut written, mut diagnostics) = (ExportCounts::default(), Vec::new());
     for trace in &found.ctf {
         let place = trace.strip_prefix(path).map_or(directory.to_owned(), |below| directory.join(below));
         fs::create_dir_all(&place).map_err(Error::io(&place))?;
@@ -77,7 +77,7 @@ fn one(
     trace: &Path,
     place: &Path,
     version: Version,
-    written: &mut Written,
+    written: &mut ExportCounts,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<Option<PathBuf>, Error> {
     let metadata = Arc::new(read_metadata(&trace.join("metadata"))?);
@@ -131,7 +131,7 @@ fn stream(
     layout: &Arc<Layout>,
     path: &Path,
     to: &Path,
-    written: &mut Written,
+    written: &mut ExportCounts,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<bool, Error> {
     let unwritable = |source: Box<WriteError>| Error::Unwritable { path: path.to_owned(), source };

@@ -26,7 +26,7 @@ const BLOCK: usize = 4096;
 /// Maximum number of links that are followed from one link to a file.
 const MAX_LINKED: u32 = 8;
 /// Maximum number of refused entries that are reported.
-const MAX_TOLD: usize = 8;
+const MAX_REPORTED: usize = 8;
 
 /// Reason why unpacking ends before the archive does.
 pub enum Stop {
@@ -123,7 +123,7 @@ impl Fill {
     }
 
     fn refuse(&mut self, what: impl std::fmt::Display) {
-        if self.refused.len() < MAX_TOLD {
+        if self.refused.len() < MAX_REPORTED {
             self.refused.push(format!("entry {} is left out: {what}", self.entry.as_deref().unwrap_or("?")));
         }
     }
