@@ -20,15 +20,15 @@ pub(crate) enum HeaderPlan {
 
 /// A number at a constant distance from the start of the header.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct HeaderField {
     offset: u64,
     leaf: Leaf,
     load: Load,
 }
 
-impl Place {
-    fn new(offset: u64, leaf: Leaf) -> Option<Place> {
-        Load::new(offset, leaf).map(|load| Place { offset, leaf, load })
+impl HeaderField {
+    fn new(offset: u64, leaf: Leaf) -> Option<HeaderField> {
+        Load::new(offset, leaf).map(|load| HeaderField { offset, leaf, load })
     }
 
     /// The value in a header that begins at bit `at`, which must be a byte boundary.
@@ -46,8 +46,8 @@ pub(crate) struct FixedHeader {
     align: u32,
     bits: u64,
     last: ByteOrder,
-    id: Option<Place>,
-    time: Option<Place>,
+    id: Option<HeaderField>,
+    time: Option<HeaderField>,
 }
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(crate) struct TaggedHeader {
     align: u32,
     /// Number of bits up to the end of the tag.
     bits: u64,
-    tag: Place,
+    tag: HeaderField,
     tag_slot: u32,
     tag_is_id: bool,
     choices: Choices,
@@ -140,7 +140,7 @@ pub(crate) struct FastHeader {
 impl TaggedHeader {
     /// The header of events whose tag is the id itself, and the range of these ids. Tracers write
     /// this option while ids are small.
-    fn usual(&self) -> Option<(&FixedHeader, Place, RangeInclusive<u64>)> {
+    fn usual(&self) -> Option<(&FixedHeader, HeaderField, RangeInclusive<u64>)> {
         let choice = self.choices.list.first().filter(|_| self.tag_is_id && !self.choices.signed)?;
         let option = self.options.get(choice.option as usize).filter(|option| option.id.is_none() && option.bits % 8 == 0)?;
         let ids = choice.low.try_into().ok()?..=choice.high.try_into().ok()?;
@@ -183,7 +183,7 @@ fn fixed(block: &Block) -> Option<FixedHeader> {
     for op in rest {
         let Op::SetRole { roles, offset, leaf, .. } = *op else { return None };
         // A signed id would have to be sign-extended; no known tracer writes one.
-        let place = Some(Place::new(offset, leaf).filter(|p| p.leaf.kind == LeafKind::Unsigned)?);
+        let place = Some(HeaderField::new(offset, leaf).filter(|p| p.leaf.kind == LeafKind::Unsigned)?);
         if roles.has(Roles::EVENT_ID) {
             fixed.id = place;
         }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::bits::{align_up, Leaf, LeafKind, Load};
 use crate::error::{Span, SpanError};
 use crate::fixed_layout::FixedLayout;
-use crate::refs::{Choices, Place, ScopeRefs, Use, ELEMENT};
+use crate::refs::{Choices, TypePath, ScopeRefs, Use, ELEMENT};
 use crate::types::*;
 
 #[derive(Debug)]
@@ -291,7 +291,7 @@ pub(crate) struct NodeMaker<'r> {
     refs: Option<&'r ScopeRefs>,
     version: Version,
     scope: Scope,
-    place: Place,
+    place: TypePath,
 }
 
 /// The roles that the names of CTF 1.8 give to an integer.

@@ -14,9 +14,9 @@ use crate::types::*;
 
 type Result<T> = std::result::Result<T, SpanError>;
 
-/// Place of a type in its scope: the indices of fields and options on the way to it, and
+/// Path to a type in its scope: the indices of fields and options on the way to it, and
 /// [`ELEMENT`] for the element of an array.
-pub(crate) type Place = Vec<u32>;
+pub(crate) type TypePath = Vec<u32>;
 
 pub(crate) const ELEMENT: u32 = u32::MAX;
 
@@ -48,9 +48,9 @@ pub(crate) enum Use {
 #[derive(Debug, Default)]
 pub(crate) struct ScopeRefs {
     /// Fields to save, each with the slots to save it to.
-    pub saves: HashMap<Place, Vec<u32>>,
+    pub saves: HashMap<TypePath, Vec<u32>>,
     /// Arrays and variants that use slots.
-    pub uses: HashMap<Place, Use>,
+    pub uses: HashMap<TypePath, Use>,
 }
 
 impl ScopeRefs {
@@ -131,7 +131,7 @@ struct Finder<'s, 'r> {
     /// `true` if a reference may lead to nothing.
     alone: bool,
     frames: Vec<Frame<'s>>,
-    place: Place,
+    place: TypePath,
     refs: &'r mut HashMap<Scope, ScopeRefs>,
     counters: &'r mut Counters,
 }
@@ -316,7 +316,7 @@ impl<'s> ReferenceSite<'s, '_> {
 }
 
 /// A field and its place.
-pub(crate) type Found<'s> = (Scope, Place, &'s Type);
+pub(crate) type Found<'s> = (Scope, TypePath, &'s Type);
 
 /// Follows the names of a path down a type.
 struct Search<'h, 's> {
@@ -326,12 +326,12 @@ struct Search<'h, 's> {
     /// `true` for the rules of CTF 2: paths lead through optionals, and through an array to the
     /// element that contains the reference. Every path may lead through all options of a variant.
     exact: bool,
-    found: Vec<(Place, &'s Type)>,
+    found: Vec<(TypePath, &'s Type)>,
 }
 
 impl<'s> Search<'_, 's> {
     /// `around` is `true` if the reference is within the type at `place`.
-    fn structure(&mut self, ty: &'s StructType, names: &[String], place: &mut Place, around: bool) {
+    fn structure(&mut self, ty: &'s StructType, names: &[String], place: &mut TypePath, around: bool) {
         let Some((first, rest)) = names.split_first() else { return };
         let Some(index) = ty.fields().iter().position(|f| f.name == *first) else { return };
         let current = if around { self.here.get(place.len()).copied() } else { None };
@@ -344,7 +344,7 @@ impl<'s> Search<'_, 's> {
         place.pop();
     }
 
-    fn ty(&mut self, ty: &'s Type, names: &[String], place: &mut Place, around: bool) {
+    fn ty(&mut self, ty: &'s Type, names: &[String], place: &mut TypePath, around: bool) {
         let mut part = |search: &mut Self, index: u32, ty: &'s Type| {
             let here = if around { search.here.get(place.len()).copied() } else { None };
             // If the reference is within an option of a variant, no other option of it was decoded.

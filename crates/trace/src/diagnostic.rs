@@ -14,7 +14,7 @@ pub(crate) const MAX_ERRORS: u32 = 8;
 pub enum Diagnostic {
     /// A file that ends inside its last packet: it is still being written, or its writer was
     /// killed.
-    Truncated { path: PathBuf, place: String, at: Option<Place> },
+    Truncated { path: PathBuf, place: String, at: Option<PacketPosition> },
     /// Metadata that end inside a block. `line` is the line at which that block begins, `bytes` the
     /// size of what is not read.
     CutMetadata { path: PathBuf, line: usize, bytes: u64 },
@@ -22,15 +22,15 @@ pub enum Diagnostic {
     /// first such place in the file, `what` describes it.
     Nonstandard { path: PathBuf, byte: u64, what: String },
     /// A packet of a stream that cannot be decoded further, from the place `at`.
-    Undecodable { path: PathBuf, at: Place, reason: String, left_out: LeftOut },
+    Undecodable { path: PathBuf, at: PacketPosition, reason: String, left_out: LeftOut },
     /// Contradictory statements of packets. `times` counts them; `at` is the place of the first.
-    Contradiction { path: PathBuf, what: Contradiction, times: u64, at: Place },
+    Contradiction { path: PathBuf, what: Contradiction, times: u64, at: PacketPosition },
     /// Stream files of 0 bytes.
     Empty { path: PathBuf, files: u64, examples: String },
     /// Damage from which on the rest of a packet or stream cannot be decoded.
     Damaged { path: PathBuf, error: String },
     /// Times in a file that 64 bits of ns cannot represent. `place` is the first of them.
-    BeyondTime { path: PathBuf, place: String, at: Option<Place> },
+    BeyondTime { path: PathBuf, place: String, at: Option<PacketPosition> },
     /// A record that cannot be decoded and is left out.
     UndecodableRecord { path: PathBuf, error: String },
     /// A part of a trace that cannot be opened, while other parts can.
@@ -148,7 +148,7 @@ impl fmt::Display for Contradiction {
 
 /// A place in a stream of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PacketPosition {
     /// Index of the packet in its file, from 0.
     pub packet: u64,
     /// Offset in bytes of the packet in its file.
@@ -160,26 +160,26 @@ pub struct Place {
     pub event: Option<u64>,
 }
 
-impl Place {
-    pub(crate) fn of(error: &longpole_ctf::DecodeError) -> Place {
-        Place { packet: error.packet, packet_offset: error.packet_offset, bit: Some(error.bit_offset), event: error.event }
+impl PacketPosition {
+    pub(crate) fn of(error: &longpole_ctf::DecodeError) -> PacketPosition {
+        PacketPosition { packet: error.packet, packet_offset: error.packet_offset, bit: Some(error.bit_offset), event: error.event }
     }
 }
 
-impl Place {
+impl PacketPosition {
     /// Returns the place of the event that was decoded last.
-    pub(crate) fn of_event<S: Source>(decoder: &StreamDecoder<S>) -> Place {
+    pub(crate) fn of_event<S: Source>(decoder: &StreamDecoder<S>) -> PacketPosition {
         let packet = decoder.packet();
-        Place { packet: packet.index, packet_offset: packet.offset, bit: None, event: decoder.events().checked_sub(1) }
+        PacketPosition { packet: packet.index, packet_offset: packet.offset, bit: None, event: decoder.events().checked_sub(1) }
     }
 
     /// Returns the place of the event that many events before this one, in the same packet.
-    pub(crate) fn before(self, events: usize) -> Place {
-        Place { event: self.event.and_then(|event| event.checked_sub(events as u64)), ..self }
+    pub(crate) fn before(self, events: usize) -> PacketPosition {
+        PacketPosition { event: self.event.and_then(|event| event.checked_sub(events as u64)), ..self }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PacketPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "packet {} at byte {}", self.packet, self.packet_offset)?;
         self.bit.map_or(Ok(()), |bit| write!(f, ", bit {bit}"))?;
@@ -191,7 +191,7 @@ impl Diagnostic {
     /// Returns the diagnostic for an error that ended the decoding of a packet. `next` is the
     /// offset of the next packet in the file, if known.
     pub(crate) fn of_packet(path: &Path, error: &longpole_ctf::DecodeError, next: Option<u64>) -> Diagnostic {
-        let (path, at) = (path.to_owned(), Place::of(error));
+        let (path, at) = (path.to_owned(), PacketPosition::of(error));
         match (&error.kind, next) {
             (DecodeErrorKind::Truncated { .. }, None) => Diagnostic::Truncated { path, place: error.to_string(), at: Some(at) },
             (kind, next) => {
@@ -229,7 +229,7 @@ impl Diagnostic {
 
     /// Returns the file that the diagnostic is about, and the place in it, if there is one. Returns
     /// `None` for diagnostics of a stream.
-    pub fn place(&self) -> Option<(&Path, Option<Place>)> {
+    pub fn place(&self) -> Option<(&Path, Option<PacketPosition>)> {
         Some(match self {
             Diagnostic::Truncated { path, at, .. } | Diagnostic::BeyondTime { path, at, .. } => (path, *at),
             Diagnostic::Undecodable { path, at, .. } | Diagnostic::Contradiction { path, at, .. } => (path, Some(*at)),

@@ -39,7 +39,7 @@ mod trace;
 mod value;
 mod value_buffer;
 
-pub use diagnostic::{Contradiction, Diagnostic, LeftOut, Place};
+pub use diagnostic::{Contradiction, Diagnostic, LeftOut, PacketPosition};
 pub use error::Error;
 pub use event::{
     Catalogue, Class, ClassId, Event, Item, Loss, Nested, PacketValues, Stream, StreamId, StreamKind, Subject, SubjectId, Value,

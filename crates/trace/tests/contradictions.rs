@@ -9,7 +9,7 @@ use longpole_trace::LeftOut;
 use longpole_trace::Moment;
 use longpole_trace::NoEvent;
 use longpole_trace::Options;
-use longpole_trace::Place;
+use longpole_trace::PacketPosition;
 use longpole_trace::Trace;
 use std::fs;
 use std::path::Path;
@@ -184,7 +184,7 @@ fn reading_continues_after_a_damaged_packet_header_and_reports_the_skipped_bytes
     let place = trace(&[("s", bytes)]);
     let damage = |left_out| Diagnostic::Undecodable {
         path: place.path().join("s"),
-        at: Place { packet: 1, packet_offset: second as u64, bit: Some(0), event: None },
+        at: PacketPosition { packet: 1, packet_offset: second as u64, bit: Some(0), event: None },
         reason: "wrong magic number 0xc1fc1f00".to_owned(),
         left_out,
     };
@@ -205,7 +205,7 @@ fn event_time_out_of_range_is_damage_and_reported_once_with_its_place() {
     let packets = [packet(10, 20, 1, &[12]), packet(30, u64::MAX, 2, &stamps)];
     let place = trace(&[("s", packets.iter().flat_map(Packet::bytes).collect())]);
     let path = place.path().join("s");
-    let at = |event| Place { packet: 1, packet_offset: packets[0].bytes().len() as u64, bit: None, event };
+    let at = |event| PacketPosition { packet: 1, packet_offset: packets[0].bytes().len() as u64, bit: None, event };
     let of_event = Diagnostic::BeyondTime { path: path.clone(), place: at(Some(1)).to_string(), at: Some(at(Some(1))) };
     let of_packet = Diagnostic::Contradiction { path: path.clone(), what: Contradiction::BeyondTime, times: 1, at: at(None) };
     let (times, diagnostics, damaged) = read(place.path(), Damage::Pass);

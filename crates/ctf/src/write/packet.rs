@@ -52,7 +52,7 @@ pub struct StreamWriter {
 /// Position at which an event begins, with the byte that contains it, so that the event can be
 /// undone.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct UndoPoint {
     at: u64,
     last: ByteOrder,
     byte: u8,
@@ -216,7 +216,7 @@ impl StreamWriter {
         if !self.open {
             self.begin(&Packet { begin: Some(cycles), ..Packet::default() })?;
         }
-        let mut before = self.place();
+        let mut before = self.undo_point();
         let mut header = self.header(layout, stream, class.id, only, cycles);
         // The start of a packet may represent a time that the header of an event cannot.
         if header.as_ref().is_err_and(|e| is_time(e)) && stream.roles.has(Roles::TIME) {
@@ -226,7 +226,7 @@ impl StreamWriter {
             self.extra += u64::from(next.sequence.is_some());
             next.begin = Some(cycles);
             self.begin(&next)?;
-            before = self.place();
+            before = self.undo_point();
             header = self.header(layout, stream, class.id, only, cycles);
         }
         let written = header.and_then(|timed| {
@@ -251,12 +251,12 @@ impl StreamWriter {
         }
     }
 
-    fn place(&self) -> Place {
-        Place { at: self.at, last: self.last, byte: self.buffer.byte(self.at) }
+    fn undo_point(&self) -> UndoPoint {
+        UndoPoint { at: self.at, last: self.last, byte: self.buffer.byte(self.at) }
     }
 
     /// Discards everything that was written since `place`.
-    fn go_back(&mut self, place: &Place) {
+    fn go_back(&mut self, place: &UndoPoint) {
         (self.at, self.last) = (place.at, place.last);
         self.buffer.restore(place.at, place.byte);
     }
@@ -269,7 +269,7 @@ impl StreamWriter {
                 false => Err(WriteErrorKind::IdTooLarge { id }.into()),
             };
         };
-        let (before, clock) = (self.place(), self.clock);
+        let (before, clock) = (self.undo_point(), self.clock);
         let mut failure: Option<Box<WriteError>> = None;
         for attempt in 0..MAX_ATTEMPTS {
             let header = Header { id, cycles, attempt, more: false, reported_id: None, reported_time: None };

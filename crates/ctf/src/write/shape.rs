@@ -8,7 +8,7 @@ use crate::bits::Leaf;
 use crate::error::{MetadataError, SpanError};
 use crate::metadata::{refs, Metadata, Refs};
 use crate::plan::{stride, Child, Count, Node, NodeMaker};
-use crate::refs::{Choices, Place, ScopeRefs, ELEMENT};
+use crate::refs::{Choices, TypePath, ScopeRefs, ELEMENT};
 use crate::types::*;
 
 /// The data that all [`StreamWriter`](super::StreamWriter)s of a trace share.
@@ -52,7 +52,7 @@ pub struct EventLayout {
 }
 
 /// Places of the fields of a scope that were made: their values follow from the next field.
-pub(super) type Made = HashSet<Place>;
+pub(super) type Made = HashSet<TypePath>;
 
 /// Made fields by index of the stream class, index of the event class, and scope.
 pub(super) type MadeFields = HashMap<(Option<usize>, Option<usize>, Scope), Made>;
@@ -223,7 +223,7 @@ impl Shape {
 
 struct Shaper<'m> {
     made: &'m Made,
-    place: Place,
+    place: TypePath,
     tags: &'m mut HashMap<u32, Vec<(i128, i128)>>,
 }
 

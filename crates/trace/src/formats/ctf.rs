@@ -9,7 +9,7 @@ mod pending_loss;
 pub(crate) use about::{ctf_trace, diagnostics, is_trusted, kind};
 pub(crate) use growth::Growth;
 
-use crate::diagnostic::{Diagnostic, Place, MAX_ERRORS};
+use crate::diagnostic::{Diagnostic, PacketPosition, MAX_ERRORS};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
 use crate::files::ctf_trace::CtfTrace;
@@ -446,7 +446,7 @@ impl CtfSource {
                         None => self.packet_subject,
                     };
                     let ns = event.ns();
-                    if self.packet_checks.is_outside(ns) && self.outside(ns, Place::of_event(&self.decoder), shared) {
+                    if self.packet_checks.is_outside(ns) && self.outside(ns, PacketPosition::of_event(&self.decoder), shared) {
                         continue;
                     }
                     self.counts.backwards += u64::from(ns < self.last_ns);
@@ -601,7 +601,7 @@ impl CtfSource {
     /// Handles an event at `place` outside of its packet's range. If its time is out of range, it
     /// is damage: returns true if the stream ends there because of [`Shared::strict`].
     #[cold]
-    fn outside(&mut self, ns: i64, place: Place, shared: &mut Shared) -> bool {
+    fn outside(&mut self, ns: i64, place: PacketPosition, shared: &mut Shared) -> bool {
         if !is_saturated(ns) {
             self.packet_checks.outside(place);
             return false;

@@ -13,7 +13,7 @@
 
 mod layout;
 
-use self::layout::{Entry, Extent, Layout, What, SYSCALL};
+use self::layout::{Entry, EntryKind, Extent, Layout, SYSCALL};
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
@@ -111,13 +111,13 @@ struct Classes {
     end: [ClassId; 4],
 }
 
-impl What {
+impl EntryKind {
     fn class(self) -> usize {
         match self {
-            What::Syscall { .. } => 0,
-            What::Interrupt { .. } => 1,
-            What::Other { .. } => 2,
-            What::Tracepoint { .. } => 3,
+            EntryKind::Syscall { .. } => 0,
+            EntryKind::Interrupt { .. } => 1,
+            EntryKind::Other { .. } => 2,
+            EntryKind::Tracepoint { .. } => 3,
         }
     }
 }
@@ -237,7 +237,7 @@ impl DumpSource {
         match self.entry(bytes) {
             Ok(entry) => {
                 self.read += 1;
-                if let What::Syscall { number, .. } = entry.what {
+                if let EntryKind::Syscall { number, .. } = entry.kind {
                     self.unnamed += u64::from(self.name(number).is_none());
                 }
                 Ok(Some(entry))
@@ -251,8 +251,8 @@ impl DumpSource {
 
     fn entry(&mut self, bytes: &[u8]) -> Result<Entry, String> {
         let mut entry = self.layout.entry(bytes)?;
-        match entry.what {
-            What::Tracepoint { .. } => {
+        match entry.kind {
+            EntryKind::Tracepoint { .. } => {
                 entry.start = self.sum;
                 self.sum = self.sum.saturating_add(entry.duration);
             }
@@ -336,8 +336,8 @@ impl DumpSource {
         };
         match self.head {
             Head::Begin(t_ns) => event(t_ns, self.classes.begin, &[]),
-            Head::Entry(t_ns, entry) => event(t_ns, self.classes.entry[entry.what.class()], self.fields(&entry, value_buffer)),
-            Head::End(t_ns, entry) => event(t_ns, self.classes.end[entry.what.class()], self.fields(&entry, value_buffer)),
+            Head::Entry(t_ns, entry) => event(t_ns, self.classes.entry[entry.kind.class()], self.fields(&entry, value_buffer)),
+            Head::End(t_ns, entry) => event(t_ns, self.classes.end[entry.kind.class()], self.fields(&entry, value_buffer)),
             Head::Loss(loss) => Item::Loss(loss),
         }
     }
@@ -351,15 +351,15 @@ impl DumpSource {
     fn fields<'a>(&self, entry: &Entry, value_buffer: &'a mut ValueBuffer) -> &'a [Value<'a>] {
         let path = |path: u8| Value::Enum { value: path.into(), label: PATHS[usize::from(path & 7)] };
         let (start, duration) = (Value::U64(entry.start), Value::U64(entry.duration));
-        match entry.what {
-            What::Syscall { number, cap_type, is_fastpath, tag } => {
+        match entry.kind {
+            EntryKind::Syscall { number, cap_type, is_fastpath, tag } => {
                 let name = self.name(number).unwrap_or(UNNAMED[number as usize & 15]);
                 let numbers = [number, cap_type, is_fastpath, tag].map(Value::U64);
                 value_buffer.put([path(SYSCALL), Value::Str(name.as_bytes())].into_iter().chain(numbers).chain([start, duration]))
             }
-            What::Interrupt { core, word } => value_buffer.put([path(0), Value::U64(core), Value::U64(word), start, duration]),
-            What::Other { path: number, word } => value_buffer.put([path(number), Value::U64(word), start, duration]),
-            What::Tracepoint { id } => value_buffer.put([Value::U64(id), duration]),
+            EntryKind::Interrupt { core, word } => value_buffer.put([path(0), Value::U64(core), Value::U64(word), start, duration]),
+            EntryKind::Other { path: number, word } => value_buffer.put([path(number), Value::U64(word), start, duration]),
+            EntryKind::Tracepoint { id } => value_buffer.put([Value::U64(id), duration]),
         }
     }
 

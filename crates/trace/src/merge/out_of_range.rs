@@ -3,7 +3,7 @@
 //! nearest time that can be represented, so that its fields are not lost. This is damage and is
 //! always reported.
 
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, PacketPosition};
 use std::fmt::Display;
 use std::path::Path;
 
@@ -35,7 +35,7 @@ impl Beyond {
 
     /// Reports a time out of range, unless one was already reported for this file.
     #[cold]
-    pub fn report<P: Display>(&mut self, path: &Path, place: impl FnOnce() -> P, at: Option<Place>, diagnostics: &mut Vec<Diagnostic>) {
+    pub fn report<P: Display>(&mut self, path: &Path, place: impl FnOnce() -> P, at: Option<PacketPosition>, diagnostics: &mut Vec<Diagnostic>) {
         if std::mem::replace(&mut self.reported, true) {
             return;
         }

@@ -4,7 +4,7 @@
 //! are there. But an analysis of times or losses must know of it. Contradictions are counted by
 //! kind and reported once per file, with the place of the first.
 
-use crate::diagnostic::{Contradiction, Diagnostic, Place};
+use crate::diagnostic::{Contradiction, Diagnostic, PacketPosition};
 use crate::event::Subject;
 use crate::merge::out_of_range::is_saturated;
 use crate::shared::Shared;
@@ -26,7 +26,7 @@ pub(crate) struct PacketChecks {
     ends: Vec<End>,
     /// Last sequence number, by stream class.
     sequences: Vec<Option<u64>>,
-    found: Vec<(Contradiction, u64, Place)>,
+    found: Vec<(Contradiction, u64, PacketPosition)>,
 }
 
 /// Latest end of the packets of one stream. Packets of different threads or CPUs in one file may
@@ -71,14 +71,14 @@ impl PacketChecks {
     }
 
     #[cold]
-    pub fn outside(&mut self, event: Place) {
+    pub fn outside(&mut self, event: PacketPosition) {
         self.found(Contradiction::EventOutside, event);
     }
 
     /// Checks a packet. Must be called for each packet in the order of the file. `ordered` means
     /// that the tracer writes packets in the order of time.
     pub fn packet(&mut self, packet: &Packet, subject: &Subject, ordered: bool) {
-        let place = Place { packet: packet.index, packet_offset: packet.offset, bit: None, event: None };
+        let place = PacketPosition { packet: packet.index, packet_offset: packet.offset, bit: None, event: None };
         if packet.other_uuid {
             self.found(Contradiction::OtherUuid, place);
         }
@@ -125,7 +125,7 @@ impl PacketChecks {
     }
 
     #[cold]
-    fn found(&mut self, what: Contradiction, at: Place) {
+    fn found(&mut self, what: Contradiction, at: PacketPosition) {
         match self.found.iter_mut().find(|(known, ..)| *known == what) {
             Some((_, times, _)) => *times += 1,
             None => self.found.push((what, 1, at)),

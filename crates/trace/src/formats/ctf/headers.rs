@@ -1,7 +1,7 @@
 //! Reading events without their fields, many at once.
 
 use super::{ClassPlan, CtfSource};
-use crate::diagnostic::Place;
+use crate::diagnostic::PacketPosition;
 use crate::error::Error;
 use crate::event::ClassId;
 use crate::index::packet_chains::Share;
@@ -69,7 +69,7 @@ impl CtfSource {
         for index in 0..headers.len() {
             let ns = headers.ns(index).unwrap_or(self.last_ns);
             if self.packet_checks.is_outside(ns) {
-                let place = Place::of_event(&self.decoder).before(headers.len() - 1 - index);
+                let place = PacketPosition::of_event(&self.decoder).before(headers.len() - 1 - index);
                 self.outside(ns, place, shared);
             }
             self.counts.backwards += u64::from(ns < self.last_ns);

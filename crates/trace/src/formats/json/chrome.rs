@@ -11,7 +11,7 @@
 
 use super::names::{Classes, Subjects};
 use super::object::{self, Object, Raw, Wanted};
-use super::order::{Order, Place, Sorted};
+use super::order::{Order, RecordLocation, Sorted};
 use super::scan::{self, Fault, Text, MAX_VALUE_BYTES};
 use super::{report, report_texts};
 use crate::diagnostic::MAX_ERRORS;
@@ -312,11 +312,11 @@ impl ChromeSource {
                 Ok((offset, length, Seen::At(t_ns))) => {
                     start_ns = Some(start_ns.map_or(t_ns, |start| start.min(t_ns)));
                     last_ns = Some(t_ns);
-                    order.push(Place { t_ns, offset, length: length as u32 }).map_err(Error::io(path))?;
+                    order.push(RecordLocation { t_ns, offset, length: length as u32 }).map_err(Error::io(path))?;
                 }
                 Ok((offset, length, Seen::Untimed)) => {
                     let t_ns = last_ns.unwrap_or(i64::MIN);
-                    order.push(Place { t_ns, offset, length: length as u32 }).map_err(Error::io(path))?;
+                    order.push(RecordLocation { t_ns, offset, length: length as u32 }).map_err(Error::io(path))?;
                 }
                 Ok((.., Seen::Nothing)) => {}
                 Err(Fault::Io(source)) => return Err(Error::Io { path: path.to_owned(), source }),

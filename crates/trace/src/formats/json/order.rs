@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 
 /// Time and place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct RecordLocation {
     pub t_ns: i64,
     pub offset: u64,
     pub length: u32,
@@ -25,7 +25,7 @@ const PIECE: usize = 1 << 8;
 
 #[derive(Default)]
 pub struct Order {
-    places: Vec<Place>,
+    places: Vec<RecordLocation>,
     spilled: Option<File>,
     /// Number of records in each run of the file. Further records may be in memory.
     runs: Vec<u64>,
@@ -40,7 +40,7 @@ impl Order {
         Order { run_length: Some(length), ..Order::default() }
     }
 
-    pub fn push(&mut self, place: Place) -> io::Result<()> {
+    pub fn push(&mut self, place: RecordLocation) -> io::Result<()> {
         if self.last_ns.is_some_and(|last| place.t_ns < last) {
             self.unsorted += 1;
         }
@@ -99,12 +99,12 @@ impl Order {
 }
 
 pub enum Sorted {
-    Here(std::vec::IntoIter<Place>),
+    Here(std::vec::IntoIter<RecordLocation>),
     Spilled(Merge),
 }
 
 impl Sorted {
-    pub fn next(&mut self) -> io::Result<Option<Place>> {
+    pub fn next(&mut self) -> io::Result<Option<RecordLocation>> {
         match self {
             Sorted::Here(places) => Ok(places.next()),
             Sorted::Spilled(merge) => merge.next(),
@@ -115,18 +115,18 @@ impl Sorted {
 pub struct Merge {
     file: File,
     runs: Vec<Run>,
-    next: Vec<Option<Place>>,
+    next: Vec<Option<RecordLocation>>,
     heap: Heap,
 }
 
 struct Run {
     at: u64,
     end: u64,
-    places: std::vec::IntoIter<Place>,
+    places: std::vec::IntoIter<RecordLocation>,
 }
 
 impl Merge {
-    fn next(&mut self) -> io::Result<Option<Place>> {
+    fn next(&mut self) -> io::Result<Option<RecordLocation>> {
         // Runs are in the order of the file, so records with equal times are in that order, too.
         let Some(key) = self.heap.pop() else { return Ok(None) };
         let place = self.next[key.stream as usize].take();
@@ -151,10 +151,10 @@ impl Merge {
     }
 }
 
-fn place(bytes: &[u8]) -> Place {
+fn place(bytes: &[u8]) -> RecordLocation {
     let word = |at: usize| bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
     let length = bytes[16..20].try_into().map_or(0, u32::from_le_bytes);
-    Place { t_ns: word(0) as i64, offset: word(8), length }
+    RecordLocation { t_ns: word(0) as i64, offset: word(8), length }
 }
 
 #[cfg(test)]
@@ -166,9 +166,9 @@ mod tests {
         #[test]
         fn merging_runs_of_any_length_equals_sorting(times in prop::collection::vec(-9i64..9, 0..200), run in 1usize..50) {
             let mut order = Order::with_runs_of(run);
-            let mut expected: Vec<Place> = Vec::new();
+            let mut expected: Vec<RecordLocation> = Vec::new();
             for (at, &t_ns) in times.iter().enumerate() {
-                let place = Place { t_ns, offset: at as u64, length: at as u32 };
+                let place = RecordLocation { t_ns, offset: at as u64, length: at as u32 };
                 order.push(place).unwrap();
                 expected.push(place);
             }

@@ -9,7 +9,7 @@
 //! its input ends, so the ends of rounds are ignored there.
 
 use super::file::{word, About, MAX_FORMATS};
-use super::sample::{trailer, Place};
+use super::sample::{trailer, RecordOrigin};
 use longpole_ftrace::ByteOrder;
 use ruzstd::decoding::FrameDecoder;
 use std::cmp::Reverse;
@@ -37,7 +37,7 @@ pub(super) struct Record {
     pub body: Vec<u8>,
     /// Index of the record's event, or 0 if the record does not name it.
     pub attribute: usize,
-    pub place: Place,
+    pub place: RecordOrigin,
     /// Time on perf's clock.
     pub time: u64,
     /// Set if the record has no time of its own and was given that of the next record.
@@ -304,7 +304,7 @@ impl<R: Read> Records<R> {
         }
         let attribute = attribute(kind, &body, about);
         let place = about.attributes.get(attribute).map(|known| match kind {
-            SAMPLE => Place::of_sample(known, &body, about.order),
+            SAMPLE => RecordOrigin::of_sample(known, &body, about.order),
             _ => trailer(known, &body, about.order),
         });
         let place = place.unwrap_or_default();

@@ -47,7 +47,7 @@ const BRANCH_COUNTERS: u64 = 1 << 19;
 
 /// Process, thread, time and CPU of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RecordOrigin {
     pub pid: Option<i32>,
     pub tid: Option<i32>,
     pub time: Option<u64>,
@@ -109,14 +109,14 @@ fn halves(bytes: &[u8], order: ByteOrder) -> Option<(u32, u32)> {
     Some((order.unsigned(bytes.get(..4)?)? as u32, order.unsigned(bytes.get(4..8)?)? as u32))
 }
 
-impl Place {
-    pub fn of_sample(attribute: &Attribute, body: &[u8], order: ByteOrder) -> Place {
+impl RecordOrigin {
+    pub fn of_sample(attribute: &Attribute, body: &[u8], order: ByteOrder) -> RecordOrigin {
         head(attribute, &mut Cursor::new(body, order)).map(|head| head.place).unwrap_or_default()
     }
 }
 
 struct Head {
-    place: Place,
+    place: RecordOrigin,
     ip: Option<u64>,
     addr: Option<u64>,
     period: Option<u64>,
@@ -134,16 +134,16 @@ fn head(attribute: &Attribute, at: &mut Cursor<'_>) -> Option<Head> {
     let cpu = if all & CPU != 0 { Some(halves(at.bytes(8)?, at.order)?.0) } else { None };
     let period = at.if_in(all, PERIOD)?;
     let (pid, tid) = (threads.map(|(pid, _)| pid as i32), threads.map(|(_, tid)| tid as i32));
-    Some(Head { place: Place { pid, tid, time, cpu }, ip, addr, period })
+    Some(Head { place: RecordOrigin { pid, tid, time, cpu }, ip, addr, period })
 }
 
 /// Reads the trailer of a record that is no sample.
-pub(super) fn trailer(attribute: &Attribute, body: &[u8], order: ByteOrder) -> Place {
+pub(super) fn trailer(attribute: &Attribute, body: &[u8], order: ByteOrder) -> RecordOrigin {
     let all = attribute.sample_type;
     let parts = (all & (TID | TIME | ID | STREAM_ID | CPU | IDENTIFIER)).count_ones() as usize;
-    let Some(begin) = body.len().checked_sub(8 * parts).filter(|_| attribute.id_all) else { return Place::default() };
+    let Some(begin) = body.len().checked_sub(8 * parts).filter(|_| attribute.id_all) else { return RecordOrigin::default() };
     let mut at = Cursor::new(&body[begin..], order);
-    let mut place = Place::default();
+    let mut place = RecordOrigin::default();
     if all & TID != 0 {
         let threads = at.bytes(8).and_then(|bytes| halves(bytes, order));
         (place.pid, place.tid) = (threads.map(|(pid, _)| pid as i32), threads.map(|(_, tid)| tid as i32));

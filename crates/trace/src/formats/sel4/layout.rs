@@ -23,12 +23,12 @@ pub struct Entry {
     /// Begin of the entry; 0 for tracepoints, whose log has no times.
     pub start: u64,
     pub duration: u64,
-    pub what: What,
+    pub kind: EntryKind,
 }
 
 /// Kind of an entry, with its fields.
 #[derive(Clone, Copy, Debug)]
-pub enum What {
+pub enum EntryKind {
     Syscall { number: u64, cap_type: u64, is_fastpath: u64, tag: u64 },
     Interrupt { core: u64, word: u64 },
     Other { path: u8, word: u64 },
@@ -165,7 +165,7 @@ impl Layout {
             let size = if self.word == Word::Bits32 { 4 } else { 8 };
             let (id, duration) = (number(0, size), number(size, size));
             return match id {
-                0..MAX_TRACEPOINTS => Ok(Entry { start: 0, duration, what: What::Tracepoint { id } }),
+                0..MAX_TRACEPOINTS => Ok(Entry { start: 0, duration, kind: EntryKind::Tracepoint { id } }),
                 _ => Err(format!("{id:#x} is not the number of a tracepoint; check --word-size and --byte-order")),
             };
         }
@@ -184,11 +184,11 @@ impl Layout {
             return Err("its bits are not those of a kernel entry; check --format, --word-size and --byte-order".to_owned());
         }
         let word = field(3, 26);
-        let what = match path as u8 {
-            0 => What::Interrupt { core: field(0, 3), word },
-            SYSCALL => What::Syscall { number: field(0, 4), cap_type: field(4, 5), is_fastpath: field(9, 1), tag: field(10, 19) },
-            path => What::Other { path, word },
+        let kind = match path as u8 {
+            0 => EntryKind::Interrupt { core: field(0, 3), word },
+            SYSCALL => EntryKind::Syscall { number: field(0, 4), cap_type: field(4, 5), is_fastpath: field(9, 1), tag: field(10, 19) },
+            path => EntryKind::Other { path, word },
         };
-        Ok(Entry { start, duration, what })
+        Ok(Entry { start, duration, kind })
     }
 }
