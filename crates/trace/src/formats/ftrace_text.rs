@@ -49,8 +49,8 @@ pub(crate) struct TextSource {
     lost: Vec<Lost>,
     coming: Vec<Lost>,
     /// Event that is yielded after the losses in `lost`.
-    waiting: Option<Head>,
-    head: Option<Head>,
+    waiting: Option<CurrentItem>,
+    current: Option<CurrentItem>,
     flags: text::Span,
     /// Text of the event, if it has no class of its own.
     rest: text::Span,
@@ -99,17 +99,18 @@ struct Lost {
     events: Option<u64>,
 }
 
+/// The item that is yielded next, or was yielded last.
 #[derive(Clone, Copy)]
-enum Head {
+enum CurrentItem {
     Event { t_ns: i64, stream: StreamId, cpu: u32, subject: SubjectId, class: ClassId, is_whole: bool },
     Loss(Loss),
 }
 
-impl Head {
+impl CurrentItem {
     fn t_ns(&self) -> i64 {
         match self {
-            Head::Event { t_ns, .. } => *t_ns,
-            Head::Loss(loss) => loss.end_ns,
+            CurrentItem::Event { t_ns, .. } => *t_ns,
+            CurrentItem::Loss(loss) => loss.end_ns,
         }
     }
 }
@@ -136,7 +137,7 @@ impl TextSource {
             lost: Vec::new(),
             coming: Vec::new(),
             waiting: None,
-            head: None,
+            current: None,
             flags: 0..0,
             rest: 0..0,
             ticks: false,
@@ -154,8 +155,8 @@ impl TextSource {
             let Some(head) = self.gather()? else {
                 // Events that were lost after the last event.
                 let (stream, last_ns) = (self.file, self.last_ns);
-                self.head = self.lost.pop().map(|lost| Head::Loss(self.loss(lost, stream, last_ns)));
-                return Ok(self.head.map(|head| head.t_ns()));
+                self.current = self.lost.pop().map(|lost| CurrentItem::Loss(self.loss(lost, stream, last_ns)));
+                return Ok(self.current.map(|item| item.t_ns()));
             };
             self.waiting = Some(self.event(head, shared));
         }
@@ -163,17 +164,17 @@ impl TextSource {
             if let Some(cpu) = lost.cpu {
                 self.cpu_stream(cpu, shared);
             }
-            self.head = Some(Head::Loss(self.loss(lost, self.file, event.t_ns())));
+            self.current = Some(CurrentItem::Loss(self.loss(lost, self.file, event.t_ns())));
         } else {
-            self.head = self.waiting.take();
-            if let Some(Head::Event { t_ns, cpu, .. }) = self.head {
+            self.current = self.waiting.take();
+            if let Some(CurrentItem::Event { t_ns, cpu, .. }) = self.current {
                 self.last_ns = t_ns;
                 if let Some(stream) = self.cpus.get_mut(&cpu) {
                     stream.last_ns = Some(t_ns);
                 }
             }
         }
-        Ok(self.head.map(|head| head.t_ns()))
+        Ok(self.current.map(|item| item.t_ns()))
     }
 
     fn loss(&self, lost: Lost, file: StreamId, end_ns: i64) -> Loss {
@@ -262,7 +263,7 @@ impl TextSource {
         Ok(true)
     }
 
-    fn event(&mut self, head: text::Head, shared: &mut Shared) -> Head {
+    fn event(&mut self, head: text::Head, shared: &mut Shared) -> CurrentItem {
         let name = text::fields(&self.line, head.rest.clone(), &mut self.fields);
         let ns = head.time.number();
         let t_ns = self.beyond.ns(ns.into(), &self.path, || format!("an event of the time {ns}"), &mut shared.diagnostics);
@@ -275,7 +276,7 @@ impl TextSource {
             self.rest = head.rest;
         }
         self.flags = head.flags;
-        Head::Event { t_ns, stream, cpu: head.cpu, subject, class, is_whole }
+        CurrentItem::Event { t_ns, stream, cpu: head.cpu, subject, class, is_whole }
     }
 
     fn class(&mut self, name: &Name, has_flags: bool, shared: &mut Shared) -> ClassId {
@@ -338,9 +339,9 @@ impl TextSource {
     }
 
     pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
-        match self.head {
-            Some(Head::Loss(loss)) => Item::Loss(loss),
-            Some(Head::Event { t_ns, stream, cpu, subject, class, is_whole }) => {
+        match self.current {
+            Some(CurrentItem::Loss(loss)) => Item::Loss(loss),
+            Some(CurrentItem::Event { t_ns, stream, cpu, subject, class, is_whole }) => {
                 let found = if is_whole { &self.fields[..] } else { &[] };
                 let flags = Some(&self.line[self.flags.clone()]).filter(|flags| is_whole && !flags.is_empty());
                 let whole = (!is_whole).then(|| [&self.line[self.rest.clone()]]);

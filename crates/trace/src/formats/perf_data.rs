@@ -55,7 +55,7 @@ pub(crate) struct PerfSource {
     last_ns: i64,
     errors: u32,
     beyond: Beyond,
-    head: Option<Head>,
+    current: Option<CurrentItem>,
     record: Record,
     /// Parts of the sample other than a tracepoint's bytes.
     parts: Vec<OwnedValue>,
@@ -69,8 +69,9 @@ struct CpuStream {
     last_ns: i64,
 }
 
+/// The item that is yielded next, or was yielded last.
 #[derive(Clone)]
-enum Head {
+enum CurrentItem {
     Tracepoint { at: At, id: u16, raw: Range<usize> },
     Sample { at: At },
     Other { at: At, layout: &'static Layout, length: usize },
@@ -110,7 +111,7 @@ impl PerfSource {
             last_ns: 0,
             errors: 0,
             beyond: Beyond::default(),
-            head: None,
+            current: None,
             record: Record::default(),
             parts: Vec::new(),
             made: Made::default(),
@@ -155,13 +156,13 @@ impl PerfSource {
             };
             let before = std::mem::replace(&mut self.record, record);
             self.files.recycle(before);
-            if let Some(head) = self.turn(shared) {
-                let t_ns = match &head {
-                    Head::Tracepoint { at, .. } | Head::Sample { at } | Head::Other { at, .. } => at.t_ns,
-                    Head::Loss(loss) => loss.end_ns,
+            if let Some(item) = self.turn(shared) {
+                let t_ns = match &item {
+                    CurrentItem::Tracepoint { at, .. } | CurrentItem::Sample { at } | CurrentItem::Other { at, .. } => at.t_ns,
+                    CurrentItem::Loss(loss) => loss.end_ns,
                 };
                 self.last_ns = t_ns;
-                self.head = Some(head);
+                self.current = Some(item);
                 return Ok(Some(t_ns));
             }
         }
@@ -175,7 +176,7 @@ impl PerfSource {
     }
 
     /// Decodes the current record. Returns `None` if it yields no item.
-    fn turn(&mut self, shared: &mut Shared) -> Option<Head> {
+    fn turn(&mut self, shared: &mut Shared) -> Option<CurrentItem> {
         let Record { kind, misc, attribute, place, time, .. } = self.record;
         let order = self.about.order;
         let ns = i128::from(time) + self.about.offset_ns;
@@ -188,7 +189,7 @@ impl PerfSource {
         let stream = self.cpu_stream(place.cpu, shared);
         if let Some(events) = lost {
             let begin_ns = if stream.last_ns == 0 { t_ns } else { stream.last_ns.min(t_ns) };
-            return (events > 0).then_some(Head::Loss(Loss { stream: stream.stream, begin_ns, end_ns: t_ns, events: Some(events) }));
+            return (events > 0).then_some(CurrentItem::Loss(Loss { stream: stream.stream, begin_ns, end_ns: t_ns, events: Some(events) }));
         }
         self.cpus.insert(place.cpu.unwrap_or(u32::MAX), CpuStream { last_ns: t_ns, ..stream });
         let mut at = At { t_ns, stream: stream.stream, cpu: place.cpu, subject: SubjectId(0), class: ClassId(0) };
@@ -210,7 +211,7 @@ impl PerfSource {
             }
             at.subject = self.subject(place.pid.or(pid), place.tid.or(tid), shared);
             at.class = self.class_of_other(layout, shared);
-            return Some(Head::Other { at, layout, length });
+            return Some(CurrentItem::Other { at, layout, length });
         }
         let known = self.about.attributes.get(attribute)?;
         let Some(raw) = sample::read(known, &self.record.body, order, &mut self.parts) else {
@@ -230,9 +231,9 @@ impl PerfSource {
         Some(match (id, &self.plans) {
             (Some(id), Some((_, plans))) => {
                 plans.make(id, &self.record.body[raw.clone()], &mut self.made);
-                Head::Tracepoint { at, id, raw }
+                CurrentItem::Tracepoint { at, id, raw }
             }
-            _ => Head::Sample { at },
+            _ => CurrentItem::Sample { at },
         })
     }
 
@@ -329,19 +330,19 @@ impl PerfSource {
             Item::Event(Event { t_ns, stream, subject, class, cpu, fields, context, packet: PacketValues::default() })
         };
         let parts = self.parts.iter().map(Value::from);
-        match (&self.head, &self.plans) {
-            (Some(Head::Tracepoint { at, id, raw }), Some((_, plans))) => {
+        match (&self.current, &self.plans) {
+            (Some(CurrentItem::Tracepoint { at, id, raw }), Some((_, plans))) => {
                 let (values, _) = plans.values(*id, &self.record.body[raw.clone()], &self.made);
                 let values = value_buffer.put(values.chain(parts));
                 let (fields, context) = values.split_at(values.len() - self.parts.len());
                 event(at, fields, context)
             }
-            (Some(Head::Sample { at }), _) => event(at, value_buffer.put(parts), &[]),
-            (Some(Head::Other { at, layout, length }), _) => {
+            (Some(CurrentItem::Sample { at }), _) => event(at, value_buffer.put(parts), &[]),
+            (Some(CurrentItem::Other { at, layout, length }), _) => {
                 let values = layout.values(&self.record.body[..*length], self.record.misc, self.about.order);
                 event(at, value_buffer.put(values), &[])
             }
-            (Some(Head::Loss(loss)), _) => Item::Loss(*loss),
+            (Some(CurrentItem::Loss(loss)), _) => Item::Loss(*loss),
             // Not reached: the trace requests only items that `advance` found.
             _ => Item::Loss(Loss { stream: StreamId(0), begin_ns: self.last_ns, end_ns: self.last_ns, events: Some(0) }),
         }

@@ -86,7 +86,7 @@ pub(crate) struct DumpSource {
     ahead: Option<Entry>,
     open: Option<Entry>,
     reported: Reported,
-    head: Head,
+    current: CurrentItem,
 }
 
 /// Items without an entry that were yielded.
@@ -96,8 +96,9 @@ struct Reported {
     loss: bool,
 }
 
+/// The item that is yielded next, or was yielded last.
 #[derive(Clone, Copy)]
-enum Head {
+enum CurrentItem {
     Begin(i64),
     Entry(i64, Entry),
     End(i64, Entry),
@@ -167,7 +168,7 @@ impl DumpSource {
             ahead: None,
             open: None,
             reported: Reported::default(),
-            head: Head::Begin(0),
+            current: CurrentItem::Begin(0),
         };
         source.ahead = source.next()?;
         if let Some(what) = source.broken.take() {
@@ -296,28 +297,28 @@ impl DumpSource {
             // entry ends where the next one begins.
             let cut = self.ahead.map_or(end, |ahead| end.min(ahead.start));
             self.overlaps += u64::from(cut < end);
-            return Ok(Some(self.turn(time(self, cut), |t_ns| Head::End(t_ns, open))));
+            return Ok(Some(self.turn(time(self, cut), |t_ns| CurrentItem::End(t_ns, open))));
         }
         if let Some(entry) = self.ahead {
             let t_ns = time(self, entry.start);
             if self.dump.ends && !std::mem::replace(&mut self.reported.begin, true) {
-                return Ok(Some(self.turn(t_ns, Head::Begin)));
+                return Ok(Some(self.turn(t_ns, CurrentItem::Begin)));
             }
             self.ahead = self.next()?;
             self.open = self.dump.ends.then_some(entry);
-            return Ok(Some(self.turn(t_ns, |t_ns| Head::Entry(t_ns, entry))));
+            return Ok(Some(self.turn(t_ns, |t_ns| CurrentItem::Entry(t_ns, entry))));
         }
         if self.is_saturated() && self.broken.is_none() && !std::mem::replace(&mut self.reported.loss, true) {
             let t_ns = self.time(self.last.max(self.sum)).unwrap_or(i64::MAX);
-            let t_ns = t_ns.max(self.head.time());
+            let t_ns = t_ns.max(self.current.time());
             let loss = Loss { stream: self.stream, begin_ns: t_ns, end_ns: t_ns, events: self.lost() };
-            return Ok((self.lost() != Some(0)).then(|| self.turn(t_ns, |_| Head::Loss(loss))));
+            return Ok((self.lost() != Some(0)).then(|| self.turn(t_ns, |_| CurrentItem::Loss(loss))));
         }
         Ok(None)
     }
 
-    fn turn(&mut self, t_ns: i64, head: impl FnOnce(i64) -> Head) -> i64 {
-        self.head = head(t_ns);
+    fn turn(&mut self, t_ns: i64, item: impl FnOnce(i64) -> CurrentItem) -> i64 {
+        self.current = item(t_ns);
         t_ns
     }
 
@@ -334,11 +335,11 @@ impl DumpSource {
                 packet: PacketValues::default(),
             })
         };
-        match self.head {
-            Head::Begin(t_ns) => event(t_ns, self.classes.begin, &[]),
-            Head::Entry(t_ns, entry) => event(t_ns, self.classes.entry[entry.kind.class()], self.fields(&entry, value_buffer)),
-            Head::End(t_ns, entry) => event(t_ns, self.classes.end[entry.kind.class()], self.fields(&entry, value_buffer)),
-            Head::Loss(loss) => Item::Loss(loss),
+        match self.current {
+            CurrentItem::Begin(t_ns) => event(t_ns, self.classes.begin, &[]),
+            CurrentItem::Entry(t_ns, entry) => event(t_ns, self.classes.entry[entry.kind.class()], self.fields(&entry, value_buffer)),
+            CurrentItem::End(t_ns, entry) => event(t_ns, self.classes.end[entry.kind.class()], self.fields(&entry, value_buffer)),
+            CurrentItem::Loss(loss) => Item::Loss(loss),
         }
     }
 
@@ -377,11 +378,11 @@ impl DumpSource {
     }
 }
 
-impl Head {
+impl CurrentItem {
     fn time(&self) -> i64 {
         match self {
-            Head::Begin(t_ns) | Head::Entry(t_ns, _) | Head::End(t_ns, _) => *t_ns,
-            Head::Loss(loss) => loss.end_ns,
+            CurrentItem::Begin(t_ns) | CurrentItem::Entry(t_ns, _) | CurrentItem::End(t_ns, _) => *t_ns,
+            CurrentItem::Loss(loss) => loss.end_ns,
         }
     }
 }

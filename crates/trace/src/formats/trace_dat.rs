@@ -214,12 +214,13 @@ pub(crate) struct PageSource {
     beyond: Beyond,
     /// Lost events in the kernel's count that no page reported until now.
     lost: u64,
-    head: Head,
+    current: CurrentItem,
     made: Made,
 }
 
+/// The item that is yielded next, or was yielded last.
 #[derive(Clone, Copy)]
-enum Head {
+enum CurrentItem {
     Event { t_ns: i64, subject: SubjectId },
     Loss(Loss),
 }
@@ -243,7 +244,7 @@ impl PageSource {
             errors: 0,
             beyond: Beyond::default(),
             lost,
-            head: Head::Loss(Loss { stream, begin_ns: 0, end_ns: 0, events: Some(0) }),
+            current: CurrentItem::Loss(Loss { stream, begin_ns: 0, end_ns: 0, events: Some(0) }),
             made: Made::default(),
         }
     }
@@ -278,7 +279,7 @@ impl PageSource {
             let subject = self.subject(pid, shared);
             let record = self.pages.event();
             self.kernel.plans.make(id, record.data, &mut self.made);
-            self.head = Head::Event { t_ns, subject };
+            self.current = CurrentItem::Event { t_ns, subject };
             return Ok(Some(t_ns));
         }
     }
@@ -292,7 +293,7 @@ impl PageSource {
     fn turn_to_loss(&mut self, end_ns: i64, events: Option<u64>) -> i64 {
         self.lost = self.lost.saturating_sub(events.unwrap_or(0));
         let begin_ns = if self.first_ns.is_some() { self.last_ns.min(end_ns) } else { end_ns };
-        self.head = Head::Loss(Loss { stream: self.stream, begin_ns, end_ns, events });
+        self.current = CurrentItem::Loss(Loss { stream: self.stream, begin_ns, end_ns, events });
         end_ns
     }
 
@@ -304,7 +305,7 @@ impl PageSource {
             return None;
         }
         let end_ns = if self.first_ns.is_some() { self.last_ns } else { 0 };
-        self.head = Head::Loss(Loss { stream: self.stream, begin_ns: self.first_ns.unwrap_or(0), end_ns, events: Some(events) });
+        self.current = CurrentItem::Loss(Loss { stream: self.stream, begin_ns: self.first_ns.unwrap_or(0), end_ns, events: Some(events) });
         Some(end_ns)
     }
 
@@ -333,9 +334,9 @@ impl PageSource {
     }
 
     pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
-        match self.head {
-            Head::Loss(loss) => Item::Loss(loss),
-            Head::Event { t_ns, subject } => {
+        match self.current {
+            CurrentItem::Loss(loss) => Item::Loss(loss),
+            CurrentItem::Event { t_ns, subject } => {
                 let record = self.pages.event();
                 let (values, context) = self.kernel.plans.values(record.id, record.data, &self.made);
                 let values = value_buffer.put(values);

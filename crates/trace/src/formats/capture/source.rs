@@ -40,15 +40,16 @@ pub(crate) struct CaptureSource {
     /// Time of the last packet, initially that of the first one. Items without a time get this one.
     last_ns: i64,
     /// Packet that is yielded after the loss that it reported.
-    waiting: Option<Head>,
-    head: Option<Head>,
+    waiting: Option<CurrentItem>,
+    current: Option<CurrentItem>,
     errors: u32,
     beyond: Beyond,
     /// Set when the source has ended at its first damage ([`Shared::strict`]).
     pub broken: bool,
 }
 
-enum Head {
+/// The item that is yielded next, or was yielded last.
+enum CurrentItem {
     Packet { t_ns: i64, section: u32, interface: u32, numbers: [u64; 3], class: ClassId, more: Vec<OwnedValue> },
     Entry { t_ns: i64, class: ClassId, values: Vec<OwnedValue> },
     Loss(Loss),
@@ -120,7 +121,7 @@ impl CaptureSource {
             dropped: Interfaces::default(),
             last_ns: first_time(capture)?,
             waiting: None,
-            head: None,
+            current: None,
             errors: 0,
             beyond: Beyond::default(),
             broken: false,
@@ -128,8 +129,8 @@ impl CaptureSource {
     }
 
     pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
-        self.head = self.waiting.take();
-        while self.head.is_none() {
+        self.current = self.waiting.take();
+        while self.current.is_none() {
             match self.reader.next_block() {
                 Ok(None) => return Ok(None),
                 Ok(Some(Block::Interface(block))) => {
@@ -140,23 +141,23 @@ impl CaptureSource {
                     let drops = drops.map(|count| self.dropped.entry(packet.section, packet.interface).more(count));
                     let ns = packet.time_ns().unwrap_or(self.last_ns.into());
                     let t_ns = self.beyond.ns(ns, &self.path, || at_byte(packet.offset), &mut shared.diagnostics);
-                    let head = packet_head(&packet, t_ns, &mut self.classes, shared);
+                    let item = packet_item(&packet, t_ns, &mut self.classes, shared);
                     let begin_ns = self.last_ns;
-                    self.last_ns = head.t_ns();
+                    self.last_ns = item.t_ns();
                     match drops {
-                        None => self.head = Some(head),
+                        None => self.current = Some(item),
                         Some(events) => {
                             let (stream, end_ns) = (self.stream, self.last_ns);
                             let begin_ns = begin_ns.min(end_ns);
-                            self.head = Some(Head::Loss(Loss { stream, begin_ns, end_ns, events: Some(events) }));
-                            self.waiting = Some(head);
+                            self.current = Some(CurrentItem::Loss(Loss { stream, begin_ns, end_ns, events: Some(events) }));
+                            self.waiting = Some(item);
                         }
                     }
                 }
                 Ok(Some(Block::Journal(journal))) => {
                     let ns = journal.time_ns().unwrap_or(self.last_ns.into());
                     let t_ns = self.beyond.ns(ns, &self.path, || "an entry of the journal", &mut shared.diagnostics);
-                    self.head = Some(entry_head(&journal, t_ns, &mut self.classes, shared));
+                    self.current = Some(entry_item(&journal, t_ns, &mut self.classes, shared));
                 }
                 Ok(Some(Block::Statistics(block))) => {
                     let Some(sum) = lost(&block) else { continue };
@@ -166,7 +167,7 @@ impl CaptureSource {
                         let mut time = |ns| self.beyond.ns(ns, &self.path, || at_byte(block.offset), &mut shared.diagnostics);
                         let end_ns = if block.ticks == 0 { self.last_ns } else { time(block.time_ns()) };
                         let begin_ns = block.start_ns().map_or(self.last_ns, time).min(end_ns);
-                        self.head = Some(Head::Loss(Loss { stream: self.stream, begin_ns, end_ns, events: Some(news) }));
+                        self.current = Some(CurrentItem::Loss(Loss { stream: self.stream, begin_ns, end_ns, events: Some(news) }));
                     }
                 }
                 Ok(Some(_)) => {}
@@ -186,7 +187,7 @@ impl CaptureSource {
             self.broken = true;
             return Ok(None);
         }
-        Ok(self.head.as_ref().map(Head::t_ns))
+        Ok(self.current.as_ref().map(CurrentItem::t_ns))
     }
 
     pub fn item<'a>(&'a self, value_buffer: &'a mut ValueBuffer) -> Item<'a> {
@@ -194,30 +195,30 @@ impl CaptureSource {
         let event = |t_ns, class, fields| {
             Item::Event(Event { t_ns, stream, subject, class, cpu: None, fields, context: &[], packet: PacketValues::default() })
         };
-        match &self.head {
-            Some(Head::Packet { t_ns, section, interface, numbers, class, more }) => {
+        match &self.current {
+            Some(CurrentItem::Packet { t_ns, section, interface, numbers, class, more }) => {
                 let name = self.names.get(*section, *interface).map_or("", String::as_str);
                 let first = std::iter::once(Value::Str(name.as_bytes())).chain(numbers.map(Value::U64));
                 event(*t_ns, *class, value_buffer.put(first.chain(more.iter().map(Value::from))))
             }
-            Some(Head::Entry { t_ns, class, values }) => event(*t_ns, *class, value_buffer.put(values.iter().map(Value::from))),
-            Some(Head::Loss(loss)) => Item::Loss(*loss),
+            Some(CurrentItem::Entry { t_ns, class, values }) => event(*t_ns, *class, value_buffer.put(values.iter().map(Value::from))),
+            Some(CurrentItem::Loss(loss)) => Item::Loss(*loss),
             // Not reached: the trace requests only items that `advance` found.
             None => Item::Loss(Loss { stream, begin_ns: self.last_ns, end_ns: self.last_ns, events: Some(0) }),
         }
     }
 }
 
-impl Head {
+impl CurrentItem {
     fn t_ns(&self) -> i64 {
         match self {
-            Head::Packet { t_ns, .. } | Head::Entry { t_ns, .. } => *t_ns,
-            Head::Loss(loss) => loss.end_ns,
+            CurrentItem::Packet { t_ns, .. } | CurrentItem::Entry { t_ns, .. } => *t_ns,
+            CurrentItem::Loss(loss) => loss.end_ns,
         }
     }
 }
 
-fn packet_head(packet: &PacketBlock, t_ns: i64, classes: &mut Classes, shared: &mut Shared) -> Head {
+fn packet_item(packet: &PacketBlock, t_ns: i64, classes: &mut Classes, shared: &mut Shared) -> CurrentItem {
     let mut names: Vec<&str> = Vec::new();
     let mut more = Vec::new();
     // Most packets have no options.
@@ -245,7 +246,7 @@ fn packet_head(packet: &PacketBlock, t_ns: i64, classes: &mut Classes, shared: &
         add("verdict", packet.verdict().map(bytes));
         add("hash", packet.hash().map(bytes));
     }
-    Head::Packet {
+    CurrentItem::Packet {
         t_ns,
         section: packet.section,
         interface: packet.interface,
@@ -255,15 +256,15 @@ fn packet_head(packet: &PacketBlock, t_ns: i64, classes: &mut Classes, shared: &
     }
 }
 
-fn entry_head(journal: &JournalBlock, t_ns: i64, classes: &mut Classes, shared: &mut Shared) -> Head {
+fn entry_item(journal: &JournalBlock, t_ns: i64, classes: &mut Classes, shared: &mut Shared) -> CurrentItem {
     // The journal allows no longer names.
     let fields = || journal.fields().filter(|(name, _)| name.len() <= 64 && *name != b"__REALTIME_TIMESTAMP").take(MAX_FIELDS);
     let value = |value: &[u8]| OwnedValue::Str(value[..value.len().min(MAX_VALUE)].to_vec());
     if classes.known.len() < MAX_CLASSES {
         let names: Vec<String> = fields().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect();
         let class = classes.of("journal", &[], &names.iter().map(String::as_str).collect::<Vec<_>>(), shared);
-        return Head::Entry { t_ns, class, values: fields().map(|(_, text)| value(text)).collect() };
+        return CurrentItem::Entry { t_ns, class, values: fields().map(|(_, text)| value(text)).collect() };
     }
     let all = fields().map(|(name, text)| (String::from_utf8_lossy(name).as_ref().into(), value(text))).collect();
-    Head::Entry { t_ns, class: classes.of("journal", &["entry"], &[], shared), values: vec![OwnedValue::Fields(all)] }
+    CurrentItem::Entry { t_ns, class: classes.of("journal", &["entry"], &[], shared), values: vec![OwnedValue::Fields(all)] }
 }
