@@ -8,7 +8,7 @@ use crate::clock::Converter;
 use crate::diagnostic::{Diagnostic, DiagnosticKind};
 use crate::error::{MetadataError, Span, SpanError};
 use crate::exec::Mark;
-use crate::header::{FastHeader, HeaderPlan};
+use crate::event_header::{FastHeader, HeaderPlan};
 use crate::json::{self, Draft};
 use crate::metadata_text::MetadataText;
 use crate::packet_signature::PacketSignature;

@@ -8,7 +8,7 @@ use crate::batch::{Batch, Gather, Run};
 use crate::bits::align_up;
 use crate::clock::extend;
 use crate::error::DecodeError;
-use crate::headers::Headers;
+use crate::header_batch::Headers;
 use crate::metadata::{FastClass, StreamPlan};
 use crate::source::Source;
 

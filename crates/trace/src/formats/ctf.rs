@@ -3,7 +3,7 @@
 
 mod about;
 mod growth;
-mod headers;
+mod header_batch;
 mod pending_loss;
 
 pub(crate) use about::{ctf_trace, diagnostics, is_trusted, kind};
