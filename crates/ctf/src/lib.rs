@@ -3,7 +3,6 @@
 
 mod batch;
 mod bits;
-mod bounds;
 mod clock;
 mod decoder;
 mod diagnostic;
@@ -23,6 +22,7 @@ mod plan;
 mod refs;
 mod source;
 mod tsdl;
+mod type_limits;
 pub mod types;
 mod value;
 pub mod write;

@@ -28,23 +28,23 @@
 //! recorder can append the fragment of a new event class. Everything here is pure: the results are
 //! text and bytes, and the caller writes them to files.
 
+mod bit_buffer;
 mod datum;
 mod error;
 mod fields;
 pub mod json;
 mod keywords;
-mod lower;
 mod packet;
-mod put;
-mod raise;
 mod shape;
+mod to_ctf1;
+mod to_ctf2;
 pub mod tsdl;
 
 pub use datum::Datum;
 pub use error::{WriteError, WriteErrorKind};
 pub use packet::StreamWriter;
-pub use raise::to_ctf2;
 pub use shape::{EventLayout, Layout};
+pub use to_ctf2::to_ctf2;
 
 use crate::types::{Schema, Version};
 

@@ -2,7 +2,7 @@
 
 use super::syntax::{Json, Kind};
 use super::value::{fail, list, mappings, ranges, text, Object, Result};
-use crate::bounds::bounded;
+use crate::type_limits::bounded;
 use crate::error::Span;
 use crate::types::*;
 use std::collections::{HashMap, HashSet};

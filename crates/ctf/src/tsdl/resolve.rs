@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::attribute::{alignment, assignments, base, encoding, fail, field_path, number, range, text, truth, unique, uuid, word, Result};
 use super::syntax::*;
-use crate::bounds::bounded;
+use crate::type_limits::bounded;
 use crate::clock::Clock;
 use crate::error::Span;
 use crate::refs::check_alone;

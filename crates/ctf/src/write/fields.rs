@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::datum::Datum;
 use super::error::{WriteError, WriteErrorKind};
-use super::put::Buffer;
+use super::bit_buffer::BitBuffer;
 use super::shape::{Layout, Part, Shape};
 use crate::bits::{align_up, Leaf, LeafKind};
 use crate::clock::{extend, low_bits};
@@ -131,8 +131,8 @@ impl<'v> Feed<'v> for Named<'v> {
 }
 
 /// Writes values one after another.
-pub(super) struct Put<'w> {
-    pub buffer: &'w mut Buffer,
+pub(super) struct FieldWriter<'w> {
+    pub buffer: &'w mut BitBuffer,
     pub at: u64,
     pub last: ByteOrder,
     pub slots: &'w mut [u64],
@@ -143,7 +143,7 @@ pub(super) struct Put<'w> {
     pub auto: FilledIn<'w>,
 }
 
-impl Put<'_> {
+impl FieldWriter<'_> {
     /// The bit at which the next field of this alignment begins. Returns an error if `bits` bits
     /// from there exceed the limit.
     #[inline]

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use super::datum::Datum;
 use super::error::{WriteError, WriteErrorKind};
-use super::fields::{padded, DeferredField, FilledIn, Header, InOrder, Named, Put, Result, RoleValues};
-use super::put::Buffer;
+use super::fields::{padded, DeferredField, FilledIn, Header, InOrder, Named, FieldWriter, Result, RoleValues};
+use super::bit_buffer::BitBuffer;
 use super::shape::{EventLayout, Layout, Shape, StreamLayout};
 use crate::bits::align_up;
 use crate::clock::{extend, low_bits};
@@ -30,7 +30,7 @@ const MAX_ATTEMPTS: usize = 64;
 pub struct StreamWriter {
     layout: Arc<Layout>,
     stream: usize,
-    buffer: Buffer,
+    buffer: BitBuffer,
     limit: u64,
     packet: Packet,
     open: bool,
@@ -65,7 +65,7 @@ impl StreamWriter {
             slots: vec![0; layout.slots],
             layout,
             stream,
-            buffer: Buffer::default(),
+            buffer: BitBuffer::default(),
             limit: LIMIT,
             packet: Packet::default(),
             open: false,
@@ -376,8 +376,8 @@ impl StreamWriter {
         Ok(())
     }
 
-    fn put<'w>(&'w mut self, clock: u64, auto: FilledIn<'w>) -> Put<'w> {
-        Put {
+    fn put<'w>(&'w mut self, clock: u64, auto: FilledIn<'w>) -> FieldWriter<'w> {
+        FieldWriter {
             buffer: &mut self.buffer,
             at: self.at,
             last: self.last,

@@ -120,12 +120,12 @@ impl Layout {
 
     /// Creates a layout that takes values in the terms of a CTF 2 schema and writes a CTF 1.8
     /// trace. [`metadata`](Self::metadata) returns the resulting schema. The table in the source of
-    /// `lower` lists how types are converted.
+    /// `write/to_ctf1.rs` lists how types are converted.
     pub fn to_ctf1(schema: &Schema) -> Result<Layout, MetadataError> {
         let from = schema.version;
         let (schema, made) = match from {
             Version::V1_8 => (schema.clone(), MadeFields::new()),
-            Version::V2 => super::lower::lower(schema).map_err(|e| MetadataError::whole(e.message))?,
+            Version::V2 => super::to_ctf1::to_ctf1(schema).map_err(|e| MetadataError::whole(e.message))?,
         };
         Ok(Layout { from, ..Layout::with(Arc::new(Metadata::from_schema(schema)?), &made)? })
     }
@@ -275,12 +275,12 @@ impl Shaper<'_> {
             self.place.push(index as u32);
             let made = !matches!(shape, Shape::Struct { .. } | Shape::Wrapped { .. }) && self.made.contains(&self.place);
             self.place.pop();
-            // A made tag of [`OPTIONAL_BITS`](super::lower::OPTIONAL_BITS) bits belongs to a
-            // variant that represents an optional; see `lower`.
+            // A made tag of [`OPTIONAL_BITS`](super::to_ctf1::OPTIONAL_BITS) bits belongs to a
+            // variant that represents an optional; see `to_ctf1`.
             if let (Some(Part { shape: Shape::Number { leaf, .. }, made: true, .. }), Shape::Variant { optional, .. }) =
                 (parts.last(), &mut shape)
             {
-                *optional = leaf.bits == super::lower::OPTIONAL_BITS;
+                *optional = leaf.bits == super::to_ctf1::OPTIONAL_BITS;
             }
             parts.push(Part { name: child.name, shape, made });
         }

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use super::shape::{Made, MadeFields};
 use super::tsdl::identifier;
-use crate::bounds::bounded;
+use crate::type_limits::bounded;
 use crate::error::{Span, SpanError};
 use crate::plan::roles_by_name;
 use crate::refs::{Frame, ReferenceSite, ELEMENT};
@@ -46,20 +46,20 @@ type Result<T> = std::result::Result<T, SpanError>;
 pub(super) const OPTIONAL_BITS: u8 = 8;
 
 /// Converts a schema of CTF 2. Also returns the fields that were made.
-pub(super) fn lower(schema: &Schema) -> Result<(Schema, MadeFields)> {
+pub(super) fn to_ctf1(schema: &Schema) -> Result<(Schema, MadeFields)> {
     let mut all = MadeFields::new();
-    let mut lowered = |key: (Option<usize>, Option<usize>), scope, clock, earlier: &[(Scope, &StructType)], ty: Option<&StructType>| {
+    let mut converted = |key: (Option<usize>, Option<usize>), scope, clock, earlier: &[(Scope, &StructType)], ty: Option<&StructType>| {
         let Some(ty) = ty else { return Ok(None) };
-        let mut lowerer = Lowerer { scope, clock, earlier, frames: Vec::new(), place: Vec::new(), to: Vec::new(), made: Made::new() };
-        let ty = lowerer.structure(ty)?;
+        let mut converter = Ctf1Converter { scope, clock, earlier, frames: Vec::new(), place: Vec::new(), to: Vec::new(), made: Made::new() };
+        let ty = converter.structure(ty)?;
         bounded(&Type::Struct(Arc::new(ty.clone())), Span::default())?;
-        all.insert((key.0, key.1, scope), lowerer.made);
+        all.insert((key.0, key.1, scope), converter.made);
         Ok(Some(Arc::new(ty)))
     };
     let header = schema.trace.packet_header.as_deref();
     let mut out = Schema { version: Version::V1_8, ..schema.clone() };
     out.trace = TraceClass { name: None, identity: Identity::default(), ..schema.trace.clone() };
-    out.trace.packet_header = lowered((None, None), Scope::PacketHeader, None, &[], header)?;
+    out.trace.packet_header = converted((None, None), Scope::PacketHeader, None, &[], header)?;
     for (name, _) in &mut out.trace.env {
         *name = identifier(name);
     }
@@ -68,19 +68,19 @@ pub(super) fn lower(schema: &Schema) -> Result<(Schema, MadeFields)> {
         let mut scopes: Vec<(Scope, &StructType)> = header.map(|h| (Scope::PacketHeader, h)).into_iter().collect();
         let key = (Some(index), None);
         let context = stream.packet_context.as_deref();
-        out_stream.packet_context = sized(lowered(key, Scope::PacketContext, stream.clock, &scopes, context)?);
+        out_stream.packet_context = sized(converted(key, Scope::PacketContext, stream.clock, &scopes, context)?);
         scopes.extend(context.map(|ty| (Scope::PacketContext, ty)));
         let event_header = stream.event_header.as_deref();
         out_stream.event_header = event_header.map(|ty| Arc::new(plain_header(stream, ty)));
         scopes.extend(event_header.map(|ty| (Scope::EventHeader, ty)));
         let common = stream.event_context.as_deref();
-        out_stream.event_context = lowered(key, Scope::StreamEventContext, None, &scopes, common)?;
+        out_stream.event_context = converted(key, Scope::StreamEventContext, None, &scopes, common)?;
         scopes.extend(common.map(|ty| (Scope::StreamEventContext, ty)));
         for (class, (event, out_event)) in stream.events.iter().zip(&mut out_stream.events).enumerate() {
             let (mut scopes, key) = (scopes.clone(), (Some(index), Some(class)));
-            out_event.context = lowered(key, Scope::EventContext, None, &scopes, event.context.as_deref())?;
+            out_event.context = converted(key, Scope::EventContext, None, &scopes, event.context.as_deref())?;
             scopes.extend(event.context.as_deref().map(|ty| (Scope::EventContext, ty)));
-            out_event.payload = lowered(key, Scope::EventFields, None, &scopes, event.payload.as_deref())?;
+            out_event.payload = converted(key, Scope::EventFields, None, &scopes, event.payload.as_deref())?;
             (out_event.attributes, out_event.identity) = (None, Identity::default());
         }
         (out_stream.name, out_stream.identity, out_stream.clock) = (None, Identity::default(), None);
@@ -107,12 +107,12 @@ fn sized(context: Option<Arc<StructType>>) -> Option<Arc<StructType>> {
 /// Clocks whose names are identifiers.
 fn clocks(clocks: &[Clock]) -> Vec<Clock> {
     let mut taken = HashSet::new();
-    let lowered = |clock: &Clock| {
+    let converted = |clock: &Clock| {
         let name = free(&identifier(&clock.name), &mut taken);
         let absolute = clock.absolute || clock.origin == Origin::UnixEpoch;
         Clock { name, absolute, identity: Identity::default(), origin: Origin::Unknown, accuracy: None, ..clock.clone() }
     };
-    clocks.iter().map(lowered).collect()
+    clocks.iter().map(converted).collect()
 }
 
 /// The name, with a number appended if it is in use.
@@ -218,7 +218,7 @@ enum Need {
     Length,
 }
 
-struct Lowerer<'s, 'e> {
+struct Ctf1Converter<'s, 'e> {
     scope: Scope,
     /// Index of the clock for fields with times.
     clock: Option<usize>,
@@ -230,7 +230,7 @@ struct Lowerer<'s, 'e> {
     made: Made,
 }
 
-impl<'s> Lowerer<'s, '_> {
+impl<'s> Ctf1Converter<'s, '_> {
     fn structure(&mut self, ty: &'s StructType) -> Result<StructType> {
         self.frames.push(Frame { ty, depth: self.place.len() });
         let mut fields = Vec::new();
@@ -290,7 +290,7 @@ impl<'s> Lowerer<'s, '_> {
     fn part(&mut self, from: u32, to: u32, ty: &'s Type) -> Result<Type> {
         self.place.push(from);
         self.to.push(to);
-        let lowered = match self.need(ty) {
+        let converted = match self.need(ty) {
             None => self.ty(ty, None)?,
             Some(need) => {
                 self.made.insert(self.to.clone());
@@ -305,7 +305,7 @@ impl<'s> Lowerer<'s, '_> {
         };
         self.to.pop();
         self.place.pop();
-        Ok(lowered)
+        Ok(converted)
     }
 
     /// Converts a type; `made` is the path of the field that was made for it.

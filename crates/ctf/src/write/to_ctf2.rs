@@ -24,10 +24,10 @@ type Result<T> = std::result::Result<T, SpanError>;
 ///
 /// A reference that leads to no field.
 pub fn to_ctf2(schema: &Schema) -> std::result::Result<Schema, MetadataError> {
-    raise(schema).map_err(|e| MetadataError::whole(e.message))
+    convert(schema).map_err(|e| MetadataError::whole(e.message))
 }
 
-fn raise(schema: &Schema) -> Result<Schema> {
+fn convert(schema: &Schema) -> Result<Schema> {
     if schema.version == Version::V2 {
         return Ok(schema.clone());
     }
@@ -39,8 +39,8 @@ fn raise(schema: &Schema) -> Result<Schema> {
     let raised = |scopes: &[(Scope, &StructType)], scope, ty: Option<&StructType>| -> Result<Option<Arc<StructType>>> {
         let Some(ty) = ty else { return Ok(None) };
         let has_uuid = schema.trace.uuid.is_some();
-        let mut raiser = Raiser { scope, has_uuid, earlier: scopes, frames: Vec::new(), place: Vec::new() };
-        Ok(Some(Arc::new(raiser.structure(ty)?)))
+        let mut converter = Ctf2Converter { scope, has_uuid, earlier: scopes, frames: Vec::new(), place: Vec::new() };
+        Ok(Some(Arc::new(converter.structure(ty)?)))
     };
     out.trace.packet_header = raised(&scopes, Scope::PacketHeader, header)?;
     scopes.extend(header.map(|h| (Scope::PacketHeader, h)));
@@ -83,7 +83,7 @@ fn raise(schema: &Schema) -> Result<Schema> {
     Ok(out)
 }
 
-struct Raiser<'s, 'e> {
+struct Ctf2Converter<'s, 'e> {
     scope: Scope,
     /// `true` if the metadata has a UUID. Without one, a UUID in the packets is a BLOB without a
     /// role.
@@ -93,7 +93,7 @@ struct Raiser<'s, 'e> {
     place: Vec<u32>,
 }
 
-impl<'s> Raiser<'s, '_> {
+impl<'s> Ctf2Converter<'s, '_> {
     fn structure(&mut self, ty: &'s StructType) -> Result<StructType> {
         self.frames.push(Frame { ty, depth: self.place.len() });
         let fields = self.members(ty.fields())?;

@@ -5,13 +5,13 @@ use crate::types::ByteOrder;
 
 /// Packets that are being written. Bits are counted from the start of the open packet.
 #[derive(Debug, Default)]
-pub(super) struct Buffer {
+pub(super) struct BitBuffer {
     bytes: Vec<u8>,
     /// Index of the byte at which the open packet begins.
     start: usize,
 }
 
-impl Buffer {
+impl BitBuffer {
     /// The bytes before the open packet.
     pub fn closed(&self) -> &[u8] {
         self.bytes.get(..self.start).unwrap_or(&[])
@@ -215,7 +215,7 @@ mod tests {
             let order = if big { ByteOrder::Big } else { ByteOrder::Little };
             let kind = if signed { LeafKind::Signed } else { LeafKind::Unsigned };
             let leaf = Leaf { bits, order, kind, reversed };
-            let mut buffer = Buffer::default();
+            let mut buffer = BitBuffer::default();
             buffer.put_bytes(0, &[if ones { 0xff } else { 0 }; 20]);
             buffer.put(at, leaf, value & u64::MAX >> (64 - bits));
             let window = Window { bytes: &buffer.bytes, base: 0 };
@@ -233,7 +233,7 @@ mod tests {
             let order = if big { ByteOrder::Big } else { ByteOrder::Little };
             for (bits, value) in [(32, f64::from(single)), (64, value), (80, value), (128, value)] {
                 let leaf = Leaf { bits, order, kind: LeafKind::Float, reversed };
-                let mut buffer = Buffer::default();
+                let mut buffer = BitBuffer::default();
                 buffer.put_float(at, leaf, value);
                 let read = Window { bytes: &buffer.bytes, base: 0 }.float(at, leaf);
                 // Subnormal `f64` numbers may be rounded when they are read back from wider
