@@ -334,7 +334,7 @@ fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<T
             paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
         );
     }
-    trace.note(paths.iter().flat_map(|path| unpacked::diagnostics(path)));
+    trace.add_diagnostics(paths.iter().flat_map(|path| unpacked::diagnostics(path)));
     // Times relative to the trace's begin are known only after it was opened.
     let (begin, end) = trace.range();
     match ranged && end < begin {

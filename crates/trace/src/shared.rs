@@ -17,11 +17,11 @@ pub(crate) struct Shared {
     /// Value of [`crate::Options::partial_events`].
     pub partial_events: bool,
     /// Set if only items after a moment are requested ([`crate::Options::begin`]).
-    pub late: bool,
+    pub has_begin: bool,
     /// Packet counts, indexed by stream.
     pub packet_counts: Vec<Packets>,
     /// Set when a stream has ended at damage.
-    pub broken: bool,
+    pub a_stream_ended_at_damage: bool,
     /// Loss that the stream advanced last has reached, in the time of that stream's own clock
     /// (before its [`crate::Shift`]).
     pub loss_ahead: Option<Loss>,

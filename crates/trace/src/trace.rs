@@ -106,9 +106,9 @@ pub struct Trace {
     probe_cost_ns: Option<f64>,
     producers: Vec<String>,
     /// Set if the trace ends at the first stream that ends at damage ([`Damage::EndsTrace`]).
-    stops: bool,
+    ends_at_damage: bool,
     /// Set if damage is an error ([`Damage::IsError`]).
-    refuses: bool,
+    damage_is_error: bool,
     finished: bool,
     no_event: Option<NoEvent>,
     /// Archives among the inputs. Their unpacked files exist as long as the trace is open.
@@ -135,7 +135,7 @@ impl Slot {
             Some(window) => window.advance(&mut self.source, shared, value_buffer),
         };
         if shared.strict && matches!(advanced, Ok(None)) {
-            shared.broken |= self.source.is_broken();
+            shared.a_stream_ended_at_damage |= self.source.is_broken();
         }
         if let Some(loss) = shared.loss_ahead.take() {
             shared.catalogue.loss_reached(self.shift.loss(loss));
@@ -193,8 +193,8 @@ impl Trace {
             clock: Clock::default(),
             probe_cost_ns: None,
             producers: Vec::new(),
-            stops: false,
-            refuses: false,
+            ends_at_damage: false,
+            damage_is_error: false,
             finished: false,
             no_event: None,
             unpacked: Vec::new(),
@@ -204,9 +204,9 @@ impl Trace {
         };
         trace.shared.strict = options.damage != Damage::Pass;
         trace.shared.partial_events = options.partial_events;
-        trace.shared.late = options.begin.is_some();
-        trace.stops = matches!(options.damage, Damage::EndsTrace | Damage::IsError);
-        trace.refuses = options.damage == Damage::IsError;
+        trace.shared.has_begin = options.begin.is_some();
+        trace.ends_at_damage = matches!(options.damage, Damage::EndsTrace | Damage::IsError);
+        trace.damage_is_error = options.damage == Damage::IsError;
         let several = paths.len() > 1;
         let mut ends = Vec::with_capacity(paths.len());
         for (root, path) in paths.iter().enumerate() {
@@ -482,7 +482,7 @@ impl Trace {
                     None => self.heap.pop(),
                 },
             };
-            if self.stops && self.shared.broken && self.is_damaged_strictly() {
+            if self.ends_at_damage && self.shared.a_stream_ended_at_damage && self.is_damaged_strictly() {
                 return self.finish();
             }
             let Some(key) = next else {
@@ -535,7 +535,7 @@ impl Trace {
                 Source::Capture(_) | Source::Perf(_) | Source::Chrome(_) | Source::Log(_) | Source::Missing { .. } => {}
             }
         }
-        match self.first_damage().filter(|_| self.refuses) {
+        match self.first_damage().filter(|_| self.damage_is_error) {
             Some(first) => Err(Error::Damaged(Box::new(first.clone()))),
             None => Ok(false),
         }
@@ -558,14 +558,14 @@ impl Trace {
     }
 
     /// Adds diagnostics that the caller has about the inputs.
-    pub fn note(&mut self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
+    pub fn add_diagnostics(&mut self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
         self.shared.diagnostics.extend(diagnostics);
     }
 
     /// Returns true if something could not be decoded. If damage ends the trace
     /// ([`Damage::EndsTrace`], [`Damage::IsError`]), the same as [`Trace::is_damaged_strictly`].
     pub fn is_damaged(&self) -> bool {
-        if self.stops {
+        if self.ends_at_damage {
             return self.is_damaged_strictly();
         }
         self.shared.diagnostics.iter().any(Diagnostic::is_damage)

@@ -111,7 +111,7 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         let id = shared.stream(name(&file.path), kind);
         shared.packets(id).bytes = file.length;
         let index = FileIndex::new(file, &metadata, text, ordered, count);
-        for share in if ordered { vec![Share::All] } else { shares(&metadata, file, index.as_ref(), shared.late, count)? } {
+        for share in if ordered { vec![Share::All] } else { shares(&metadata, file, index.as_ref(), shared.has_begin, count)? } {
             let mut window = file.window(count).map_err(Error::io(&file.path))?;
             let decoder = |window| {
                 let decoder = StreamDecoder::new(metadata.clone(), window);
@@ -152,12 +152,12 @@ fn shares(
     metadata: &Arc<Metadata>,
     file: &StreamFile,
     index: Option<&Rc<FileIndex>>,
-    late: bool,
+    has_begin: bool,
     streams: usize,
 ) -> Result<Vec<Share>, Error> {
     // The index is used only if a late part is requested. A reader of the whole file needs no list
     // of its packets, and sees all packets, so it reports more diagnostics.
-    if let Some((index, chains)) = index.filter(|_| late).and_then(|index| Some((index, index.chains()?))).filter(|(_, chains)| *chains > 1)
+    if let Some((index, chains)) = index.filter(|_| has_begin).and_then(|index| Some((index, index.chains()?))).filter(|(_, chains)| *chains > 1)
     {
         return Ok((0..chains).map(|chain| Share::Listed(Listed::new(index.clone(), chain))).collect());
     }

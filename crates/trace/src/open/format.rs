@@ -46,7 +46,7 @@ enum Fit {
     Is(Format),
     No,
     /// Not this format, but close to it. The text explains the difference.
-    But(String),
+    Nearly(String),
 }
 
 fn when(fits: bool, format: Format) -> Fit {
@@ -81,7 +81,7 @@ const ALL: &[Row] = &[
         expects: "is a list of objects with `ph`, or an object with `traceEvents`",
         fits: |head| match json::kind(head) {
             Ok(json::Kind::Chrome) => Fit::Is(Format::ChromeJson),
-            Err(why) => Fit::But(why),
+            Err(why) => Fit::Nearly(why),
             _ => Fit::No,
         },
     },
@@ -95,7 +95,7 @@ const ALL: &[Row] = &[
         expects: "is a tar or zip archive, or begins as gzip or zstd do",
         fits: |head| {
             archive::other_packing(head)
-                .map_or(Fit::No, |(name, remedy)| Fit::But(format!("it is {name}, which is not unpacked here: {remedy}")))
+                .map_or(Fit::No, |(name, remedy)| Fit::Nearly(format!("it is {name}, which is not unpacked here: {remedy}")))
         },
     },
     Row {
@@ -110,7 +110,7 @@ fn pcap(head: &Head) -> Fit {
     let Some(magic) = head.bytes.first_chunk::<4>() else { return Fit::No };
     match [u32::from_le_bytes(*magic), u32::from_be_bytes(*magic)] {
         [0xa1b2_c3d4 | 0xa1b2_3c4d, _] | [_, 0xa1b2_c3d4 | 0xa1b2_3c4d] => Fit::Is(Format::Capture),
-        [0xa1b2_cd34, _] | [_, 0xa1b2_cd34] => Fit::But(
+        [0xa1b2_cd34, _] | [_, 0xa1b2_cd34] => Fit::Nearly(
             "it is a pcap of the modified form (a1 b2 cd 34), whose records differ between its writers: `editcap IN OUT.pcapng` makes it plain".to_owned(),
         ),
         _ => Fit::No,
@@ -118,7 +118,7 @@ fn pcap(head: &Head) -> Fit {
 }
 
 fn ctf(head: &Head) -> Fit {
-    let but = |what: &str| Fit::But(format!("{what}: name the directory in which it lies"));
+    let but = |what: &str| Fit::Nearly(format!("{what}: name the directory in which it lies"));
     match head.bytes.as_slice() {
         [0xc1, 0xfc, 0x1f, 0xc1, ..] | [0xc1, 0x1f, 0xfc, 0xc1, ..] => but("it is a stream of CTF"),
         [0x75, 0xd1, 0x1d, 0x57, ..] | [0x57, 0x1d, 0xd1, 0x75, ..] => but("it is metadata of CTF, whose file is named `metadata`"),
@@ -131,7 +131,7 @@ fn ctf(head: &Head) -> Fit {
 pub(crate) fn of(head: &Head) -> Option<Format> {
     ALL.iter().find_map(|row| match (row.fits)(head) {
         Fit::Is(format) => Some(format),
-        Fit::No | Fit::But(_) => None,
+        Fit::No | Fit::Nearly(_) => None,
     })
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn why_none(head: &Head) -> String {
     let _ = write!(out, "\n  {whole:<15} {hex}{more}  \"{}\"", shown.escape_ascii());
     for row in ALL {
         let _ = match (row.fits)(head) {
-            Fit::But(why) => write!(out, "\n  {:<15} {why}", row.name),
+            Fit::Nearly(why) => write!(out, "\n  {:<15} {why}", row.name),
             _ => write!(out, "\n  {:<15} {}", row.name, row.expects),
         };
     }
@@ -162,7 +162,7 @@ pub(crate) fn in_short(head: &Head) -> String {
         return "empty".to_owned();
     }
     let near = ALL.iter().find_map(|row| match (row.fits)(head) {
-        Fit::But(why) => Some(why),
+        Fit::Nearly(why) => Some(why),
         _ => None,
     });
     near.unwrap_or_else(|| format!("begins with \"{}\"", head.bytes[..head.bytes.len().min(SHOWN)].escape_ascii()))
