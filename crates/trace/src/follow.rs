@@ -6,7 +6,7 @@
 //! window for each stream that has new packets, however much data has gathered.
 //!
 //! Events of several streams are yielded in the order of time if the caller allows for the slowest
-//! stream: see [`Follower::next_until`].
+//! stream: see [`RecordingFollower::next_until`].
 
 pub(crate) mod ctf_live;
 
@@ -36,7 +36,7 @@ const TICK: Duration = Duration::from_secs(1);
 const MAX_DIAGNOSTICS: usize = 100;
 
 /// Reads a recording while it is written. The module's documentation explains how.
-pub struct Follower {
+pub struct RecordingFollower {
     user: PathBuf,
     shared: Shared,
     metadata: Arc<Metadata>,
@@ -73,16 +73,16 @@ struct Tail {
     source: Option<Box<CtfSource>>,
 }
 
-impl Follower {
+impl RecordingFollower {
     /// Opens a recording's directory. Events that were written earlier are read, too.
-    pub fn open(recording: &Path) -> Result<Follower, Error> {
+    pub fn open(recording: &Path) -> Result<RecordingFollower, Error> {
         let user = recording.join("user");
         let path = user.join("metadata");
         let length = fs::metadata(&path).map_err(Error::io(&path))?.len();
         let metadata = Arc::new(read_metadata(&path)?);
         let mut shared = Shared::default();
         let plan = Rc::new(Plan::grown(&metadata, &mut shared, None));
-        Ok(Follower {
+        Ok(RecordingFollower {
             user,
             shared,
             metadata,
@@ -127,7 +127,7 @@ impl Follower {
 
     /// Returns the next event or loss whose time is at most `until_ns`, or `None`. An event reaches
     /// its file some time after it happened, three periods of the recorder at most. If `until_ns`
-    /// lies at least three periods before the last [`Follower::refresh`], all streams together are
+    /// lies at least three periods before the last [`RecordingFollower::refresh`], all streams together are
     /// in the order of time.
     pub fn next_until(&mut self, until_ns: i64) -> Result<Option<(Item<'_>, &Catalogue)>, Error> {
         if let Some(current) = self.current.take() {

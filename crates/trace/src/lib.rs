@@ -50,7 +50,7 @@ pub use files::ctf_trace::{CtfClock, CtfTrace, Packets};
 pub use files::directory::is_recording;
 pub use files::recording::{Clock, Lane, Losses, Recording, SwitchedOff};
 pub use follow::ctf_live::Live;
-pub use follow::Follower;
+pub use follow::RecordingFollower;
 pub use formats::archive::{remove_if_left, unpack, Unpacked};
 pub use formats::capture::{Capture, CaptureInterface, Counted, Description, Frame, InterfaceCount, Traffic};
 pub use formats::kallsyms::Kallsyms;

@@ -8,7 +8,7 @@
 use longpole_trace::Catalogue;
 use longpole_trace::Diagnostic;
 use longpole_trace::Error;
-use longpole_trace::Follower;
+use longpole_trace::RecordingFollower;
 use longpole_trace::Item;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use std::sync::mpsc::Receiver;
 
 pub struct Chain {
     recording: PathBuf,
-    follower: Follower,
+    follower: RecordingFollower,
     chunks: Receiver<PathBuf>,
     next: VecDeque<PathBuf>,
     /// Number of chunks that were removed before they were read.
@@ -26,7 +26,7 @@ pub struct Chain {
 impl Chain {
     /// Opens the recording; `chunks` yields the chunks that follow it.
     pub fn open(recording: PathBuf, chunks: Receiver<PathBuf>) -> Result<Chain, Error> {
-        let follower = Follower::open(&recording)?;
+        let follower = RecordingFollower::open(&recording)?;
         Ok(Chain { recording, follower, chunks, next: VecDeque::new(), missed: 0 })
     }
 
@@ -59,7 +59,7 @@ impl Chain {
         while let Some(next) = self.next.pop_front() {
             self.missed += u64::from(!self.recording.exists());
             self.recording = next;
-            match Follower::open(&self.recording) {
+            match RecordingFollower::open(&self.recording) {
                 Err(_) if self.was_removed() => {}
                 opened => {
                     self.follower = opened?;

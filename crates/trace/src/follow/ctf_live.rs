@@ -8,7 +8,7 @@
 //!
 //! Items that are new in one refresh are yielded in the order of time. If a tracer writes an event
 //! after later ones, it is yielded later, with its own time. For Longpole's own recordings, about
-//! which more is known, use [`crate::Follower`].
+//! which more is known, use [`crate::RecordingFollower`].
 
 mod tail;
 

@@ -8,7 +8,7 @@ use longpole_record::Stop;
 use longpole_trace::Catalogue;
 use longpole_trace::Diagnostic;
 use longpole_trace::Error;
-use longpole_trace::Follower;
+use longpole_trace::RecordingFollower;
 use longpole_trace::Item;
 use longpole_trace::Live;
 use longpole_trace::Moment;
@@ -27,7 +27,7 @@ const WRITE_DELAY: Duration = Duration::from_millis(350);
 
 /// The trace that grows.
 enum Growing {
-    Recording(Box<Follower>, PathBuf),
+    Recording(Box<RecordingFollower>, PathBuf),
     Foreign(Box<Live>),
 }
 
@@ -79,7 +79,7 @@ impl Growing {
         let recordings: Vec<PathBuf> = paths.iter().filter_map(|path| longpole_trace::recording_at(path)).collect();
         match (recordings.as_slice(), paths.len()) {
             ([], _) => Ok(Growing::Foreign(Box::new(Live::open(paths, options.shifts.clone())?))),
-            ([recording], 1) => Ok(Growing::Recording(Box::new(Follower::open(recording)?), recording.clone())),
+            ([recording], 1) => Ok(Growing::Recording(Box::new(RecordingFollower::open(recording)?), recording.clone())),
             _ => Err(WrongUsage("a recording is followed alone".to_owned()).into()),
         }
     }
