@@ -30,7 +30,7 @@ pub enum ByteOrder {
 /// [`Encoding::None`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// No text.
+    /// The field is not a text.
     #[default]
     None,
     /// UTF-8.
@@ -127,7 +127,7 @@ pub struct IntType {
     pub size: u32,
     /// Alignment in bits, a power of two, relative to the start of the packet.
     pub align: u32,
-    /// The integer has a sign.
+    /// True if the integer has a sign.
     pub signed: bool,
     /// Byte order.
     pub byte_order: ByteOrder,
@@ -179,7 +179,7 @@ impl BitsType {
 /// An integer of as many bytes as its value needs (LEB128), up to 64 bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VarIntType {
-    /// The integer has a sign.
+    /// True if the integer has a sign.
     pub signed: bool,
     /// Preferred base for display: 2, 8, 10 or 16.
     pub base: u8,
@@ -201,7 +201,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The value is in the range.
+    /// Returns true if the value is in the range.
     #[inline]
     pub fn holds(&self, value: i128) -> bool {
         self.low <= value && value <= self.high

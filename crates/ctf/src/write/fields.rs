@@ -78,6 +78,7 @@ pub(super) enum FilledIn<'w> {
     Header(Header, &'w Layout),
 }
 
+/// Roles whose values are known only when the packet ends.
 const LATE_ROLES: Roles = Roles::PACKET_SIZE.and(Roles::CONTENT_SIZE).and(Roles::END_TIME).and(Roles::DISCARDED);
 
 /// Source of the values that the caller supplies.

@@ -11,7 +11,7 @@ use crate::diagnostic::{Diagnostic, MAX_ERRORS};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::merge::out_of_range::Beyond;
-use crate::shared::Shared;
+use crate::shared::{Shared, MAX_REMEMBERED};
 use crate::value::Value;
 use crate::value_buffer::ValueBuffer;
 use longpole_ftrace::text::{self, Found, Kind, Line, Name, Time};
@@ -22,10 +22,9 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of bytes of a line, and of an event of several lines. What is longer is cut.
 const MAX_LINE: usize = 64 << 10;
-/// Maximum number of classes and threads that are remembered, because a hostile file could name any
-/// number.
+/// Maximum number of classes, CPUs and losses between two events that are remembered, because a
+/// hostile file could name any number.
 const MAX_CLASSES: usize = 4096;
-const MAX_KNOWN: usize = 1 << 16;
 
 pub(crate) struct TextSource {
     path: PathBuf,
@@ -317,7 +316,7 @@ impl TextSource {
 
     fn subject(&mut self, head: &text::Head, shared: &mut Shared) -> SubjectId {
         let comm = &self.line[head.comm.clone()];
-        if self.subjects.len() >= MAX_KNOWN {
+        if self.subjects.len() >= MAX_REMEMBERED {
             self.subjects.clear();
         }
         let key = (comm.to_vec(), head.tid, head.pid);

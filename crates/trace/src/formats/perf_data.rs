@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::formats::tracepoint::{Machine, Made, Plans};
 use crate::merge::out_of_range::Beyond;
-use crate::shared::Shared;
+use crate::shared::{Shared, MAX_REMEMBERED};
 use crate::value::Value;
 use crate::value_buffer::ValueBuffer;
 use longpole_ctf::OwnedValue;
@@ -86,9 +86,6 @@ struct At {
     subject: SubjectId,
     class: ClassId,
 }
-
-/// Maximum number of threads that are remembered, because a hostile file could name any number.
-const MAX_KNOWN: usize = 1 << 16;
 
 impl PerfSource {
     pub fn open(path: &Path, name: String, shared: &mut Shared) -> Result<PerfSource, Error> {
@@ -285,7 +282,7 @@ impl PerfSource {
 
     fn rename(&mut self, tid: Option<i32>, name: Option<String>) {
         let (Some(tid), Some(name)) = (tid, name) else { return };
-        if self.names.len() >= MAX_KNOWN && !self.names.contains_key(&tid) {
+        if self.names.len() >= MAX_REMEMBERED && !self.names.contains_key(&tid) {
             return;
         }
         if self.names.get(&tid) != Some(&name) {
@@ -299,7 +296,7 @@ impl PerfSource {
             Some(cpu) => format!("{}/cpu{cpu}", self.name),
             None => self.name.clone(),
         };
-        let all = self.cpus.get(&u32::MAX).copied().filter(|_| self.cpus.len() >= MAX_KNOWN);
+        let all = self.cpus.get(&u32::MAX).copied().filter(|_| self.cpus.len() >= MAX_REMEMBERED);
         let key = cpu.unwrap_or(u32::MAX);
         match (self.cpus.get(&key), all) {
             (Some(known), _) => *known,
@@ -314,7 +311,7 @@ impl PerfSource {
     }
 
     fn subject(&mut self, pid: Option<i32>, tid: Option<i32>, shared: &mut Shared) -> SubjectId {
-        if self.subjects.len() >= MAX_KNOWN {
+        if self.subjects.len() >= MAX_REMEMBERED {
             self.subjects.clear();
         }
         let (host, names) = (&self.about.host, &self.names);

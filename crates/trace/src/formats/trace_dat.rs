@@ -16,7 +16,7 @@ use crate::formats::ftrace_text::TextSource;
 use crate::formats::source::Source;
 use crate::formats::tracepoint::{Machine, Made, Plans};
 use crate::merge::out_of_range::Beyond;
-use crate::shared::Shared;
+use crate::shared::{Shared, MAX_REMEMBERED};
 use crate::value_buffer::ValueBuffer;
 use longpole_ftrace::dat::Clock;
 use longpole_ftrace::printk::Printk;
@@ -225,10 +225,6 @@ enum CurrentItem {
     Loss(Loss),
 }
 
-/// Maximum number of threads that one stream remembers, because a hostile trace could name any
-/// number.
-const MAX_KNOWN: usize = 1 << 16;
-
 impl PageSource {
     fn new(kernel: &Arc<Kernel>, pages: PageStream<Pages>, cpu: u32, stream: StreamId, lost: u64) -> PageSource {
         PageSource {
@@ -317,7 +313,7 @@ impl PageSource {
         if let Some((_, subject)) = self.running.filter(|(running, _)| *running == key) {
             return subject;
         }
-        if self.subjects.len() >= MAX_KNOWN {
+        if self.subjects.len() >= MAX_REMEMBERED {
             self.subjects.clear();
         }
         let kernel = &self.kernel;

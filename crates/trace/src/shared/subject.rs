@@ -2,7 +2,7 @@
 //! of events (LTTng).
 
 use crate::event::{Subject, SubjectId};
-use crate::shared::Shared;
+use crate::shared::{Shared, MAX_REMEMBERED};
 use longpole_ctf::types::{Encoding, Type};
 use longpole_ctf::{EventRef, Field, OwnedValue, Packet, Value};
 use std::cell::RefCell;
@@ -78,10 +78,6 @@ struct Key {
     procname: Vec<u8>,
 }
 
-/// Maximum number of subjects that one class remembers, because a hostile trace could name any
-/// number.
-const MAX_KNOWN: usize = 1 << 16;
-
 impl EventSubjects {
     /// Returns `None` if the contexts name no subject.
     pub fn find(context: &[Field]) -> Option<EventSubjects> {
@@ -120,7 +116,7 @@ impl EventSubjects {
                     pid: id32(pid).or(default.pid),
                     tid: id32(tid),
                 });
-                if known.all.len() >= MAX_KNOWN {
+                if known.all.len() >= MAX_REMEMBERED {
                     known.all.clear();
                 }
                 known.all.insert(key.clone(), id);

@@ -22,7 +22,7 @@ use std::path::Path;
 pub(crate) enum Kind {
     Chrome,
     MachineLog,
-    /// No JSON.
+    /// The file is not JSON.
     No,
 }
 
