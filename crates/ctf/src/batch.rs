@@ -70,7 +70,7 @@ impl Bytes {
         self.ends.len()
     }
 
-    /// Returns `true` if there are no elements.
+    /// Returns true if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -103,7 +103,7 @@ pub(crate) trait Gather {
 
     fn len(&self) -> usize;
 
-    /// Returns `true` if the container holds enough and should be read.
+    /// Returns true if the container holds enough and should be read.
     fn is_full(&self) -> bool {
         self.len() >= Self::MAX_EVENTS
     }
@@ -111,7 +111,7 @@ pub(crate) trait Gather {
     /// Adds an event that was decoded individually.
     fn push(&mut self, event: &EventRef<'_>);
 
-    /// Returns `true` if [`Gather::take`] must be called before another event of this class is
+    /// Returns true if [`Gather::take`] must be called before another event of this class is
     /// pushed, so that the values stay in order.
     fn awaits(&self, class: usize) -> bool;
 
@@ -170,7 +170,7 @@ impl Batch {
         self.len
     }
 
-    /// Returns `true` if there are no events.
+    /// Returns true if there are no events.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -297,7 +297,7 @@ impl Table {
         self.order.len()
     }
 
-    /// Returns `true` if there are no events.
+    /// Returns true if there are no events.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
@@ -364,7 +364,7 @@ impl Column {
         }
     }
 
-    /// Returns `true` if there are no events.
+    /// Returns true if there are no events.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

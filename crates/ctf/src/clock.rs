@@ -49,7 +49,7 @@ pub struct Clock {
     pub offset_s: i64,
     /// Offset from the origin in cycles, in addition to the offset in seconds.
     pub offset: i64,
-    /// `true` if the origin is shared by all clocks for which this is `true`: usually the Unix
+    /// True if the origin is shared by all clocks for which this is `true`: usually the Unix
     /// epoch.
     pub absolute: bool,
 }

@@ -69,10 +69,10 @@ pub struct StreamDecoder<S> {
     next_index: u64,
     /// Packets in a row whose header could not be read.
     unreadable: u32,
-    /// `true` if the header of the packet could not be read and the next packet was not searched
+    /// True if the header of the packet could not be read and the next packet was not searched
     /// for yet.
     lost: bool,
-    /// `true` if a packet with another UUID than the metadata's is an error.
+    /// True if a packet with another UUID than the metadata's is an error.
     strict: bool,
     /// UUID of the last packet whose UUID is not the metadata's.
     other_uuid: Option<[u8; 16]>,
@@ -166,7 +166,7 @@ impl<S: Source> StreamDecoder<S> {
         self.event_index
     }
 
-    /// Returns `true` if the packet that begins has no events.
+    /// Returns true if the packet that begins has no events.
     pub fn packet_is_empty(&self) -> bool {
         self.at >= self.packet.content_bits
     }
@@ -442,7 +442,7 @@ impl<S: Source> StreamDecoder<S> {
     }
 
     /// Moves the window so that it begins at bit `from` and extends beyond the limit. Returns
-    /// `false` if there is no more data.
+    /// False if there is no more data.
     fn more(&mut self, from: u64, want: u64) -> Result<bool, Box<DecodeError>> {
         let begin = self.packet.offset + from / 8;
         let had = (self.limit / 8).saturating_sub(from / 8);

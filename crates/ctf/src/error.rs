@@ -38,7 +38,7 @@ pub struct MetadataError {
     pub marked: Range<usize>,
     /// Description of the error.
     pub message: String,
-    /// `true` if the text ends within an unfinished construct: with more text, it may become valid.
+    /// True if the text ends within an unfinished construct: with more text, it may become valid.
     pub cut: bool,
 }
 

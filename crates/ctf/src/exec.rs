@@ -110,7 +110,7 @@ pub(crate) struct Progress {
     /// The mark and start of the run that begins before the limit and ends after it. Its mark is
     /// stored.
     pub open: Option<(u32, u64)>,
-    /// `true` if not even the padding before the first step fits.
+    /// True if not even the padding before the first step fits.
     pub nothing: bool,
 }
 

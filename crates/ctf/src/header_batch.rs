@@ -35,7 +35,7 @@ impl Headers {
         self.len
     }
 
-    /// Returns `true` if there are no events.
+    /// Returns true if there are no events.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -67,7 +67,7 @@ impl Headers {
         self.converter.map(|converter| converter.ns(cycles))
     }
 
-    /// Returns `true` if no event is earlier than the one before it.
+    /// Returns true if no event is earlier than the one before it.
     pub fn is_ordered(&self) -> bool {
         self.ordered
     }

@@ -23,7 +23,7 @@ use crate::types::Schema;
 /// The character that begins each text of a sequence.
 pub(crate) const RECORD_SEPARATOR: char = '\u{1e}';
 
-/// Returns `true` if metadata is in this language. No metadata of CTF 1.8 begins with these
+/// Returns true if metadata is in this language. No metadata of CTF 1.8 begins with these
 /// characters.
 pub(crate) fn is_text_sequence(text: &str) -> bool {
     text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).starts_with([RECORD_SEPARATOR, '{', '['])

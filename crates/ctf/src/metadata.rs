@@ -223,7 +223,7 @@ impl Metadata {
         self.plan.streams.get(stream).and_then(|s| s.clock)
     }
 
-    /// Returns `true` if each event of the stream class has a timestamp.
+    /// Returns true if each event of the stream class has a timestamp.
     pub fn has_times(&self, stream: usize) -> bool {
         self.schema().streams.get(stream).and_then(|s| s.event_header.as_ref()).is_some_and(|header| mapped_clock(header).is_some())
     }

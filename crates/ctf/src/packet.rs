@@ -19,12 +19,12 @@ pub struct Packet {
     pub content_bits: u64,
     /// Bits from the start of the packet to its end.
     pub packet_bits: u64,
-    /// `true` if the packet records its size; otherwise it is assumed to extend to the end of the
+    /// True if the packet records its size; otherwise it is assumed to extend to the end of the
     /// file.
     pub sized: bool,
-    /// `true` if the file ends before the content of the packet does.
+    /// True if the file ends before the content of the packet does.
     pub truncated: bool,
-    /// `true` if its UUID is not that of the metadata: it may have been written by other metadata.
+    /// True if its UUID is not that of the metadata: it may have been written by other metadata.
     pub other_uuid: bool,
     /// Time of its start, in cycles of the stream's clock.
     pub begin: Option<u64>,

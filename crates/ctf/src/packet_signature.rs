@@ -13,7 +13,7 @@ pub(crate) const MAGIC: u64 = 0xC1FC_1FC1;
 pub(crate) struct PacketSignature {
     /// Byte offset of each part in the header, and the bytes expected there.
     parts: Vec<(usize, Vec<u8>)>,
-    /// `true` if the first part is the magic number and the second one the UUID.
+    /// True if the first part is the magic number and the second one the UUID.
     is_both: bool,
     len: usize,
 }

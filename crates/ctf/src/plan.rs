@@ -227,7 +227,7 @@ impl Field {
         (whole < count).then(|| Beyond { at: at + whole * stride, bits, opaque })
     }
 
-    /// Returns `true` if the value is bytes or a text in every event: an array of bytes that always
+    /// Returns true if the value is bytes or a text in every event: an array of bytes that always
     /// begins at a byte boundary.
     pub(crate) fn is_bytes(&self) -> bool {
         match &self.shape {
@@ -467,7 +467,7 @@ struct OpenRun {
 pub(crate) struct Flattener {
     block: Block,
     run: Option<OpenRun>,
-    /// Only without an open run: `true` if the cursor is known to be at a byte boundary.
+    /// Only without an open run: true if the cursor is known to be at a byte boundary.
     at_byte: bool,
 }
 
@@ -501,7 +501,7 @@ impl Flattener {
         }
     }
 
-    /// Rounds the end of the open run up to a multiple of `align`. Returns `false` if the position
+    /// Rounds the end of the open run up to a multiple of `align`. Returns false if the position
     /// is not known at compile time, so that no run can contain it.
     fn aligned(&mut self, align: u32) -> bool {
         if let Some(run) = &mut self.run {

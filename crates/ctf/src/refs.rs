@@ -128,7 +128,7 @@ pub(crate) fn check_alone(root: &StructType) -> Result<()> {
 struct Finder<'s, 'r> {
     scope: Scope,
     earlier: &'r [(Scope, &'s StructType)],
-    /// `true` if a reference may lead to nothing.
+    /// True if a reference may lead to nothing.
     alone: bool,
     frames: Vec<Frame<'s>>,
     place: TypePath,
@@ -330,7 +330,7 @@ struct Search<'h, 's> {
 }
 
 impl<'s> Search<'_, 's> {
-    /// `around` is `true` if the reference is within the type at `place`.
+    /// `around` is true if the reference is within the type at `place`.
     fn structure(&mut self, ty: &'s StructType, names: &[String], place: &mut TypePath, around: bool) {
         let Some((first, rest)) = names.split_first() else { return };
         let Some(index) = ty.fields().iter().position(|f| f.name == *first) else { return };
@@ -373,7 +373,7 @@ fn choices(ranges: &Ranges, option: u32) -> impl Iterator<Item = Choice> + '_ {
     ranges.iter().map(move |&(low, high)| Choice { low, high, option })
 }
 
-/// Returns `true` if a selector is signed. Its alternatives must agree.
+/// Returns true if a selector is signed. Its alternatives must agree.
 fn selector(path: &FieldPath, found: &[Found<'_>], rule: &str) -> Result<bool> {
     let mut signed = None;
     for (.., ty) in found {

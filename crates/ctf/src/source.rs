@@ -14,7 +14,7 @@ pub trait Source {
     /// Size of the whole stream, in bytes.
     fn len(&self) -> u64;
 
-    /// Returns `true` if the stream has no bytes.
+    /// Returns true if the stream has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

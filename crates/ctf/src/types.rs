@@ -95,13 +95,13 @@ impl Roles {
     /// All roles that only fields of packets have.
     pub(crate) const OF_PACKETS: Roles = Roles(!(Roles::TIME.0 | Roles::EVENT_ID.0));
 
-    /// Returns `true` if the two sets have at least one role in common.
+    /// Returns true if the two sets have at least one role in common.
     #[inline]
     pub const fn has(self, role: Roles) -> bool {
         self.0 & role.0 != 0
     }
 
-    /// Returns `true` if the set is empty.
+    /// Returns true if the set is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -131,7 +131,7 @@ pub struct IntType {
     pub signed: bool,
     /// Byte order.
     pub byte_order: ByteOrder,
-    /// `true` if the bits are numbered against the usual order: the least significant bit comes
+    /// True if the bits are numbered against the usual order: the least significant bit comes
     /// first in big-endian data, or the most significant bit comes first in little-endian data.
     pub reversed: bool,
     /// Preferred base for display: 2, 8, 10 or 16.
@@ -494,7 +494,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// Returns `true` if values of this type can have names.
+    /// Returns true if values of this type can have names.
     pub fn has_names(&self) -> bool {
         match self {
             Type::Enum(_) => true,
@@ -504,7 +504,7 @@ impl Type {
         }
     }
 
-    /// Returns `true` if this type, or a type in it, has one of these roles.
+    /// Returns true if this type, or a type in it, has one of these roles.
     pub(crate) fn has_roles(&self, roles: Roles) -> bool {
         match self {
             Type::Int(int) => int.roles.has(roles),
@@ -604,12 +604,12 @@ impl StructType {
         self.measure.align
     }
 
-    /// Returns `true` if a field, or a type in one, has one of these roles.
+    /// Returns true if a field, or a type in one, has one of these roles.
     pub(crate) fn has_roles(&self, roles: Roles) -> bool {
         self.fields.iter().any(|field| field.ty.has_roles(roles))
     }
 
-    /// Returns `true` if a field has a role for a value of the stream's clock.
+    /// Returns true if a field has a role for a value of the stream's clock.
     pub(crate) fn has_time(&self) -> bool {
         self.has_roles(Roles::TIME.and(Roles::END_TIME))
     }

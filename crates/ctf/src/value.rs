@@ -239,7 +239,7 @@ impl<'a> Array<'a> {
         self.len
     }
 
-    /// Returns `true` if there are no elements.
+    /// Returns true if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -21,7 +21,7 @@ impl<S: Source> StreamDecoder<S> {
         (self.next < self.data_end).then_some(self.next)
     }
 
-    /// Returns `true` if packets begin with bytes by which they can be found.
+    /// Returns true if packets begin with bytes by which they can be found.
     pub fn finds_packets(&self) -> bool {
         self.metadata.plan.sign.is_some()
     }

@@ -28,7 +28,7 @@ struct Builder<'s> {
     streams: HashMap<u64, usize>,
     /// Ids of the event classes of each stream.
     events: Vec<HashSet<u64>>,
-    /// `true` if there is a trace class, or if it is too late for one because a stream class came.
+    /// True if there is a trace class, or if it is too late for one because a stream class came.
     trace: bool,
 }
 

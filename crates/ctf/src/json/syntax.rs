@@ -167,7 +167,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns `true` if another item follows. JSON does not allow a comma after the last item, but
+    /// Returns true if another item follows. JSON does not allow a comma after the last item, but
     /// people write it, and json-c accepts it.
     fn more(&mut self, end: u8, wanted: &str) -> Result<bool> {
         let comma = self.eat(b',');

@@ -102,7 +102,7 @@ pub enum WriteErrorKind {
     /// The selector contradicts the value.
     #[error("{}", if *.there { "no value, although the selector selects one" } else { "a value, although the selector selects none" })]
     WrongPresence {
-        /// `true` if the selector states that there is a value.
+        /// True if the selector states that there is a value.
         there: bool,
     },
     /// The value belongs to another field.

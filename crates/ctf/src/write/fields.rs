@@ -64,7 +64,7 @@ pub(super) struct Header {
     /// The way to write the header that is tried: 0 writes the id as the tag, `n` selects option `n
     /// - 1`.
     pub attempt: usize,
-    /// `true` if there are other ways to write it.
+    /// True if there are other ways to write it.
     pub more: bool,
     pub reported_id: Option<u64>,
     /// Value of the clock after the header.
@@ -567,7 +567,7 @@ pub(super) fn each<'v>(datum: Datum<'v>, mut f: impl FnMut(Datum<'v>) -> Result<
     }
 }
 
-/// Returns `true` if two names denote the same field. One may be an identifier made from the other,
+/// Returns true if two names denote the same field. One may be an identifier made from the other,
 /// with a number added if the identifier was already in use.
 pub(super) fn same(a: &str, b: &str) -> bool {
     if a == b {

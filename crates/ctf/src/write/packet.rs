@@ -43,7 +43,7 @@ pub struct StreamWriter {
     last_time: Option<u64>,
     /// Number of packets that were begun because an event's header could not represent its time.
     extra: u64,
-    /// `true` if a packet without a recorded size was closed: no packet can follow it.
+    /// True if a packet without a recorded size was closed: no packet can follow it.
     endless: bool,
     slots: Vec<u64>,
     late: Vec<DeferredField>,
@@ -203,7 +203,7 @@ impl StreamWriter {
         self.event_of(&layout, stream, class, false, cycles, &mut values.into_iter())
     }
 
-    /// `only` is `true` if a reader assigns an event without an id to this class.
+    /// `only` is true if a reader assigns an event without an id to this class.
     fn event_of<'v, V: Into<Datum<'v>>>(
         &mut self,
         layout: &Layout,
@@ -261,7 +261,7 @@ impl StreamWriter {
         self.buffer.restore(place.at, place.byte);
     }
 
-    /// Writes a header. Returns `true` if it contains the time.
+    /// Writes a header. Returns true if it contains the time.
     fn header(&mut self, layout: &Layout, stream: &StreamLayout, id: u64, only: bool, cycles: u64) -> Result<bool> {
         let Some(shape) = &stream.event_header else {
             return match only {

@@ -94,7 +94,7 @@ pub(super) enum Shape {
         slot: u32,
         choices: Choices,
         options: Vec<Part>,
-        /// `true` if the variant represents an optional: its first option means that the value is
+        /// True if the variant represents an optional: its first option means that the value is
         /// absent.
         optional: bool,
     },
@@ -215,7 +215,7 @@ impl Shape {
         }
     }
 
-    /// Returns `true` if this is an optional, or a variant that represents one.
+    /// Returns true if this is an optional, or a variant that represents one.
     pub fn is_optional(&self) -> bool {
         matches!(self, Shape::Optional { .. } | Shape::Variant { optional: true, .. })
     }

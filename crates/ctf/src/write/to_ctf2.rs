@@ -85,7 +85,7 @@ fn convert(schema: &Schema) -> Result<Schema> {
 
 struct Ctf2Converter<'s, 'e> {
     scope: Scope,
-    /// `true` if the metadata has a UUID. Without one, a UUID in the packets is a BLOB without a
+    /// True if the metadata has a UUID. Without one, a UUID in the packets is a BLOB without a
     /// role.
     has_uuid: bool,
     earlier: &'e [(Scope, &'s StructType)],
