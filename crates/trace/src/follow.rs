@@ -127,8 +127,8 @@ impl RecordingFollower {
 
     /// Returns the next event or loss whose time is at most `until_ns`, or `None`. An event reaches
     /// its file some time after it happened, three periods of the recorder at most. If `until_ns`
-    /// lies at least three periods before the last [`RecordingFollower::refresh`], all streams together are
-    /// in the order of time.
+    /// lies at least three periods before the last [`RecordingFollower::refresh`], all streams
+    /// together are in the order of time.
     pub fn next_until(&mut self, until_ns: i64) -> Result<Option<(Item<'_>, &Catalogue)>, Error> {
         if let Some(current) = self.current.take() {
             self.decode(current)?;

@@ -7,8 +7,8 @@ use crate::event::{Catalogue, Class, ClassId, Loss, Stream, StreamId, StreamKind
 use crate::files::ctf_trace::Packets;
 use std::collections::HashMap;
 
-/// Maximum number of threads, subjects or CPUs that one map of a source remembers, because a hostile
-/// input could name any number.
+/// Maximum number of threads, subjects or CPUs that one map of a source remembers, because a
+/// hostile input could name any number.
 pub(crate) const MAX_REMEMBERED: usize = 1 << 16;
 
 /// State that all streams add to while they are read.

@@ -14,9 +14,9 @@ use longpole_ctf::OwnedValue;
 
 /// Maximum number of parts of an event that become fields of their own.
 const MAX_PARTS: u32 = 1 << 12;
-/// Maximum number of elements of an array whose elements have no bits; events with more are exported
-/// as JSON. No data backs such elements, so readers limit their number: `longpole-ctf` accepts
-/// 65,536 per array (`MAX_EMPTY` in its `exec.rs`).
+/// Maximum number of elements of an array whose elements have no bits; events with more are
+/// exported as JSON. No data backs such elements, so readers limit their number: `longpole-ctf`
+/// accepts 65,536 per array (`MAX_EMPTY` in its `exec.rs`).
 const MAX_EMPTY: u64 = 1 << 10;
 
 /// Shape of a value: the type with which it is exported.

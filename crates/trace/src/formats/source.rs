@@ -79,8 +79,8 @@ impl Sequence for Source {
 }
 
 impl Source {
-    /// Returns true if the stream has ended at damage. All variants are listed, so that a new format
-    /// does not compile until it states whether its streams can end there.
+    /// Returns true if the stream has ended at damage. All variants are listed, so that a new
+    /// format does not compile until it states whether its streams can end there.
     pub fn is_broken(&self) -> bool {
         match self {
             Source::Ctf(source) => source.broken,

@@ -2,8 +2,8 @@
 //!
 //! A tracer that writes several traces with the same clock (CTF: the same uuid) measures the
 //! clock's offset for each of them, and the results differ slightly. [`CommonClocks`] takes the
-//! first one for all. [`diagnose_distant_begins`] finds inputs that begin a day or more apart, because
-//! their clocks probably have different origins.
+//! first one for all. [`diagnose_distant_begins`] finds inputs that begin a day or more apart,
+//! because their clocks probably have different origins.
 
 use crate::diagnostic::Diagnostic;
 use crate::files::ctf_trace::CtfTrace;
