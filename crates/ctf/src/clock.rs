@@ -5,7 +5,7 @@
 //! be exact; otherwise events of two traces that share a clock could change their order. Therefore
 //! the conversion multiplies by the reciprocal of the frequency and corrects the result exactly.
 
-use crate::types::Identity;
+use crate::identity::Identity;
 
 /// The point in time at which a clock is zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

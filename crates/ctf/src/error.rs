@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::types::ByteOrder;
+use crate::byte_order::ByteOrder;
 
 /// A range of bytes of the metadata text. All spans compare equal, so that types can be compared by
 /// meaning.

@@ -2,8 +2,7 @@
 //! such elements needs only one record of its place, however many elements it has.
 
 use crate::bits::align_up;
-use crate::plan::{Child, Count, Node};
-use crate::types::ByteOrder;
+use crate::byte_order::ByteOrder;
 
 /// Layout of such a type, relative to a start that is aligned to `align` bits.
 #[derive(Clone, Copy, Debug)]
@@ -21,10 +20,12 @@ impl FixedLayout {
         align_up(self.bits, self.align)
     }
 
-    pub fn of_structure(align: u32, children: &[Child]) -> Option<FixedLayout> {
+    /// Returns the layout of a structure whose fields have the layouts `parts`, or `None` if it is
+    /// not fixed.
+    pub fn of_structure(align: u32, parts: impl IntoIterator<Item = Option<FixedLayout>>) -> Option<FixedLayout> {
         let (mut whole, mut bytewise) = (FixedLayout { align, bits: 0, order: None }, true);
-        for child in children {
-            let part = child.node.fixed_layout().filter(|part| part.align <= align)?;
+        for part in parts {
+            let part = part.filter(|part| part.align <= align)?;
             let at = align_up(whole.bits, part.align);
             let order = match whole.bits {
                 0 => part.order,
@@ -39,27 +40,12 @@ impl FixedLayout {
         (whole.bits > 0).then_some(whole)
     }
 
-    fn of_array(align: u32, count: u64, element: FixedLayout) -> Option<FixedLayout> {
+    /// Returns the layout of an array of `count` elements, or `None` if it is not fixed.
+    pub fn of_array(align: u32, count: u64, element: FixedLayout) -> Option<FixedLayout> {
         let bits = element.stride().checked_mul(count.checked_sub(1)?)?.checked_add(element.bits)?;
         // The order must change at a byte boundary in all elements; otherwise the place of the
         // change would differ between elements.
         let sound = element.order.is_some() || element.stride().is_multiple_of(8);
         (sound && bits < 1 << 48).then_some(FixedLayout { align: align.max(element.align), bits, ..element })
-    }
-}
-
-impl Node {
-    pub(crate) fn fixed_layout(&self) -> Option<FixedLayout> {
-        match self {
-            Node::Number { leaf, .. } => {
-                let (leaf, align) = self.plain_leaf().filter(|_| leaf.bits > 0)?;
-                Some(FixedLayout { align, bits: u64::from(leaf.bits), order: Some(leaf.order) })
-            }
-            Node::Struct { fixed_layout, .. } => *fixed_layout,
-            Node::Array { align, count: Count::Fixed(count), element, .. } => {
-                FixedLayout::of_array(*align, *count, element.fixed_layout()?)
-            }
-            Node::Array { .. } | Node::VarInt(_) | Node::Text(_) | Node::Variant { .. } | Node::Optional { .. } => None,
-        }
     }
 }

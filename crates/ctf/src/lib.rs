@@ -3,6 +3,7 @@
 
 mod batch;
 mod bits;
+mod byte_order;
 mod clock;
 mod decoder;
 mod diagnostic;
@@ -12,6 +13,7 @@ mod event_header;
 mod exec;
 mod fixed_layout;
 mod header_batch;
+mod identity;
 mod json;
 mod mappings;
 mod metadata;

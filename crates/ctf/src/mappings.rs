@@ -1,9 +1,34 @@
 //! The labels of an enumeration. Very few enumerations have overlapping ranges, and lookups must
 //! not pay for them; so overlaps are searched for once, when the mappings are made.
 
-use crate::types::Mapping;
 use std::collections::HashMap;
 use std::ops::Deref;
+
+/// A label and the range of values that it names, both ends included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The label.
+    pub label: String,
+    /// Least value.
+    pub low: i128,
+    /// Greatest value.
+    pub high: i128,
+}
+
+impl Mapping {
+    /// Returns true if the value is in the range.
+    #[inline]
+    pub fn holds(&self, value: i128) -> bool {
+        self.low <= value && value <= self.high
+    }
+
+    /// The bits of a flag, whose range counts bits instead of values.
+    pub fn mask(&self) -> u64 {
+        let (low, high) = (self.low.clamp(0, 64) as u32, self.high.clamp(-1, 63) as i64);
+        let bits = (high + 1 - i64::from(low)).clamp(0, 64) as u32;
+        u64::MAX.checked_shr(64 - bits).unwrap_or(0).checked_shl(low).unwrap_or(0)
+    }
+}
 
 /// Labels and their ranges, in the order of the metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::bits::{align_up, Leaf, LeafKind, Load};
 use crate::error::{Span, SpanError};
 use crate::fixed_layout::FixedLayout;
-use crate::refs::{Choices, TypePath, ScopeRefs, Use, ELEMENT};
+use crate::refs::{Choices, ScopeRefs, TypePath, Use, ELEMENT};
 use crate::types::*;
 
 #[derive(Debug)]
@@ -109,7 +109,7 @@ pub(crate) enum Count {
 
 impl Node {
     pub(crate) fn structure(align: u32, children: Vec<Child>) -> Node {
-        let fixed_layout = FixedLayout::of_structure(align, &children);
+        let fixed_layout = FixedLayout::of_structure(align, children.iter().map(|child| child.node.fixed_layout()));
         Node::Struct { align, children, fixed_layout }
     }
 
@@ -119,6 +119,21 @@ impl Node {
         match self {
             Node::Number { leaf, align, saves, roles } if saves.is_empty() && roles.is_empty() => Some((*leaf, *align)),
             _ => None,
+        }
+    }
+
+    /// The constant distances of the node's parts, if all of them are constant.
+    pub(crate) fn fixed_layout(&self) -> Option<FixedLayout> {
+        match self {
+            Node::Number { leaf, .. } => {
+                let (leaf, align) = self.plain_leaf().filter(|_| leaf.bits > 0)?;
+                Some(FixedLayout { align, bits: u64::from(leaf.bits), order: Some(leaf.order) })
+            }
+            Node::Struct { fixed_layout, .. } => *fixed_layout,
+            Node::Array { align, count: Count::Fixed(count), element, .. } => {
+                FixedLayout::of_array(*align, *count, element.fixed_layout()?)
+            }
+            Node::Array { .. } | Node::VarInt(_) | Node::Text(_) | Node::Variant { .. } | Node::Optional { .. } => None,
         }
     }
 }

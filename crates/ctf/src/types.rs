@@ -8,23 +8,15 @@
 mod schema;
 mod shown_names;
 
-pub use crate::mappings::Mappings;
-pub use schema::{EnvValue, EventClass, Identity, Schema, StreamClass, TraceClass, Version};
+pub use crate::byte_order::ByteOrder;
+pub use crate::identity::Identity;
+pub use crate::mappings::{Mapping, Mappings};
+pub use schema::{EnvValue, EventClass, Schema, StreamClass, TraceClass, Version};
 pub use shown_names::display_name;
 pub(crate) use shown_names::{display_names, undotted_names};
 
 use crate::error::Span;
 use std::sync::Arc;
-
-/// Order of the bytes, and also of the bits, of a number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ByteOrder {
-    /// The least significant byte first.
-    #[default]
-    Little,
-    /// The most significant byte first.
-    Big,
-}
 
 /// Character encoding of a text. An integer has one too: its encoding if it is a character, else
 /// [`Encoding::None`].
@@ -187,32 +179,6 @@ pub struct VarIntType {
     pub mappings: Mappings,
     /// Roles, where the metadata states them.
     pub roles: Roles,
-}
-
-/// A label and the range of values that it names, both ends included.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// The label.
-    pub label: String,
-    /// Least value.
-    pub low: i128,
-    /// Greatest value.
-    pub high: i128,
-}
-
-impl Mapping {
-    /// Returns true if the value is in the range.
-    #[inline]
-    pub fn holds(&self, value: i128) -> bool {
-        self.low <= value && value <= self.high
-    }
-
-    /// The bits of a flag, whose range counts bits instead of values.
-    pub fn mask(&self) -> u64 {
-        let (low, high) = (self.low.clamp(0, 64) as u32, self.high.clamp(-1, 63) as i64);
-        let bits = (high + 1 - i64::from(low)).clamp(0, 64) as u32;
-        u64::MAX.checked_shr(64 - bits).unwrap_or(0).checked_shl(low).unwrap_or(0)
-    }
 }
 
 /// An integer with names for some of its values.

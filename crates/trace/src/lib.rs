@@ -45,7 +45,7 @@ pub use event::{
     Catalogue, Class, ClassId, Event, Item, Loss, Nested, PacketValues, Stream, StreamId, StreamKind, Subject, SubjectId, Value,
 };
 pub use export::ctf_version::{rewrite, Rewritten};
-pub use export::{CtfWriter, Version, ExportCounts};
+pub use export::{CtfWriter, ExportCounts, Version};
 pub use files::ctf_trace::{CtfClock, CtfTrace, Packets};
 pub use files::directory::is_recording;
 pub use files::recording::{Clock, Lane, Losses, Recording, SwitchedOff};

@@ -146,8 +146,8 @@ impl Slot {
         }
     }
 
-    /// Like [`Source::yield_pending_loss_before`], in corrected time. In a sorted stream a loss that
-    /// is not yet in the window is not found.
+    /// Like [`Source::yield_pending_loss_before`], in corrected time. In a sorted stream a loss
+    /// that is not yet in the window is not found.
     fn yield_pending_loss_before(&mut self, end_ns: i64) -> bool {
         self.window.is_none() && self.source.yield_pending_loss_before(self.shift.undo(end_ns))
     }

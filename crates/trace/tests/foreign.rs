@@ -244,9 +244,8 @@ fn folder_with_several_formats_is_one_trace_and_other_files_are_reported() {
         "{diagnostics:?}"
     );
     assert!(
-        diagnostics
-            .iter()
-            .any(|diagnostic| diagnostic.contains("c/damaged cannot be opened and is left out: ") && diagnostic.contains("c/damaged/metadata:1:")),
+        diagnostics.iter().any(|diagnostic| diagnostic.contains("c/damaged cannot be opened and is left out: ")
+            && diagnostic.contains("c/damaged/metadata:1:")),
         "{diagnostics:?}"
     );
     assert!(trace.is_damaged());

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::attribute::{alignment, assignments, base, encoding, fail, field_path, number, range, text, truth, unique, uuid, word, Result};
 use super::syntax::*;
-use crate::type_limits::bounded;
 use crate::clock::Clock;
 use crate::error::Span;
 use crate::refs::check_alone;
+use crate::type_limits::bounded;
 use crate::types::*;
 
 /// Names declared in one `{ … }`. Tags of structures, variants and enumerations have name spaces of

@@ -2,6 +2,7 @@
 
 use super::{ByteOrder, StructType};
 use crate::clock::Clock;
+use crate::identity::Identity;
 use std::sync::Arc;
 
 /// A value of the trace's environment.
@@ -39,15 +40,6 @@ pub struct EventClass {
     pub context: Option<Arc<StructType>>,
     /// Type of the payload of its events.
     pub payload: Option<Arc<StructType>>,
-}
-
-/// Identifies a CTF 2 object.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
-    /// Namespace of the name.
-    pub namespace: Option<String>,
-    /// Unique id in the namespace.
-    pub uid: Option<String>,
 }
 
 /// The streams of one class: their headers, contexts and event classes.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::bit_buffer::BitBuffer;
 use super::datum::Datum;
 use super::error::{WriteError, WriteErrorKind};
-use super::bit_buffer::BitBuffer;
 use super::shape::{Layout, Part, Shape};
 use crate::bits::{align_up, Leaf, LeafKind};
 use crate::clock::{extend, low_bits};

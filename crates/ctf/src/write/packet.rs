@@ -9,10 +9,10 @@
 
 use std::sync::Arc;
 
+use super::bit_buffer::BitBuffer;
 use super::datum::Datum;
 use super::error::{WriteError, WriteErrorKind};
-use super::fields::{padded, DeferredField, FilledIn, Header, InOrder, Named, FieldWriter, Result, RoleValues};
-use super::bit_buffer::BitBuffer;
+use super::fields::{padded, DeferredField, FieldWriter, FilledIn, Header, InOrder, Named, Result, RoleValues};
 use super::shape::{EventLayout, Layout, Shape, StreamLayout};
 use crate::bits::align_up;
 use crate::clock::{extend, low_bits};

@@ -31,10 +31,10 @@ use std::sync::Arc;
 
 use super::shape::{Made, MadeFields};
 use super::tsdl::identifier;
-use crate::type_limits::bounded;
 use crate::error::{Span, SpanError};
 use crate::plan::roles_by_name;
 use crate::refs::{Frame, ReferenceSite, ELEMENT};
+use crate::type_limits::bounded;
 use crate::types::*;
 use crate::Clock;
 use crate::Origin;
@@ -50,7 +50,8 @@ pub(super) fn to_ctf1(schema: &Schema) -> Result<(Schema, MadeFields)> {
     let mut all = MadeFields::new();
     let mut converted = |key: (Option<usize>, Option<usize>), scope, clock, earlier: &[(Scope, &StructType)], ty: Option<&StructType>| {
         let Some(ty) = ty else { return Ok(None) };
-        let mut converter = Ctf1Converter { scope, clock, earlier, frames: Vec::new(), place: Vec::new(), to: Vec::new(), made: Made::new() };
+        let mut converter =
+            Ctf1Converter { scope, clock, earlier, frames: Vec::new(), place: Vec::new(), to: Vec::new(), made: Made::new() };
         let ty = converter.structure(ty)?;
         bounded(&Type::Struct(Arc::new(ty.clone())), Span::default())?;
         all.insert((key.0, key.1, scope), converter.made);

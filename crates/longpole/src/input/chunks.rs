@@ -8,8 +8,8 @@
 use longpole_trace::Catalogue;
 use longpole_trace::Diagnostic;
 use longpole_trace::Error;
-use longpole_trace::RecordingFollower;
 use longpole_trace::Item;
+use longpole_trace::RecordingFollower;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;

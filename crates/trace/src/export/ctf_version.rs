@@ -6,7 +6,7 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::error::Error;
-use crate::export::{empty_folder, Version, ExportCounts};
+use crate::export::{empty_folder, ExportCounts, Version};
 use crate::files::directory::stream_files;
 use crate::files::file::StreamFile;
 use crate::formats::ctf::{decoder, read_metadata};

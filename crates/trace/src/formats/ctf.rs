@@ -157,7 +157,8 @@ fn shares(
 ) -> Result<Vec<Share>, Error> {
     // The index is used only if a late part is requested. A reader of the whole file needs no list
     // of its packets, and sees all packets, so it reports more diagnostics.
-    if let Some((index, chains)) = index.filter(|_| has_begin).and_then(|index| Some((index, index.chains()?))).filter(|(_, chains)| *chains > 1)
+    if let Some((index, chains)) =
+        index.filter(|_| has_begin).and_then(|index| Some((index, index.chains()?))).filter(|(_, chains)| *chains > 1)
     {
         return Ok((0..chains).map(|chain| Share::Listed(Listed::new(index.clone(), chain))).collect());
     }

@@ -35,7 +35,13 @@ impl Beyond {
 
     /// Reports a time out of range, unless one was already reported for this file.
     #[cold]
-    pub fn report<P: Display>(&mut self, path: &Path, place: impl FnOnce() -> P, at: Option<PacketPosition>, diagnostics: &mut Vec<Diagnostic>) {
+    pub fn report<P: Display>(
+        &mut self,
+        path: &Path,
+        place: impl FnOnce() -> P,
+        at: Option<PacketPosition>,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) {
         if std::mem::replace(&mut self.reported, true) {
             return;
         }
