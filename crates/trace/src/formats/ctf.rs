@@ -326,7 +326,8 @@ pub(crate) struct CtfSource {
     /// Set if the item is the partial event in which decoding failed.
     is_partial: bool,
     growth: Growth,
-    unknown: bool,
+    /// Set if the source has ended at an event that metadata may still describe.
+    awaits_metadata: bool,
     packet_checks: PacketChecks,
     beyond: Beyond,
 }
@@ -365,7 +366,7 @@ impl CtfSource {
             lookahead: None,
             is_partial: false,
             growth: Growth::None,
-            unknown: false,
+            awaits_metadata: false,
             packet_checks: PacketChecks::default(),
             beyond: Beyond::default(),
         }

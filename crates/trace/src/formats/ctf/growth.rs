@@ -24,7 +24,7 @@ impl CtfSource {
         self.decoder.resume(&read.0);
         self.plan = read.1.clone();
         self.path.clone_from(&file.path);
-        (self.growth, self.unknown) = (growth, false);
+        (self.growth, self.awaits_metadata) = (growth, false);
         Ok(())
     }
 
@@ -37,14 +37,14 @@ impl CtfSource {
 
     /// Returns true if the source ended at an event that the metadata does not describe.
     pub fn waits_for_metadata(&self) -> bool {
-        self.unknown
+        self.awaits_metadata
     }
 
     /// Returns true if the error may disappear once more of the trace is written.
     #[cold]
     pub(super) fn waits_for(&mut self, error: &DecodeErrorKind) -> bool {
-        self.unknown = matches!(error, DecodeErrorKind::UnknownEvent { .. }) && self.growth == Growth::Both;
-        self.unknown || matches!(error, DecodeErrorKind::Truncated { .. }) && self.growth != Growth::None
+        self.awaits_metadata = matches!(error, DecodeErrorKind::UnknownEvent { .. }) && self.growth == Growth::Both;
+        self.awaits_metadata || matches!(error, DecodeErrorKind::Truncated { .. }) && self.growth != Growth::None
     }
 
     /// Ends the growth. Returns true if there is a loss to yield that waited for the next packet.
