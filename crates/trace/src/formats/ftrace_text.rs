@@ -27,40 +27,115 @@ const MAX_LINE: usize = 64 << 10;
 const MAX_CLASSES: usize = 4096;
 
 pub(crate) struct TextSource {
-    path: PathBuf,
+    lines: LineReader,
+    /// Name of the file's stream, and begin of the names of the CPUs' streams.
     name: String,
-    input: BufReader<Box<dyn Read + Send>>,
-    /// The event's line with the lines that belong to it, and the line after them.
+    /// The event's line with the lines that belong to it.
     line: Vec<u8>,
-    next: Vec<u8>,
+    /// Event that begins at the line that was read last.
     ahead: Option<text::Head>,
+    /// Set if the file has no more lines.
     ended: bool,
+    /// Fields of the event, as spans of `line`.
     fields: Vec<Found>,
     /// Classes by event name and field names.
     classes: HashMap<Vec<u8>, ClassId>,
+    /// Buffer for a key of `classes`.
     key: Vec<u8>,
     /// Class of events once there are [`MAX_CLASSES`] classes.
     other: ClassId,
     subjects: HashMap<Who, SubjectId>,
+    /// Stream of losses that concern no single CPU.
     file: StreamId,
     cpus: HashMap<u32, CpuStream>,
-    /// Losses reported before the current event, the first one last; and losses reported after it.
-    lost: Vec<Lost>,
-    coming: Vec<Lost>,
-    /// Event that is yielded after the losses in `lost`.
+    losses: LossQueue,
+    /// Event that is yielded after the losses before it.
     waiting: Option<CurrentItem>,
     current: Option<CurrentItem>,
+    /// Flags of the event, as a span of `line`; empty if it has none.
     flags: text::Span,
     /// Text of the event, if it has no class of its own.
     rest: text::Span,
+    /// Set if a time counts ticks instead of ns.
     ticks: bool,
+    /// Number of lines that contain the duration of a call, but no time.
     untimed: u64,
-    strange: u64,
-    cut: Cuts,
+    /// Number of lines before the first event that do not have the tracer's format.
+    not_events: u64,
+    /// Reports times that 64 bits of ns cannot represent.
     beyond: Beyond,
-    /// Bytes of the line that was read last.
-    length: u64,
+    /// Time of the last event.
     last_ns: i64,
+}
+
+/// Reads a file line by line. A line of more than [`MAX_LINE`] bytes is cut.
+struct LineReader {
+    path: PathBuf,
+    input: BufReader<Box<dyn Read + Send>>,
+    /// The line that was read last, without its end.
+    line: Vec<u8>,
+    /// Bytes of that line in the file.
+    length: u64,
+    cut: Cuts,
+}
+
+impl LineReader {
+    /// Reads the next line without its end. Returns false at the end of the file.
+    fn next(&mut self) -> Result<bool, Error> {
+        self.line.clear();
+        self.cut.begin += self.length;
+        self.cut.line += 1;
+        let io = || Error::io(&self.path);
+        let limit = MAX_LINE as u64;
+        let read = (&mut self.input).take(limit).read_until(b'\n', &mut self.line).map_err(io())?;
+        self.length = read as u64;
+        if read == 0 {
+            return Ok(false);
+        }
+        if self.line.last() == Some(&b'\n') {
+            self.line.pop();
+        } else if read == MAX_LINE {
+            let rest = self.input.skip_until(b'\n').map_err(io())? as u64;
+            self.length += rest;
+            // If only the newline is left, the line is complete.
+            if rest > 1 {
+                self.cut.add(&format!("the line has {} bytes; the bytes after the first {MAX_LINE} are left out", self.length));
+            }
+        }
+        if self.line.last() == Some(&b'\r') {
+            self.line.pop();
+        }
+        Ok(true)
+    }
+}
+
+/// Losses that lines of the file report.
+#[derive(Default)]
+struct LossQueue {
+    /// Losses before the event that was gathered, the first one last.
+    before: Vec<Lost>,
+    /// Losses after that event, the first one first.
+    after: Vec<Lost>,
+}
+
+impl LossQueue {
+    /// Adds a loss after the current event.
+    fn push(&mut self, lost: Lost) {
+        // No tracer reports more losses between two events.
+        if self.after.len() < MAX_CLASSES {
+            self.after.push(lost);
+        }
+    }
+
+    /// Moves on to the next event: the losses after the current one are those before it.
+    fn advance(&mut self) {
+        self.before.extend(self.after.drain(..).rev());
+    }
+
+    /// Takes the first loss before the current event.
+    fn pop(&mut self) -> Option<Lost> {
+        self.before.pop()
+    }
 }
 
 /// Lines that were cut. The first ones are stored with their places.
@@ -119,12 +194,16 @@ impl TextSource {
         let fields = vec!["text".to_owned()];
         let other = shared.class(Class { event_name: "event".to_owned(), fields, ..Class::default() });
         TextSource {
-            path: path.to_owned(),
+            lines: LineReader {
+                path: path.to_owned(),
+                input: BufReader::with_capacity(256 << 10, input),
+                line: Vec::new(),
+                length: 0,
+                cut: Cuts::default(),
+            },
             file: shared.stream(name.clone(), StreamKind::Kernel),
             name,
-            input: BufReader::with_capacity(256 << 10, input),
             line: Vec::new(),
-            next: Vec::new(),
             ahead: None,
             ended: false,
             fields: Vec::new(),
@@ -133,18 +212,15 @@ impl TextSource {
             other,
             subjects: HashMap::new(),
             cpus: HashMap::new(),
-            lost: Vec::new(),
-            coming: Vec::new(),
+            losses: LossQueue::default(),
             waiting: None,
             current: None,
             flags: 0..0,
             rest: 0..0,
             ticks: false,
             untimed: 0,
-            strange: 0,
-            cut: Cuts::default(),
+            not_events: 0,
             beyond: Beyond::default(),
-            length: 0,
             last_ns: 0,
         }
     }
@@ -154,12 +230,12 @@ impl TextSource {
             let Some(head) = self.gather()? else {
                 // Events that were lost after the last event.
                 let (stream, last_ns) = (self.file, self.last_ns);
-                self.current = self.lost.pop().map(|lost| CurrentItem::Loss(self.loss(lost, stream, last_ns)));
+                self.current = self.losses.pop().map(|lost| CurrentItem::Loss(self.loss(lost, stream, last_ns)));
                 return Ok(self.current.map(|item| item.t_ns()));
             };
             self.waiting = Some(self.event(head, shared));
         }
-        if let (Some(lost), Some(event)) = (self.lost.pop(), self.waiting) {
+        if let (Some(lost), Some(event)) = (self.losses.pop(), self.waiting) {
             if let Some(cpu) = lost.cpu {
                 self.cpu_stream(cpu, shared);
             }
@@ -189,83 +265,48 @@ impl TextSource {
         loop {
             if gathered.is_none() {
                 if let Some(head) = self.ahead.take() {
-                    std::mem::swap(&mut self.line, &mut self.next);
-                    self.lost.extend(self.coming.drain(..).rev());
+                    std::mem::swap(&mut self.line, &mut self.lines.line);
+                    self.losses.advance();
                     gathered = Some(head);
                 }
             }
-            if self.ended || !self.read_line()? {
+            if self.ended || !self.lines.next()? {
                 self.ended = true;
                 if gathered.is_none() {
-                    self.lost.extend(self.coming.drain(..).rev());
+                    self.losses.advance();
                 }
                 return Ok(gathered);
             }
-            match text::line(&self.next) {
+            match text::line(&self.lines.line) {
                 Line::Event(head) => {
                     self.ahead = Some(head);
                     if gathered.is_some() {
                         return Ok(gathered);
                     }
                 }
-                Line::Lost { cpu, events } => self.lose(Some(cpu), events),
-                Line::Overwritten(events) => self.lose(None, Some(events)),
+                Line::Lost { cpu, events } => self.losses.push(Lost { cpu: Some(cpu), events }),
+                Line::Overwritten(events) => self.losses.push(Lost { cpu: None, events: Some(events) }),
                 Line::Note => {}
                 Line::Untimed => self.untimed += 1,
                 Line::Other => match &mut gathered {
-                    Some(head) if self.line.len() + self.next.len() < MAX_LINE => {
+                    Some(head) if self.line.len() + self.lines.line.len() < MAX_LINE => {
                         self.line.push(b'\n');
-                        self.line.extend_from_slice(&self.next);
+                        self.line.extend_from_slice(&self.lines.line);
                         head.rest.end = self.line.len();
                     }
                     Some(_) => {
-                        self.cut.add(&format!("the event that continues here is longer than {MAX_LINE} bytes; this line is left out"))
+                        self.lines.cut.add(&format!("the event that continues here is longer than {MAX_LINE} bytes; this line is left out"))
                     }
-                    None => self.strange += 1,
+                    None => self.not_events += 1,
                 },
             }
         }
     }
 
-    fn lose(&mut self, cpu: Option<u32>, events: Option<u64>) {
-        // No tracer reports more losses between two events.
-        if self.coming.len() < MAX_CLASSES {
-            self.coming.push(Lost { cpu, events });
-        }
-    }
-
-    /// Reads the next line without its end. Returns false at the end of the file.
-    fn read_line(&mut self) -> Result<bool, Error> {
-        self.next.clear();
-        self.cut.begin += self.length;
-        self.cut.line += 1;
-        let io = || Error::io(&self.path);
-        let limit = MAX_LINE as u64;
-        let read = (&mut self.input).take(limit).read_until(b'\n', &mut self.next).map_err(io())?;
-        self.length = read as u64;
-        if read == 0 {
-            return Ok(false);
-        }
-        if self.next.last() == Some(&b'\n') {
-            self.next.pop();
-        } else if read == MAX_LINE {
-            let rest = self.input.skip_until(b'\n').map_err(io())? as u64;
-            self.length += rest;
-            // If only the newline is left, the line is complete.
-            if rest > 1 {
-                self.cut.add(&format!("the line has {} bytes; the bytes after the first {MAX_LINE} are left out", self.length));
-            }
-        }
-        if self.next.last() == Some(&b'\r') {
-            self.next.pop();
-        }
-        Ok(true)
-    }
-
     fn event(&mut self, head: text::Head, shared: &mut Shared) -> CurrentItem {
         let name = text::fields(&self.line, head.rest.clone(), &mut self.fields);
         let ns = head.time.number();
-        let t_ns = self.beyond.ns(ns.into(), &self.path, || format!("an event of the time {ns}"), &mut shared.diagnostics);
+        let t_ns = self.beyond.ns(ns.into(), &self.lines.path, || format!("an event of the time {ns}"), &mut shared.diagnostics);
         self.ticks |= matches!(head.time, Time::Ticks(_));
         let class = self.class(&name, !head.flags.is_empty(), shared);
         let subject = self.subject(&head, shared);
@@ -357,19 +398,19 @@ impl TextSource {
 
     /// Reports at the end what was left out.
     pub fn report(&self, shared: &mut Shared) {
-        let path = || self.path.clone();
-        let others = (self.cut.others > 0).then(|| format!("{} more lines are not read whole", self.cut.others));
+        let path = || self.lines.path.clone();
+        let others = (self.lines.cut.others > 0).then(|| format!("{} more lines are not read whole", self.lines.cut.others));
         shared
             .diagnostics
-            .extend(self.cut.first.iter().cloned().chain(others).map(|error| Diagnostic::UndecodableRecord { path: path(), error }));
+            .extend(self.lines.cut.first.iter().cloned().chain(others).map(|error| Diagnostic::UndecodableRecord { path: path(), error }));
         if self.ticks {
             shared.diagnostics.push(Diagnostic::ClockNotInNs { path: path(), clock: "not named there".to_owned() });
         }
         if self.untimed > 0 {
             shared.diagnostics.push(Diagnostic::WithoutTime { path: path(), lines: self.untimed });
         }
-        if self.strange > 0 {
-            shared.diagnostics.push(Diagnostic::NoEvents { path: path(), lines: self.strange });
+        if self.not_events > 0 {
+            shared.diagnostics.push(Diagnostic::NoEvents { path: path(), lines: self.not_events });
         }
     }
 }
