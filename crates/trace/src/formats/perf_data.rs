@@ -12,7 +12,7 @@ mod others;
 mod records;
 mod sample;
 
-use self::file::About;
+use self::file::FileHeader;
 pub(crate) use self::folder::is_folder;
 use self::folder::Files;
 use self::others::{Layout, Shape, COMM, FORK, LAYOUTS, LOST, LOST_SAMPLES};
@@ -41,7 +41,7 @@ pub(crate) fn is_perf(first: &[u8]) -> bool {
 pub(crate) struct PerfSource {
     path: PathBuf,
     name: String,
-    about: About,
+    about: FileHeader,
     files: Files,
     cpus: HashMap<u32, CpuStream>,
     /// Plans, with the value of `formats_known` for which they were made.

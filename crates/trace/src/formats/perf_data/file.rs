@@ -2,7 +2,7 @@
 //! the recorded host.
 //!
 //! A file has a table of sections. Output through a pipe (`perf record -o -`) has the same content
-//! in records before the data, which [`About::learn`] reads. Both exist in both byte orders. Every
+//! in records before the data, which [`FileHeader::learn`] reads. Both exist in both byte orders. Every
 //! length is checked against the file's size before memory is allocated for it. The layouts are
 //! defined in the kernel's `perf_event.h` and `tools/perf/Documentation/perf.data-file-format.txt`.
 
@@ -123,7 +123,7 @@ impl Attribute {
 }
 
 /// Header information of a file.
-pub(super) struct About {
+pub(super) struct FileHeader {
     pub order: ByteOrder,
     pub attributes: Vec<Attribute>,
     by_id: HashMap<u64, usize>,
@@ -141,25 +141,16 @@ pub(super) struct About {
     pub has_others: bool,
 }
 
-impl About {
+impl FileHeader {
     pub fn attribute_of(&self, id: u64) -> Option<usize> {
         self.by_id.get(&id).copied()
     }
 
     /// Reads the header and the sections.
-    pub fn read(reader: &mut BufReader<File>, path: &Path) -> Result<About, Error> {
-        let refused = |what: String| Error::Recording { path: path.to_owned(), what };
-        let io = || Error::io(path);
-        let length = reader.get_ref().metadata().map_err(io())?.len();
-        let short = |_| refused("it ends within its head".to_owned());
-        let mut head = [0; 104];
-        reader.read_exact(&mut head[..16]).map_err(short)?;
-        let order = match &head[..8] {
-            b"PERFILE2" => ByteOrder::Little,
-            b"2ELIFREP" => ByteOrder::Big,
-            other => return Err(refused(format!("its head begins with \"{}\", which is not a known version", other.escape_ascii()))),
-        };
-        let mut about = About {
+    pub fn read(reader: &mut BufReader<File>, path: &Path) -> Result<FileHeader, Error> {
+        let length = reader.get_ref().metadata().map_err(Error::io(path))?.len();
+        let (order, head) = read_head(reader, path)?;
+        let mut header = FileHeader {
             order,
             attributes: Vec::new(),
             by_id: HashMap::new(),
@@ -172,72 +163,70 @@ impl About {
             is_pipe: true,
             has_others: false,
         };
-        match word(&head, 8, order) {
-            Some(16) => return Ok(about),
-            Some(104) => {}
-            size => return Err(refused(format!("its header claims to have {} bytes", size.unwrap_or(0)))),
-        }
-        reader.read_exact(&mut head[16..]).map_err(short)?;
-        let word = |bytes: &[u8], at: usize| word(bytes, at, order).unwrap_or(0);
-        let within = |what: &str, at: u64, size: u64| {
-            match at.checked_add(size) {
-            Some(end) if end <= length => Ok(end),
-            _ => Err(refused(format!(
-                "{what} should be {size} bytes at byte {at}, but the file has {length} bytes; perf may have been ended before it wrote its header"
-            ))),
-        }
-        };
-        let each = word(&head, 16);
+        let Some(head) = head else { return Ok(header) };
+        let mut sections = Sections { reader, path, length, order };
+        let each = sections.word(&head, 16);
         if !ATTRIBUTES.contains(&each) {
-            return Err(refused(format!("its attributes claim to have {each} bytes each; perf's have at least {}", ATTRIBUTES.start())));
+            let least = ATTRIBUTES.start();
+            return Err(refused(path, format!("its attributes claim to have {each} bytes each; perf's have at least {least}")));
         }
-        let (at, size) = (word(&head, 24), word(&head, 32));
-        within("the section of attributes", at, size)?;
-        about.begin = word(&head, 40);
-        about.is_pipe = false;
-        let data = word(&head, 48);
-        let end = within("the section of data", about.begin, data)?;
-        about.end = Some(end).filter(|_| data > 0);
-        let mut section = |at: u64, size: u64| -> Result<Vec<u8>, Error> {
-            let mut bytes = vec![0; size as usize];
-            reader.seek(SeekFrom::Start(at)).and_then(|_| reader.read_exact(&mut bytes)).map_err(Error::io(path))?;
-            Ok(bytes)
-        };
-        let mut listed = 0u64;
-        for entry in section(at, size.min(MAX_EVENTS as u64 * each))?.chunks_exact(each as usize) {
-            let attribute = Attribute::parse(&entry[..entry.len() - 16], order);
-            let (at, size) = (word(entry, entry.len() - 16), word(entry, entry.len() - 8));
-            within("a list of ids", at, size)?;
-            // Lists of ids may overlap, so their total size is checked as well.
-            listed = listed.saturating_add(size);
-            within("what its lists of ids have together", 0, listed)?;
-            let ids = section(at, size)?.chunks_exact(8).map(|id| word(id, 0)).collect();
-            about.add(Attribute { ids, ..attribute.unwrap_or_default() });
-        }
+        let (at, size) = (sections.word(&head, 24), sections.word(&head, 32));
+        sections.check("the section of attributes", at, size)?;
+        header.begin = sections.word(&head, 40);
+        header.is_pipe = false;
+        let data = sections.word(&head, 48);
+        let end = sections.check("the section of data", header.begin, data)?;
+        header.end = Some(end).filter(|_| data > 0);
+        let attributes = sections.read(at, size.min(MAX_EVENTS as u64 * each))?;
+        header.read_attributes(&attributes, each as usize, &mut sections)?;
         // If the data section has no length, perf did not finish, and the sections after the
         // records were not written.
-        let features: Vec<u32> =
-            (0..256).filter(|bit| data > 0 && word(&head, 72 + 8 * (bit / 64) as usize) >> (bit % 64) & 1 != 0).collect();
-        about.has_others = features.contains(&DIR_FORMAT);
-        within("the table of its sections", end, 16 * features.len() as u64)
-            .map_err(|_| refused("it ends within the table of its sections".to_owned()))?;
-        let table = section(end, 16 * features.len() as u64)?;
-        for (entry, feature) in table.chunks_exact(16).zip(&features) {
-            let (at, size) = (word(entry, 0), word(entry, 8));
-            within("a section", at, size)?;
+        let is_present = |bit: &u32| data > 0 && sections.word(&head, 72 + 8 * (bit / 64) as usize) >> (bit % 64) & 1 != 0;
+        let features: Vec<u32> = (0..256).filter(is_present).collect();
+        header.read_features(&features, end, &mut sections)?;
+        if header.attributes.is_empty() {
+            return Err(refused(path, "it names no event".to_owned()));
+        }
+        Ok(header)
+    }
+
+    /// Reads the section of attributes, whose entries have `each` bytes, and their lists of ids.
+    fn read_attributes(&mut self, entries: &[u8], each: usize, sections: &mut Sections<'_>) -> Result<(), Error> {
+        let mut listed = 0u64;
+        for entry in entries.chunks_exact(each) {
+            let attribute = Attribute::parse(&entry[..entry.len() - 16], self.order);
+            let (at, size) = (sections.word(entry, entry.len() - 16), sections.word(entry, entry.len() - 8));
+            sections.check("a list of ids", at, size)?;
+            // Lists of ids may overlap, so their total size is checked as well.
+            listed = listed.saturating_add(size);
+            sections.check("what its lists of ids have together", 0, listed)?;
+            let ids = sections.read(at, size)?.chunks_exact(8).map(|id| sections.word(id, 0)).collect();
+            self.add(Attribute { ids, ..attribute.unwrap_or_default() });
+        }
+        Ok(())
+    }
+
+    /// Reads the sections of `features`, whose table is at byte `table`.
+    fn read_features(&mut self, features: &[u32], table: u64, sections: &mut Sections<'_>) -> Result<(), Error> {
+        self.has_others = features.contains(&DIR_FORMAT);
+        let path = sections.path;
+        let size = 16 * features.len() as u64;
+        sections
+            .check("the table of its sections", table, size)
+            .map_err(|_| refused(path, "it ends within the table of its sections".to_owned()))?;
+        for (entry, feature) in sections.read(table, size)?.chunks_exact(16).zip(features) {
+            let (at, size) = (sections.word(entry, 0), sections.word(entry, 8));
+            sections.check("a section", at, size)?;
             let limit = match *feature {
                 TRACING_DATA => MAX_FORMATS,
                 HOSTNAME | CLOCK_DATA => 4096,
                 EVENT_DESCRIPTION => 64 << 20,
                 _ => continue,
             };
-            let bytes = section(at, size.min(limit))?;
-            about.feature(*feature, &bytes).map_err(refused)?;
+            let bytes = sections.read(at, size.min(limit))?;
+            self.feature(*feature, &bytes).map_err(|what| refused(path, what))?;
         }
-        if about.attributes.is_empty() {
-            return Err(refused("it names no event".to_owned()));
-        }
-        Ok(about)
+        Ok(())
     }
 
     fn add(&mut self, mut attribute: Attribute) {
@@ -333,6 +322,66 @@ impl About {
         }
         Ok(())
     }
+}
+
+/// Reads the sections of a file and checks their positions.
+struct Sections<'r> {
+    reader: &'r mut BufReader<File>,
+    path: &'r Path,
+    /// Size of the file in bytes.
+    length: u64,
+    order: ByteOrder,
+}
+
+impl Sections<'_> {
+    /// Returns the word at byte `at` of `bytes`, or 0 if they are too few.
+    fn word(&self, bytes: &[u8], at: usize) -> u64 {
+        word(bytes, at, self.order).unwrap_or(0)
+    }
+
+    /// Returns the byte after a range, or an error if the file ends within it.
+    fn check(&self, what: &str, at: u64, size: u64) -> Result<u64, Error> {
+        let length = self.length;
+        at.checked_add(size).filter(|end| *end <= length).ok_or_else(|| {
+            let claim = format!("{what} should be {size} bytes at byte {at}, but the file has {length} bytes");
+            refused(self.path, format!("{claim}; perf may have been ended before it wrote its header"))
+        })
+    }
+
+    /// Reads a range that was checked.
+    fn read(&mut self, at: u64, size: u64) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; size as usize];
+        let read = self.reader.seek(SeekFrom::Start(at)).and_then(|_| self.reader.read_exact(&mut bytes));
+        read.map_err(Error::io(self.path))?;
+        Ok(bytes)
+    }
+}
+
+/// Reads the byte order and the header. The header is `None` for output through a pipe, which has
+/// only its first 16 bytes.
+fn read_head(reader: &mut BufReader<File>, path: &Path) -> Result<(ByteOrder, Option<[u8; 104]>), Error> {
+    let short = |_| refused(path, "it ends within its head".to_owned());
+    let mut head = [0; 104];
+    reader.read_exact(&mut head[..16]).map_err(short)?;
+    let order = match &head[..8] {
+        b"PERFILE2" => ByteOrder::Little,
+        b"2ELIFREP" => ByteOrder::Big,
+        other => {
+            let what = format!("its head begins with \"{}\", which is not a known version", other.escape_ascii());
+            return Err(refused(path, what));
+        }
+    };
+    match word(&head, 8, order) {
+        Some(16) => return Ok((order, None)),
+        Some(104) => {}
+        size => return Err(refused(path, format!("its header claims to have {} bytes", size.unwrap_or(0)))),
+    }
+    reader.read_exact(&mut head[16..]).map_err(short)?;
+    Ok((order, Some(head)))
+}
+
+fn refused(path: &Path, what: String) -> Error {
+    Error::Recording { path: path.to_owned(), what }
 }
 
 /// Reads a text that is preceded by its length and ends at its first NUL.

@@ -2,7 +2,7 @@
 //! folder, the file `data` has the header and the records that perf wrote itself; each of `data.0`,
 //! `data.1`, … has the records of one buffer and no header.
 
-use super::file::About;
+use super::file::FileHeader;
 use super::records::{Record, Records, Trouble, MAX_WAITING};
 use crate::error::Error;
 use std::fs::{self, File};
@@ -64,10 +64,10 @@ struct Part {
 impl Files {
     /// Opens a file or a folder. If `path` is the file with the header of a folder, the folder's
     /// other files are opened as well.
-    pub fn open(path: &Path) -> Result<(About, Files), Error> {
+    pub fn open(path: &Path) -> Result<(FileHeader, Files), Error> {
         let main = if path.is_dir() { path.join("data") } else { path.to_owned() };
         let mut reader = BufReader::with_capacity(BUFFER, File::open(&main).map_err(Error::io(&main))?);
-        let about = About::read(&mut reader, &main)?;
+        let about = FileHeader::read(&mut reader, &main)?;
         reader.seek(SeekFrom::Start(about.begin)).map_err(Error::io(&main))?;
         let others = match main.parent().filter(|_| path.is_dir() || about.has_others) {
             Some(folder) => data_files(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?,
@@ -85,7 +85,7 @@ impl Files {
     }
 
     /// Returns the next record in the order of time. An error names the file and the problem.
-    pub fn next(&mut self, about: &mut About) -> Result<Option<Record>, (PathBuf, Trouble)> {
+    pub fn next(&mut self, about: &mut FileHeader) -> Result<Option<Record>, (PathBuf, Trouble)> {
         let alone = self.parts.len() == 1;
         for part in &mut self.parts {
             if part.next.is_none() && !part.ended {

@@ -8,7 +8,7 @@
 //! Compressed records are decompressed first. The decompressor holds back the last records until
 //! its input ends, so the ends of rounds are ignored there.
 
-use super::file::{word, About, MAX_FORMATS};
+use super::file::{word, FileHeader, MAX_FORMATS};
 use super::sample::{trailer, RecordOrigin};
 use longpole_ftrace::ByteOrder;
 use ruzstd::decoding::FrameDecoder;
@@ -131,7 +131,7 @@ impl<R: Read> Records<R> {
 
     /// Returns the next record in the order of time. Records that perf wrote for its readers are
     /// passed to `about`. A problem is returned once, after all records before it.
-    pub fn next(&mut self, about: &mut About) -> Result<Option<Record>, Trouble> {
+    pub fn next(&mut self, about: &mut FileHeader) -> Result<Option<Record>, Trouble> {
         loop {
             if let Some(following) = &self.following {
                 return Ok(match self.undated.pop_front() {
@@ -178,7 +178,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    fn end_of_input(&mut self, about: &mut About) {
+    fn end_of_input(&mut self, about: &mut FileHeader) {
         self.ended = true;
         if let Some(mut unpacker) = self.unpacker.take() {
             unpacker.finish();
@@ -189,7 +189,7 @@ impl<R: Read> Records<R> {
     }
 
     /// Reads one record of the file.
-    fn read(&mut self, about: &mut About) -> Result<(), Trouble> {
+    fn read(&mut self, about: &mut FileHeader) -> Result<(), Trouble> {
         let begin = self.at;
         let mut head = [0; 8];
         if self.end.is_some_and(|end| begin >= end) || !self.fill(&mut head, begin)? {
@@ -274,7 +274,7 @@ impl<R: Read> Records<R> {
     }
 
     /// Takes whole records from the decompressor's output.
-    fn unpack(&mut self, unpacker: &mut Unpacker, about: &mut About) -> Result<(), String> {
+    fn unpack(&mut self, unpacker: &mut Unpacker, about: &mut FileHeader) -> Result<(), String> {
         while unpacker.step()? {
             let mut at = 0;
             while let Some(head) = unpacker.plain.get(at..at + 8) {
@@ -295,7 +295,7 @@ impl<R: Read> Records<R> {
     }
 
     /// Processes a record: perf's own ones are learnt, others wait to be sorted.
-    fn take(&mut self, kind: u32, misc: u16, body: Vec<u8>, about: &mut About) -> Result<(), String> {
+    fn take(&mut self, kind: u32, misc: u16, body: Vec<u8>, about: &mut FileHeader) -> Result<(), String> {
         if kind >= OWN {
             about.learn(kind, &body)?;
             self.spare.push(body);
@@ -338,7 +338,7 @@ fn heads(head: &[u8], order: ByteOrder) -> (u32, u16, usize) {
 /// Returns the index of the event that a record belongs to. The record's id is at the same position
 /// for all events (begin of a sample, end of other records), or else where the layout of the first
 /// event has it.
-fn attribute(kind: u32, body: &[u8], about: &About) -> usize {
+fn attribute(kind: u32, body: &[u8], about: &FileHeader) -> usize {
     if about.attributes.len() < 2 {
         return 0;
     }
