@@ -5,7 +5,9 @@ use super::{diagnostic, interface_name, open, Capture};
 use crate::diagnostic::{Diagnostic, MAX_ERRORS};
 use crate::error::Error;
 use crate::merge::out_of_range::nearest;
-use longpole_pcapng::{Block, Options, PacketForm, Resolution};
+use longpole_pcapng::{
+    Block, InterfaceBlock, NamesBlock, Options, PacketBlock, PacketForm, Resolution, SectionBlock, StatisticsBlock,
+};
 use std::collections::BTreeMap;
 
 /// Maximum number of entries of each list, because a file may have millions.
@@ -119,6 +121,75 @@ impl Description {
             self.more += 1;
         }
     }
+
+    fn add_section(&mut self, block: &SectionBlock<'_>) {
+        (self.format, self.sections) = ("pcapng", self.sections + 1);
+        self.once(|all| &mut all.hardware, block.hardware());
+        self.once(|all| &mut all.os, block.os());
+        self.once(|all| &mut all.application, block.application());
+        self.comments(&block.options);
+    }
+
+    fn add_interface(&mut self, block: &InterfaceBlock<'_>) {
+        let (info, options) = (block.info, &block.options);
+        let interface = CaptureInterface {
+            section: block.section,
+            id: block.id,
+            name: interface_name(info, block.id),
+            description: info.description.clone(),
+            link_type: info.link_type.0,
+            snaplen: info.snaplen,
+            resolution: unit(info.resolution),
+            offset_s: info.offset_s,
+            addresses: options.addresses().map(|address| address.to_string()).take(MAX_ENTRIES).collect(),
+            speed_bps: options.speed(),
+            filter: options.filter(),
+            os: options.interface_os(),
+            hardware: options.interface_hardware(),
+            ..CaptureInterface::default()
+        };
+        self.comments(options);
+        self.room(|all| &mut all.interfaces, interface);
+    }
+
+    fn add_packet(&mut self, packet: &PacketBlock<'_>, current: &CurrentSection) {
+        self.packet_comments += packet.options.comments().count() as u64;
+        if packet.form == PacketForm::Classic || packet.section == current.number {
+            if let Some(interface) = of(&mut self.interfaces[current.first..], packet.interface) {
+                interface.packets += 1;
+            }
+        }
+    }
+
+    fn add_statistics(&mut self, block: &StatisticsBlock<'_>, current: &CurrentSection) {
+        self.comments(&block.options);
+        if let Some(interface) = of(&mut self.interfaces[current.first..], block.interface) {
+            interface.statistics = Some(Counted {
+                t_ns: nearest(block.time_ns()),
+                received: block.received,
+                dropped: block.dropped,
+                accepted: block.accepted,
+                os_dropped: block.os_dropped,
+                delivered: block.delivered,
+            });
+        }
+    }
+
+    fn add_names(&mut self, block: &NamesBlock<'_>) {
+        for record in block.records.iter() {
+            let Some(address) = record.address else { continue };
+            let names = record.names().map(|name| String::from_utf8_lossy(name).into_owned()).take(MAX_ENTRIES).collect();
+            self.room(|all| &mut all.names, (address.to_string(), names));
+        }
+        self.comments(&block.options);
+    }
+}
+
+/// The section to which the next blocks belong.
+struct CurrentSection {
+    number: u32,
+    /// Index in the list of interfaces of the section's first one.
+    first: usize,
 }
 
 fn unit(resolution: Resolution) -> String {
@@ -135,70 +206,18 @@ impl Capture {
         let mut reader = open(&self.path)?;
         let mut all = Description { format: "pcap", ..Description::default() };
         let mut diagnostics = Vec::new();
-        // Index in the list of the current section's first interface, and the number of the section
-        // that these interfaces belong to.
-        let (mut first, mut section) = (0, 0);
+        let mut current = CurrentSection { number: 0, first: 0 };
         loop {
             match reader.next_block() {
                 Ok(None) => break,
                 Ok(Some(Block::Section(block))) => {
-                    (all.format, all.sections) = ("pcapng", all.sections + 1);
-                    (first, section) = (all.interfaces.len(), block.section);
-                    all.once(|all| &mut all.hardware, block.hardware());
-                    all.once(|all| &mut all.os, block.os());
-                    all.once(|all| &mut all.application, block.application());
-                    all.comments(&block.options);
+                    current = CurrentSection { number: block.section, first: all.interfaces.len() };
+                    all.add_section(&block);
                 }
-                Ok(Some(Block::Interface(block))) => {
-                    let (info, options) = (block.info, &block.options);
-                    let interface = CaptureInterface {
-                        section: block.section,
-                        id: block.id,
-                        name: interface_name(info, block.id),
-                        description: info.description.clone(),
-                        link_type: info.link_type.0,
-                        snaplen: info.snaplen,
-                        resolution: unit(info.resolution),
-                        offset_s: info.offset_s,
-                        addresses: options.addresses().map(|address| address.to_string()).take(MAX_ENTRIES).collect(),
-                        speed_bps: options.speed(),
-                        filter: options.filter(),
-                        os: options.interface_os(),
-                        hardware: options.interface_hardware(),
-                        ..CaptureInterface::default()
-                    };
-                    all.comments(options);
-                    all.room(|all| &mut all.interfaces, interface);
-                }
-                Ok(Some(Block::Packet(packet))) => {
-                    all.packet_comments += packet.options.comments().count() as u64;
-                    if packet.form == PacketForm::Classic || packet.section == section {
-                        if let Some(interface) = of(&mut all.interfaces[first..], packet.interface) {
-                            interface.packets += 1;
-                        }
-                    }
-                }
-                Ok(Some(Block::Statistics(block))) => {
-                    all.comments(&block.options);
-                    if let Some(interface) = of(&mut all.interfaces[first..], block.interface) {
-                        interface.statistics = Some(Counted {
-                            t_ns: nearest(block.time_ns()),
-                            received: block.received,
-                            dropped: block.dropped,
-                            accepted: block.accepted,
-                            os_dropped: block.os_dropped,
-                            delivered: block.delivered,
-                        });
-                    }
-                }
-                Ok(Some(Block::Names(block))) => {
-                    for record in block.records.iter() {
-                        let Some(address) = record.address else { continue };
-                        let names = record.names().map(|name| String::from_utf8_lossy(name).into_owned()).take(MAX_ENTRIES).collect();
-                        all.room(|all| &mut all.names, (address.to_string(), names));
-                    }
-                    all.comments(&block.options);
-                }
+                Ok(Some(Block::Interface(block))) => all.add_interface(&block),
+                Ok(Some(Block::Packet(packet))) => all.add_packet(&packet, &current),
+                Ok(Some(Block::Statistics(block))) => all.add_statistics(&block, &current),
+                Ok(Some(Block::Names(block))) => all.add_names(&block),
                 Ok(Some(Block::Secrets(block))) => {
                     let kind = block.kind_name().map_or_else(|| format!("{:#010x}", block.kind), str::to_owned);
                     all.count(|all| &mut all.secrets, kind);
