@@ -9,7 +9,7 @@ use crate::clock::{extend, low_bits};
 use crate::fixed_layout::FixedLayout;
 use crate::plan::{stride, Child, Count, Node, Op, VarInt};
 use crate::refs::Choices;
-use crate::types::{ByteOrder, Roles};
+use crate::types::{ByteOrder, Encoding, Roles};
 
 /// Place at which a step found its field: a bit of the packet and, for texts and sequences, the
 /// number of bytes or elements. For a variable-length integer `len` is its value. For a tree, `at`
@@ -468,39 +468,7 @@ impl Executor<'_, '_> {
                     self.walk(&child.node)?;
                 }
             }
-            Node::Array { align, count, element, text } => {
-                let len = match count {
-                    Count::Fixed(len) => *len,
-                    Count::Slot(slot) => self.saved(*slot),
-                };
-                if let Some((leaf, leaf_align)) = element.plain_leaf() {
-                    let at = self.aligned(*align)?;
-                    if at % 8 != 0 && self.last != leaf.order && len > 0 {
-                        return Err(Stop::MixedOrder { at, from: self.last, to: leaf.order });
-                    }
-                    let at = self.numbers(len, leaf, stride(leaf, leaf_align), *align)?;
-                    let unit = text.unit();
-                    if len % unit != 0 && self.window.wide_text_len(at, self.at, unit).is_none() {
-                        return Err(Stop::CutUnit { at: self.at - len % unit * 8, unit });
-                    }
-                    self.record(at, len)?;
-                    return Ok(());
-                }
-                self.at = self.aligned(*align)?;
-                if let Some(fixed_layout) = element.fixed_layout().filter(|_| len > 0) {
-                    return self.fixed_layout_array(len, element, fixed_layout);
-                }
-                self.record(self.at, len)?;
-                let mut empty = 0;
-                for _ in 0..len {
-                    let begin = self.at;
-                    self.walk(element)?;
-                    empty += u64::from(self.at == begin);
-                    if empty > MAX_EMPTY {
-                        return Err(Stop::Unbacked { at: self.at, length: len });
-                    }
-                }
-            }
+            Node::Array { align, count, element, text } => return self.walk_array(*align, *count, element, *text),
             Node::Variant { slot, choices, options } => {
                 let tag = self.saved(*slot);
                 let (option, child) = self.choose(tag, choices, options)?;
@@ -515,10 +483,53 @@ impl Executor<'_, '_> {
                 }
             }
         }
+        self.close_record(index);
+        Ok(())
+    }
+
+    /// Sets the size of a record, after the records below it were added.
+    #[inline]
+    fn close_record(&mut self, index: usize) {
         let size = self.records.len() - index;
         if let Some(record) = self.records.get_mut(index) {
             record.size = size as u32;
         }
+    }
+
+    fn walk_array(&mut self, align: u32, count: Count, element: &Node, text: Encoding) -> Result<(), Stop> {
+        let len = match count {
+            Count::Fixed(len) => len,
+            Count::Slot(slot) => self.saved(slot),
+        };
+        if let Some((leaf, leaf_align)) = element.plain_leaf() {
+            let at = self.aligned(align)?;
+            if at % 8 != 0 && self.last != leaf.order && len > 0 {
+                return Err(Stop::MixedOrder { at, from: self.last, to: leaf.order });
+            }
+            let at = self.numbers(len, leaf, stride(leaf, leaf_align), align)?;
+            let unit = text.unit();
+            if len % unit != 0 && self.window.wide_text_len(at, self.at, unit).is_none() {
+                return Err(Stop::CutUnit { at: self.at - len % unit * 8, unit });
+            }
+            self.record(at, len)?;
+            return Ok(());
+        }
+        self.at = self.aligned(align)?;
+        if let Some(fixed_layout) = element.fixed_layout().filter(|_| len > 0) {
+            return self.fixed_layout_array(len, element, fixed_layout);
+        }
+        let index = self.records.len();
+        self.record(self.at, len)?;
+        let mut empty = 0;
+        for _ in 0..len {
+            let begin = self.at;
+            self.walk(element)?;
+            empty += u64::from(self.at == begin);
+            if empty > MAX_EMPTY {
+                return Err(Stop::Unbacked { at: self.at, length: len });
+            }
+        }
+        self.close_record(index);
         Ok(())
     }
 

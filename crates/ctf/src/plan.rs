@@ -632,49 +632,55 @@ impl Flattener {
                 self.at_byte = true;
                 self.field(scope, name, ty, mark, 0, Shape::Text(encoding));
             }
-            Node::Array { align: outer, count, ref element, text, .. } => {
-                let Some((leaf, align)) = element.plain_leaf() else {
-                    return self.tree(scope, name, ty, node);
+            Node::Array { .. } => self.flatten_array(scope, name, node, ty),
+            Node::Variant { .. } | Node::Optional { .. } => self.tree(scope, name, ty, node),
+        }
+    }
+
+    /// Appends an array: as steps if its elements are numbers, otherwise as a tree.
+    fn flatten_array(&mut self, scope: Scope, name: String, node: Node, ty: Option<Type>) {
+        let Node::Array { align: outer, count, ref element, text } = node else {
+            return self.tree(scope, name, ty, node);
+        };
+        let Some((leaf, align)) = element.plain_leaf() else {
+            return self.tree(scope, name, ty, node);
+        };
+        let stride = stride(leaf, align);
+        // Only the walk of the tree checks that a text does not end within a code unit.
+        let whole = matches!(count, Count::Fixed(bytes) if bytes % text.unit() == 0);
+        if text.unit() > 1 && !whole {
+            return self.tree(scope, name, ty, node);
+        }
+        // The array is aligned more strictly than its elements. Where the position is not
+        // known at compile time, the walk of the tree aligns it.
+        if outer > align && !self.aligned(outer) {
+            return self.tree(scope, name, ty, node);
+        }
+        match count {
+            Count::Fixed(count) => {
+                let bits = match count {
+                    0 => Some(0),
+                    _ => stride.checked_mul(count - 1).and_then(|b| b.checked_add(u64::from(leaf.bits))),
                 };
-                let stride = stride(leaf, align);
-                // Only the walk of the tree checks that a text does not end within a code unit.
-                let whole = matches!(count, Count::Fixed(bytes) if bytes % text.unit() == 0);
-                if text.unit() > 1 && !whole {
-                    return self.tree(scope, name, ty, node);
-                }
-                // The array is aligned more strictly than its elements. Where the position is not
-                // known at compile time, the walk of the tree aligns it.
-                if outer > align && !self.aligned(outer) {
-                    return self.tree(scope, name, ty, node);
-                }
-                match count {
-                    Count::Fixed(count) => {
-                        let bits = match count {
-                            0 => Some(0),
-                            _ => stride.checked_mul(count - 1).and_then(|b| b.checked_add(u64::from(leaf.bits))),
-                        };
-                        match bits.and_then(|bits| self.extend(leaf, align, bits)) {
-                            Some((mark, offset)) => {
-                                self.field(scope, name, ty, mark, offset, Shape::Array { leaf, stride, count, text });
-                            }
-                            None => self.tree(scope, name, ty, node),
-                        }
+                match bits.and_then(|bits| self.extend(leaf, align, bits)) {
+                    Some((mark, offset)) => {
+                        self.field(scope, name, ty, mark, offset, Shape::Array { leaf, stride, count, text });
                     }
-                    Count::Slot(slot) => {
-                        // The elements may begin within a byte, where the byte order must be
-                        // checked; only the walk of the tree does that.
-                        if align < 8 {
-                            return self.tree(scope, name, ty, node);
-                        }
-                        self.close();
-                        let mark = self.mark();
-                        self.block.ops.push(Op::Sequence { mark, slot, leaf, stride, align: align.max(outer) });
-                        self.at_byte = leaf.bits % 8 == 0;
-                        self.field(scope, name, ty, mark, 0, Shape::Sequence { leaf, stride, text });
-                    }
+                    None => self.tree(scope, name, ty, node),
                 }
             }
-            Node::Variant { .. } | Node::Optional { .. } => self.tree(scope, name, ty, node),
+            Count::Slot(slot) => {
+                // The elements may begin within a byte, where the byte order must be
+                // checked; only the walk of the tree does that.
+                if align < 8 {
+                    return self.tree(scope, name, ty, node);
+                }
+                self.close();
+                let mark = self.mark();
+                self.block.ops.push(Op::Sequence { mark, slot, leaf, stride, align: align.max(outer) });
+                self.at_byte = leaf.bits % 8 == 0;
+                self.field(scope, name, ty, mark, 0, Shape::Sequence { leaf, stride, text });
+            }
         }
     }
 }
