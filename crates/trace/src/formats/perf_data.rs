@@ -41,7 +41,7 @@ pub(crate) fn is_perf(first: &[u8]) -> bool {
 pub(crate) struct PerfSource {
     path: PathBuf,
     name: String,
-    about: FileHeader,
+    header: FileHeader,
     files: Files,
     cpus: HashMap<u32, CpuStream>,
     /// Plans, with the value of `formats_known` for which they were made.
@@ -89,8 +89,8 @@ struct At {
 
 impl PerfSource {
     pub fn open(path: &Path, name: String, shared: &mut Shared) -> Result<PerfSource, Error> {
-        let (about, files) = Files::open(path)?;
-        if about.end.is_none() && !about.is_pipe {
+        let (header, files) = Files::open(path)?;
+        if header.end.is_none() && !header.is_pipe {
             let place = "its header does not contain the end of its records".to_owned();
             shared.diagnostics.push(Diagnostic::Truncated { path: path.to_owned(), place, at: None });
         }
@@ -98,7 +98,7 @@ impl PerfSource {
             path: path.to_owned(),
             name,
             files,
-            about,
+            header,
             cpus: HashMap::new(),
             plans: None,
             samples: HashMap::new(),
@@ -119,7 +119,7 @@ impl PerfSource {
 
     /// Returns the name of the clock that the recording used, if the file has it.
     pub fn clock(&self) -> Option<String> {
-        let name = match self.about.attributes.iter().find_map(|attribute| attribute.clock)? {
+        let name = match self.header.attributes.iter().find_map(|attribute| attribute.clock)? {
             0 => "CLOCK_REALTIME",
             1 => "CLOCK_MONOTONIC",
             4 => "CLOCK_MONOTONIC_RAW",
@@ -132,12 +132,12 @@ impl PerfSource {
 
     pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
         loop {
-            let record = match self.files.next(&mut self.about) {
+            let record = match self.files.next(&mut self.header) {
                 Ok(Some(record)) => record,
                 Ok(None) => {
-                    if self.about.attributes.is_empty() {
+                    if self.header.attributes.is_empty() {
                         self.damaged(self.path.clone(), "it names no event".to_owned(), shared);
-                        self.about.attributes.push(Default::default());
+                        self.header.attributes.push(Default::default());
                     }
                     return Ok(None);
                 }
@@ -175,8 +175,8 @@ impl PerfSource {
     /// Decodes the current record. Returns `None` if it yields no item.
     fn turn(&mut self, shared: &mut Shared) -> Option<CurrentItem> {
         let Record { kind, misc, attribute, place, time, .. } = self.record;
-        let order = self.about.order;
-        let ns = i128::from(time) + self.about.offset_ns;
+        let order = self.header.order;
+        let ns = i128::from(time) + self.header.offset_ns;
         let t_ns = self.beyond.ns(ns, &self.path, || format!("a record of the time {time}"), &mut shared.diagnostics);
         let lost = match kind {
             LOST => Some(file::word(&self.record.body, 8, order)?),
@@ -192,7 +192,7 @@ impl PerfSource {
         let mut at = At { t_ns, stream: stream.stream, cpu: place.cpu, subject: SubjectId(0), class: ClassId(0) };
         if kind != SAMPLE {
             let layout = LAYOUTS.iter().find(|layout| layout.kind == kind)?;
-            let behind = self.about.attributes.get(attribute).map_or(0, sample::trailer_length);
+            let behind = self.header.attributes.get(attribute).map_or(0, sample::trailer_length);
             let length = self.record.body.len().saturating_sub(behind);
             let values: Vec<Value<'_>> = layout.values(&self.record.body[..length], misc, order).collect();
             let number = |name: &str| {
@@ -210,7 +210,7 @@ impl PerfSource {
             at.class = self.class_of_other(layout, shared);
             return Some(CurrentItem::Other { at, layout, length });
         }
-        let known = self.about.attributes.get(attribute)?;
+        let known = self.header.attributes.get(attribute)?;
         let Some(raw) = sample::read(known, &self.record.body, order, &mut self.parts) else {
             self.errors = self.errors.saturating_add(1);
             if self.errors <= MAX_ERRORS {
@@ -236,10 +236,10 @@ impl PerfSource {
 
     /// Returns true if there is a format with this id.
     fn has_plan(&mut self, id: u16, shared: &mut Shared) -> bool {
-        let known = self.about.formats_known;
+        let known = self.header.formats_known;
         if self.plans.as_ref().is_none_or(|(of, _)| *of != known) {
-            let machine = Machine { order: self.about.order, long: long_of(&self.about.formats) };
-            self.plans = Some((known, Plans::new(&self.about.formats, Printk::default(), machine, false, shared)));
+            let machine = Machine { order: self.header.order, long: long_of(&self.header.formats) };
+            self.plans = Some((known, Plans::new(&self.header.formats, Printk::default(), machine, false, shared)));
             self.samples.clear();
         }
         self.plans.as_ref().is_some_and(|(_, plans)| plans.get(id).is_some())
@@ -249,7 +249,7 @@ impl PerfSource {
         if let Some(known) = self.samples.get(&(attribute, id)) {
             return *known;
         }
-        let known = &self.about.attributes[attribute];
+        let known = &self.header.attributes[attribute];
         let parts = sample::parts(known);
         let names: Vec<String> = parts.iter().map(|(name, _)| (*name).to_owned()).collect();
         let class = match (id, &self.plans) {
@@ -314,7 +314,7 @@ impl PerfSource {
         if self.subjects.len() >= MAX_REMEMBERED {
             self.subjects.clear();
         }
-        let (host, names) = (&self.about.host, &self.names);
+        let (host, names) = (&self.header.host, &self.names);
         *self.subjects.entry((pid, tid)).or_insert_with(|| {
             let label = tid.and_then(|tid| names.get(&tid).cloned()).unwrap_or_default();
             shared.subject(Subject { host: host.clone(), label, pid, tid, ..Subject::default() })
@@ -336,7 +336,7 @@ impl PerfSource {
             }
             (Some(CurrentItem::Sample { at }), _) => event(at, value_buffer.put(parts), &[]),
             (Some(CurrentItem::Other { at, layout, length }), _) => {
-                let values = layout.values(&self.record.body[..*length], self.record.misc, self.about.order);
+                let values = layout.values(&self.record.body[..*length], self.record.misc, self.header.order);
                 event(at, value_buffer.put(values), &[])
             }
             (Some(CurrentItem::Loss(loss)), _) => Item::Loss(*loss),

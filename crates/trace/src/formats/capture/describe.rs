@@ -5,9 +5,7 @@ use super::{diagnostic, interface_name, open, Capture};
 use crate::diagnostic::{Diagnostic, MAX_ERRORS};
 use crate::error::Error;
 use crate::merge::out_of_range::nearest;
-use longpole_pcapng::{
-    Block, InterfaceBlock, NamesBlock, Options, PacketBlock, PacketForm, Resolution, SectionBlock, StatisticsBlock,
-};
+use longpole_pcapng::{Block, InterfaceBlock, NamesBlock, Options, PacketBlock, PacketForm, Resolution, SectionBlock, StatisticsBlock};
 use std::collections::BTreeMap;
 
 /// Maximum number of entries of each list, because a file may have millions.

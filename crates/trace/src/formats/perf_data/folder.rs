@@ -67,29 +67,29 @@ impl Files {
     pub fn open(path: &Path) -> Result<(FileHeader, Files), Error> {
         let main = if path.is_dir() { path.join("data") } else { path.to_owned() };
         let mut reader = BufReader::with_capacity(BUFFER, File::open(&main).map_err(Error::io(&main))?);
-        let about = FileHeader::read(&mut reader, &main)?;
-        reader.seek(SeekFrom::Start(about.begin)).map_err(Error::io(&main))?;
-        let others = match main.parent().filter(|_| path.is_dir() || about.has_others) {
+        let header = FileHeader::read(&mut reader, &main)?;
+        reader.seek(SeekFrom::Start(header.begin)).map_err(Error::io(&main))?;
+        let others = match main.parent().filter(|_| path.is_dir() || header.has_others) {
             Some(folder) => data_files(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?,
             None => Vec::new(),
         };
         let count = others.len() + 1;
         let waiting = (4 * MAX_WAITING / count).clamp(MIN_WAITING, MAX_WAITING);
-        let mut parts = vec![Part::new(main, Records::new(reader, about.begin, about.end, waiting))];
+        let mut parts = vec![Part::new(main, Records::new(reader, header.begin, header.end, waiting))];
         for other in others {
             let file = File::open(&other).map_err(Error::io(&other))?;
             let reader = BufReader::with_capacity((4 * BUFFER / count).clamp(MIN_BUFFER, BUFFER), file);
             parts.push(Part::new(other, Records::new(reader, 0, None, waiting)));
         }
-        Ok((about, Files { parts, last: 0 }))
+        Ok((header, Files { parts, last: 0 }))
     }
 
     /// Returns the next record in the order of time. An error names the file and the problem.
-    pub fn next(&mut self, about: &mut FileHeader) -> Result<Option<Record>, (PathBuf, Trouble)> {
+    pub fn next(&mut self, header: &mut FileHeader) -> Result<Option<Record>, (PathBuf, Trouble)> {
         let alone = self.parts.len() == 1;
         for part in &mut self.parts {
             if part.next.is_none() && !part.ended {
-                part.next = part.records.next(about).map_err(|trouble| (part.path.clone(), trouble))?;
+                part.next = part.records.next(header).map_err(|trouble| (part.path.clone(), trouble))?;
                 part.ended = part.next.is_none();
             }
         }

@@ -130,8 +130,8 @@ impl<R: Read> Records<R> {
     }
 
     /// Returns the next record in the order of time. Records that perf wrote for its readers are
-    /// passed to `about`. A problem is returned once, after all records before it.
-    pub fn next(&mut self, about: &mut FileHeader) -> Result<Option<Record>, Trouble> {
+    /// passed to `header`. A problem is returned once, after all records before it.
+    pub fn next(&mut self, header: &mut FileHeader) -> Result<Option<Record>, Trouble> {
         loop {
             if let Some(following) = &self.following {
                 return Ok(match self.undated.pop_front() {
@@ -164,9 +164,9 @@ impl<R: Read> Records<R> {
                     None => Ok(None),
                 };
             }
-            if let Err(trouble) = self.read(about) {
+            if let Err(trouble) = self.read(header) {
                 self.trouble = Some(trouble);
-                self.end_of_input(about);
+                self.end_of_input(header);
             }
         }
     }
@@ -178,25 +178,25 @@ impl<R: Read> Records<R> {
         }
     }
 
-    fn end_of_input(&mut self, about: &mut FileHeader) {
+    fn end_of_input(&mut self, header: &mut FileHeader) {
         self.ended = true;
         if let Some(mut unpacker) = self.unpacker.take() {
             unpacker.finish();
-            if let Err(what) = self.unpack(&mut unpacker, about) {
+            if let Err(what) = self.unpack(&mut unpacker, header) {
                 self.trouble.get_or_insert(Trouble::Damaged { at: self.at, what });
             }
         }
     }
 
     /// Reads one record of the file.
-    fn read(&mut self, about: &mut FileHeader) -> Result<(), Trouble> {
+    fn read(&mut self, header: &mut FileHeader) -> Result<(), Trouble> {
         let begin = self.at;
         let mut head = [0; 8];
         if self.end.is_some_and(|end| begin >= end) || !self.fill(&mut head, begin)? {
-            self.end_of_input(about);
+            self.end_of_input(header);
             return Ok(());
         }
-        let order = about.order;
+        let order = header.order;
         let (kind, misc, size) = heads(&head, order);
         let damaged = |what: String| Trouble::Damaged { at: begin, what };
         if size < 8 {
@@ -220,7 +220,7 @@ impl<R: Read> Records<R> {
                 if (read as u64) < length {
                     return Err(Trouble::Truncated { at: begin });
                 }
-                about.tracing_data(&formats).map_err(damaged)?;
+                header.tracing_data(&formats).map_err(damaged)?;
             }
             AUXTRACE => {
                 let length = word(&body, 0, order).unwrap_or(0);
@@ -245,11 +245,11 @@ impl<R: Read> Records<R> {
                 };
                 let mut unpacker = self.unpacker.take().unwrap_or_default();
                 unpacker.packed.extend_from_slice(packed);
-                let done = self.unpack(&mut unpacker, about);
+                let done = self.unpack(&mut unpacker, header);
                 self.unpacker = Some(unpacker);
                 done.map_err(damaged)?;
             }
-            kind => self.take(kind, misc, body, about).map_err(damaged)?,
+            kind => self.take(kind, misc, body, header).map_err(damaged)?,
         }
         Ok(())
     }
@@ -274,11 +274,11 @@ impl<R: Read> Records<R> {
     }
 
     /// Takes whole records from the decompressor's output.
-    fn unpack(&mut self, unpacker: &mut Unpacker, about: &mut FileHeader) -> Result<(), String> {
+    fn unpack(&mut self, unpacker: &mut Unpacker, header: &mut FileHeader) -> Result<(), String> {
         while unpacker.step()? {
             let mut at = 0;
             while let Some(head) = unpacker.plain.get(at..at + 8) {
-                let (kind, misc, size) = heads(head, about.order);
+                let (kind, misc, size) = heads(head, header.order);
                 if size < 8 {
                     return Err(format!("a compressed record claims to have {size} bytes"));
                 }
@@ -287,7 +287,7 @@ impl<R: Read> Records<R> {
                 body.clear();
                 body.extend_from_slice(content);
                 at += size;
-                self.take(kind, misc, body, about)?;
+                self.take(kind, misc, body, header)?;
             }
             unpacker.plain.drain(..at);
         }
@@ -295,17 +295,17 @@ impl<R: Read> Records<R> {
     }
 
     /// Processes a record: perf's own ones are learnt, others wait to be sorted.
-    fn take(&mut self, kind: u32, misc: u16, body: Vec<u8>, about: &mut FileHeader) -> Result<(), String> {
+    fn take(&mut self, kind: u32, misc: u16, body: Vec<u8>, header: &mut FileHeader) -> Result<(), String> {
         if kind >= OWN {
-            about.learn(kind, &body)?;
+            header.learn(kind, &body)?;
             self.spare.push(body);
             self.spare.truncate(64);
             return Ok(());
         }
-        let attribute = attribute(kind, &body, about);
-        let place = about.attributes.get(attribute).map(|known| match kind {
-            SAMPLE => RecordOrigin::of_sample(known, &body, about.order),
-            _ => trailer(known, &body, about.order),
+        let attribute = attribute(kind, &body, header);
+        let place = header.attributes.get(attribute).map(|known| match kind {
+            SAMPLE => RecordOrigin::of_sample(known, &body, header.order),
+            _ => trailer(known, &body, header.order),
         });
         let place = place.unwrap_or_default();
         let record = Record { kind, misc, body, attribute, place, time: place.time.unwrap_or(0), is_undated: false };
@@ -338,12 +338,12 @@ fn heads(head: &[u8], order: ByteOrder) -> (u32, u16, usize) {
 /// Returns the index of the event that a record belongs to. The record's id is at the same position
 /// for all events (begin of a sample, end of other records), or else where the layout of the first
 /// event has it.
-fn attribute(kind: u32, body: &[u8], about: &FileHeader) -> usize {
-    if about.attributes.len() < 2 {
+fn attribute(kind: u32, body: &[u8], header: &FileHeader) -> usize {
+    if header.attributes.len() < 2 {
         return 0;
     }
-    let id = super::sample::id_of(&about.attributes[0], kind == SAMPLE, body, about.order);
-    id.and_then(|id| about.attribute_of(id)).unwrap_or(0)
+    let id = super::sample::id_of(&header.attributes[0], kind == SAMPLE, body, header.order);
+    id.and_then(|id| header.attribute_of(id)).unwrap_or(0)
 }
 
 /// A zstd stream in pieces. One block is decoded at a time, so that a small input cannot expand to
