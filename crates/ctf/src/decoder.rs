@@ -442,7 +442,7 @@ impl<S: Source> StreamDecoder<S> {
     }
 
     /// Moves the window so that it begins at bit `from` and extends beyond the limit. Returns
-    /// False if there is no more data.
+    /// false if there is no more data.
     fn more(&mut self, from: u64, want: u64) -> Result<bool, Box<DecodeError>> {
         let begin = self.packet.offset + from / 8;
         let had = (self.limit / 8).saturating_sub(from / 8);

@@ -1,5 +1,5 @@
 //! Decoding as many events at once as a container holds: into [columns](crate::batch), or their
-//! [headers](crate::headers) only.
+//! [headers](crate::header_batch) only.
 
 use std::sync::Arc;
 

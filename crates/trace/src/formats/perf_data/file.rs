@@ -2,9 +2,10 @@
 //! the recorded host.
 //!
 //! A file has a table of sections. Output through a pipe (`perf record -o -`) has the same content
-//! in records before the data, which [`FileHeader::learn`] reads. Both exist in both byte orders. Every
-//! length is checked against the file's size before memory is allocated for it. The layouts are
-//! defined in the kernel's `perf_event.h` and `tools/perf/Documentation/perf.data-file-format.txt`.
+//! in records before the data, which [`FileHeader::learn`] reads. Both exist in both byte orders.
+//! Every length is checked against the file's size before memory is allocated for it. The layouts
+//! are defined in the kernel's `perf_event.h` and
+//! `tools/perf/Documentation/perf.data-file-format.txt`.
 
 use crate::error::Error;
 use longpole_ftrace::{perf_formats, ByteOrder, Formats};
