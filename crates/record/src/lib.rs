@@ -4,7 +4,7 @@
 //!
 //! Each thread with probes writes into its own *ring*, a file in the *runtime directory* that the
 //! process and the recorder both map. The recorder runs on one thread in *turns*: it finds new
-//! processes, looks at all rings, and copies their new events to the disk, one packet per *chunk*
+//! processes, looks at all rings, and copies their new events to the disk, one packet per *slice*
 //! of contiguous events. [`Recorder`] does all of that; [`subjects::list`] and
 //! [`runtime_dir::session`] serve the commands that only look.
 //!

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn events_after_any_silence_get_their_time_when_the_last_chunk_ended_at_the_head_of_an_idle_thread() {
+    fn events_after_any_silence_get_their_time_when_the_last_slice_ended_at_the_head_of_an_idle_thread() {
         let begun = 1u64 << 50;
         for silence in [0, 1 << 20, 1 << 47, 1 << 48, 3 << 48, (5 << 48) - 1] {
             let (first, second) = (begun + silence, begun + silence + 1000);

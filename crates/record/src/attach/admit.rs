@@ -31,9 +31,9 @@ impl Visit<'_> {
         if self.directory.common.foreign_identity.is_some() || self.intake.search.pid_namespaces {
             // In another pid namespace, the process knows itself by another pid.
             match outer_pid(pid, |pid| process.maps_as(pid)) {
-                Some(outer) => process.is_known_as(outer),
+                Some(outer) => process.set_pid(outer),
                 // A process that has this pid here is a different one.
-                None if self.directory.common.foreign_identity.is_some() => process.is_known_as(-pid),
+                None if self.directory.common.foreign_identity.is_some() => process.set_pid(-pid),
                 None => {}
             }
         }

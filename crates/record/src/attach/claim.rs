@@ -29,7 +29,7 @@ const OTHER_RECORDER_INTERVAL: Duration = Duration::from_millis(50);
 impl Attach<'_> {
     /// Returns whether another recorder's command started the process and that recorder is running.
     pub(super) fn is_of_another_command(&self, process: &Process) -> bool {
-        let number = process.scope();
+        let number = process.recording_of_command();
         number != 0 && number != self.recording.rules.session && session::is_held(&self.common.runtime, Responsibility::Command(number))
     }
 
@@ -59,7 +59,7 @@ impl Attach<'_> {
         if subject.claimed
             && subject.order.mask != 0
             && matches!(self.common.held.whose(), Responsibility::Command(_))
-            && subject.process.scope() != self.recording.rules.session
+            && subject.process.recording_of_command() != self.recording.rules.session
         {
             let text = "programs of the command without LONGPOLE_SESSION in their environment are recorded only after they were found, because another recorder records new programs";
             self.recording.note(text.to_owned());
@@ -74,7 +74,7 @@ impl Attach<'_> {
             return;
         }
         self.recording.account.totals.taken += 1;
-        let running = holder(&self.common.runtime, subject.process.scope());
+        let running = holder(&self.common.runtime, subject.process.recording_of_command());
         let whose =
             running.map_or_else(|| "another one".to_owned(), |running| format!("process {} to {}", running.pid, running.path.display()));
         self.recording.note(format!("what a command starts is recorded by {whose}, and not here until that recording ends"));

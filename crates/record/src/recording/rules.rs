@@ -94,7 +94,7 @@ impl Rules {
                 None => false,
                 // A process that has ended may have stored its recording's number; for a process
                 // that cleared its environment, the chain of parents decides.
-                Some(ancestor) => process.scope() == self.session || proc_status::descends(process.pid, ancestor),
+                Some(ancestor) => process.recording_of_command() == self.session || proc_status::descends(process.pid, ancestor),
             },
         }
     }

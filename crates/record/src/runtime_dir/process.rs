@@ -82,7 +82,7 @@ impl Process {
 
     /// Sets the pid under which this namespace knows the process. A negative number means that the
     /// process has no pid here any more.
-    pub fn is_known_as(&mut self, pid: i32) {
+    pub fn set_pid(&mut self, pid: i32) {
         if pid != self.pid {
             self.pid = pid;
             self.handle = pidfd(pid);
@@ -208,8 +208,7 @@ impl Process {
         self.handle_lives() && self.maps() != Some(false)
     }
 
-    /// Returns whether the process with this pid maps the control file; `None` if that cannot be
-    /// seen.
+    /// Returns true if this process still maps its control file; `None` if that cannot be seen.
     pub fn maps(&self) -> Option<bool> {
         proc_status::maps(self.pid, &self.file)
     }
@@ -228,7 +227,7 @@ impl Process {
 
     /// Number of the recording whose command started this process, from the process's environment;
     /// 0 if there is none.
-    pub fn scope(&self) -> u64 {
+    pub fn recording_of_command(&self) -> u64 {
         self.control().scope.load(Ordering::Relaxed)
     }
 

@@ -255,7 +255,7 @@ fn process(value: &Value, layout: &Layout, threads: &mut KnownThreads, out: &mut
     let mut comm = [0; 16];
     let size = name.len().min(15);
     comm[..size].copy_from_slice(&name[..size]);
-    threads.knows(tid as i32, KnownThread { pid: pid as i32, ppid: parent as i32, comm, prio: prio as i32 });
+    threads.insert(tid as i32, KnownThread { pid: pid as i32, ppid: parent as i32, comm, prio: prio as i32 });
     // Both lists go from the recorder's pid namespace down to the thread's own.
     let inner = |key: &str, otherwise: i64| value[key].as_array().and_then(|all| all.last()?.as_i64()).unwrap_or(otherwise);
     let level = value["vtids"].as_array().map_or(0, |all| all.len().saturating_sub(1)) as i64;

@@ -54,8 +54,8 @@ impl Follow {
         let int = |field: &Field| field.int(data, order).unwrap_or(0);
         match self {
             Follow::Nothing => {}
-            Follow::Made { pid, flags } => threads.made(int(pid) as i32, int(flags) as u64),
-            Follow::Gone { pid } => threads.gone(int(pid) as i32),
+            Follow::Made { pid, flags } => threads.note_clone_flags(int(pid) as i32, int(flags) as u64),
+            Follow::Gone { pid } => threads.remove(int(pid) as i32),
             Follow::Fields(fields) => {
                 for (tid, comm, prio) in fields {
                     let thread = threads.of(int(tid) as i32);

@@ -241,7 +241,7 @@ impl Plan {
                     Transform::Process => threads.process(value as i32).into(),
                     Transform::ChildProcess => {
                         let parent = self.parent.as_ref().and_then(|f| f.int(record, order).ok()).unwrap_or(0);
-                        threads.child(value as i32, parent as i32).into()
+                        threads.add_child(value as i32, parent as i32).into()
                     }
                     Transform::Micro => value / 1000,
                 };

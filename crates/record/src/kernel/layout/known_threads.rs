@@ -37,7 +37,7 @@ pub struct KnownThreads {
 
 impl KnownThreads {
     /// Adds a thread, or replaces what is known of it.
-    pub fn knows(&mut self, tid: i32, thread: KnownThread) {
+    pub fn insert(&mut self, tid: i32, thread: KnownThread) {
         self.known.insert(tid, thread);
     }
 
@@ -53,12 +53,12 @@ impl KnownThreads {
     }
 
     /// Notes the flags of a clone, for the fork event that follows on this CPU.
-    pub fn made(&mut self, tid: i32, flags: u64) {
+    pub fn note_clone_flags(&mut self, tid: i32, flags: u64) {
         self.newest.insert(self.cpu, (tid, flags));
     }
 
     /// Forgets a thread that has ended, because its number may be used again.
-    pub fn gone(&mut self, tid: i32) {
+    pub fn remove(&mut self, tid: i32) {
         self.known.remove(&tid);
     }
 
@@ -68,13 +68,13 @@ impl KnownThreads {
     }
 
     /// Adds a new thread and returns its process. The parent is the thread that runs.
-    pub fn child(&mut self, child: i32, parent: i32) -> i32 {
+    pub fn add_child(&mut self, child: i32, parent: i32) -> i32 {
         let of = self.get(parent);
         let thread = match self.newest.get(&self.cpu) {
             Some(&(tid, flags)) if tid == child && flags & CLONE_THREAD != 0 => of,
             _ => KnownThread { pid: child, ppid: of.pid, ..of },
         };
-        self.knows(child, thread);
+        self.insert(child, thread);
         thread.pid
     }
 }
@@ -87,12 +87,12 @@ mod tests {
     fn a_thread_made_with_the_thread_flag_belongs_to_its_makers_process() {
         let mut threads = KnownThreads::default();
         threads.of(11).pid = 10;
-        threads.made(12, CLONE_THREAD);
-        assert_eq!(threads.child(12, 11), 10);
-        assert_eq!(threads.child(13, 12), 13);
+        threads.note_clone_flags(12, CLONE_THREAD);
+        assert_eq!(threads.add_child(12, 11), 10);
+        assert_eq!(threads.add_child(13, 12), 13);
         assert_eq!(threads.process(12), 10);
         assert_eq!(threads.get(13).ppid, 10);
-        threads.gone(12);
+        threads.remove(12);
         assert_eq!(threads.process(12), 12);
     }
 }
