@@ -86,7 +86,7 @@ LONGPOLE_SLOW uint64_t longpole_advance(struct longpole_ring **current, uint64_t
 	for (;;) {
 		const uint32_t successor = __atomic_load_n(&ring->successor, __ATOMIC_ACQUIRE);
 		if (LONGPOLE_UNLIKELY(successor != 0)) {
-			ring = *current = longpole_succeed(ring, successor);
+			ring = *current = longpole_switch_to_larger_ring(ring, successor);
 			next = longpole_next_subbuffer(ring);
 		}
 		const int fits = size <= ring->subbuffer - LONGPOLE_SUBBUFFER_HEADER;
@@ -219,8 +219,8 @@ LONGPOLE_INLINE void longpole_commit(struct longpole_ring *ring, uint64_t *place
 		longpole_flush_nested(ring);
 }
 
-/* Ends a probe that wrote nothing. */
-LONGPOLE_INLINE void longpole_abandon(struct longpole_ring *ring)
+/* Ends a probe: releases the ring and moves the events that handlers left into it. */
+LONGPOLE_INLINE void longpole_release_ring(struct longpole_ring *ring)
 {
 	LONGPOLE_COMPILER_BARRIER();
 	__atomic_store_n(&ring->busy, 0, __ATOMIC_RELEASE);
@@ -348,7 +348,7 @@ LONGPOLE_SLOW struct longpole_ring *longpole_take(int *nested)
 				longpole_mark_moved_side_entries(ring);
 				if (ring->end - ring->head > ring->subbuffer - LONGPOLE_SUBBUFFER_HEADER)
 					longpole_seal(ring);
-				longpole_abandon(ring);
+				longpole_release_ring(ring);
 				continue;
 			}
 			*nested = 1;
@@ -369,7 +369,7 @@ LONGPOLE_SLOW struct longpole_ring *longpole_take(int *nested)
 		 * that by another library of this thread.
 		 */
 		__atomic_store_n(&ring->busy, 0, __ATOMIC_RELAXED);
-		if (ended && __atomic_load_n(&longpole_thread, __ATOMIC_RELAXED) == ring && !longpole_follow(ring))
+		if (ended && __atomic_load_n(&longpole_thread, __ATOMIC_RELAXED) == ring && !longpole_adopt_larger_ring(ring))
 			return NULL;
 	}
 }
@@ -388,7 +388,7 @@ LONGPOLE_SLOW struct longpole_room longpole_make_room(struct longpole_ring *ring
 	struct longpole_room room = {NULL, NULL, 0, 0};
 	room.position = longpole_advance(&ring, size);
 	if (room.position == LONGPOLE_LOST) {
-		longpole_abandon(ring);
+		longpole_release_ring(ring);
 		return room;
 	}
 	room.ring = ring;

@@ -411,7 +411,7 @@ LONGPOLE_SLOW void longpole_thread_exit(void *unused)
 }
 
 /* Maps the larger ring that the recorder has made for this thread. */
-LONGPOLE_SLOW struct longpole_ring *longpole_map_successor(struct longpole_process *process, uint32_t successor)
+LONGPOLE_SLOW struct longpole_ring *longpole_map_larger_ring(struct longpole_process *process, uint32_t successor)
 {
 	char name[64];
 	struct longpole_ring *next = NULL;
@@ -445,12 +445,12 @@ LONGPOLE_SLOW struct longpole_ring *longpole_map_successor(struct longpole_proce
  * Signals are blocked from the start on, so that a handler that exits by a jump, or that ends the
  * thread, cannot leak a file, memory or the lock.
  */
-LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring, uint32_t successor)
+LONGPOLE_SLOW struct longpole_ring *longpole_switch_to_larger_ring(struct longpole_ring *ring, uint32_t successor)
 {
 	const uint64_t signals = longpole_block_signals();
 	struct longpole_process *process = longpole_library.process;
 	ring->successor = 0;
-	struct longpole_ring *next = process != NULL ? longpole_map_successor(process, successor) : NULL;
+	struct longpole_ring *next = process != NULL ? longpole_map_larger_ring(process, successor) : NULL;
 	const int locked = next != NULL && longpole_lock(process);
 	struct longpole_entry *found = NULL;
 	for (uint32_t i = 0; locked && i < process->entries && found == NULL; i++)
@@ -490,7 +490,7 @@ LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring,
 
 /* Moves this library to the larger ring that another library of this thread already uses. Returns 0
  * if the table could not be locked; then the event is counted as refused. */
-LONGPOLE_SLOW int longpole_follow(struct longpole_ring *ring)
+LONGPOLE_SLOW int longpole_adopt_larger_ring(struct longpole_ring *ring)
 {
 	const uint64_t signals = longpole_block_signals();
 	struct longpole_process *process = longpole_library.process;

@@ -12,7 +12,7 @@
 use crate::process::page;
 use crate::sync::make_visible;
 use crate::system;
-use crate::thread::{attach, current, follow, succeed, Ring, SIDE_WORDS};
+use crate::thread::{adopt_larger_ring, attach, current, switch_to_larger_ring, Ring, SIDE_WORDS};
 use core::ptr::{copy_nonoverlapping, write_bytes};
 use core::sync::atomic::{compiler_fence, fence, Ordering::*};
 use longpole_abi::{CLOCK_MONO_RAW, MODE_BLOCK, RING_ENDED, SIDE_ENTRIES, SUBBUFFER_HEADER};
@@ -91,7 +91,7 @@ fn advance(current: &mut Ring, size: u64) -> Option<u64> {
     loop {
         let successor = ring.successor.load(Acquire);
         if successor != 0 {
-            ring = succeed(ring, successor);
+            ring = switch_to_larger_ring(ring, successor);
             *current = ring;
             next = ring.next_subbuffer();
         }
@@ -378,7 +378,7 @@ fn take() -> Taken {
         // A handler replaced the ring by a larger one in the meantime, or another library did so
         // before.
         ring.busy.store(0, Relaxed);
-        if ended && current() == ring && !follow(ring) {
+        if ended && current() == ring && !adopt_larger_ring(ring) {
             return Taken::None;
         }
     }

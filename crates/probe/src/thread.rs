@@ -526,7 +526,7 @@ pub extern "C" fn exit(_: *mut c_void) {
 
 /// Maps the larger ring that the recorder has made for this thread; also returns the size of its
 /// file in bytes.
-fn map_successor(process: &Process, number: u32) -> Option<(Ring, usize)> {
+fn map_larger_ring(process: &Process, number: u32) -> Option<(Ring, usize)> {
     let directory = open_directory(&process.directory()).ok()?;
     let mut name = Text::<64>::of(&[process.stem().bytes(), b".s"]);
     name.push_number(u64::from(number.wrapping_sub(1)), 10, 0);
@@ -552,11 +552,11 @@ fn map_successor(process: &Process, number: u32) -> Option<(Ring, usize)> {
 /// Signals are blocked for the whole function, so that a handler that exits by a jump, or that ends
 /// the thread, cannot leak a file, memory or the lock.
 #[cold]
-pub fn succeed(ring: Ring, successor: u32) -> Ring {
+pub fn switch_to_larger_ring(ring: Ring, successor: u32) -> Ring {
     let _signals = Blocked::new();
     ring.successor.store(0, Relaxed);
     let Some(process) = library().process() else { return ring };
-    let Some((next, whole)) = map_successor(process, successor) else { return ring };
+    let Some((next, whole)) = map_larger_ring(process, successor) else { return ring };
     let table = Locked::new(process);
     let found = table.as_ref().and_then(|table| table.entries().iter().find(|entry| entry.ring() == ring));
     if let Some(entry) = found {
@@ -593,7 +593,7 @@ pub fn succeed(ring: Ring, successor: u32) -> Ring {
 /// Moves this library to the larger ring that another library of this thread already uses. Returns
 /// `false` if the table could not be locked; then the event is counted as refused.
 #[cold]
-pub fn follow(ring: Ring) -> bool {
+pub fn adopt_larger_ring(ring: Ring) -> bool {
     let _signals = Blocked::new();
     let Some(table) = library().process().and_then(Locked::new) else {
         page().refused.fetch_add(1, Relaxed);
