@@ -73,7 +73,7 @@ struct Lost {
     gap: bool,
 }
 
-/// What a cpu_pages yields.
+/// What [`CpuPages::next`] returns.
 pub enum Next<'a> {
     Event {
         time: u64,

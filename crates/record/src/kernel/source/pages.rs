@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Page files by CPU, with their paths.
 pub(super) type PageFiles = BTreeMap<u32, (File, PathBuf)>;
 
-/// Data shared with the thread that moves the pages and the thread that gives events up.
+/// Data shared with the thread that moves the pages and the thread that switches off events.
 #[derive(Debug, Default)]
 pub(in crate::kernel) struct Shared {
     stop: AtomicBool,
@@ -81,7 +81,7 @@ impl Shared {
     }
 
     /// Takes the order that waits, if there is one.
-    pub(super) fn ordered(&self) -> Option<Order> {
+    pub(super) fn take_order(&self) -> Option<Order> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -110,10 +110,10 @@ pub(super) fn move_all(mut readers: Vec<CpuReader>, wake: &OwnedFd, shared: &Sha
         if woken > 0 {
             let _ = rustix::io::read(wake, &mut [0u8; 8]);
         }
-        if let Some(order) = shared.ordered() {
+        if let Some(order) = shared.take_order() {
             let mut order = order;
             let mut all = Moved::default();
-            let moved = readers.iter_mut().try_for_each(|reader| reader.emptied(shared, order.what(), overwrites, &mut all));
+            let moved = readers.iter_mut().try_for_each(|reader| reader.carry_out_order(shared, order.what(), overwrites, &mut all));
             order.answer(moved.map(|()| all));
             continue;
         }
@@ -126,7 +126,7 @@ pub(super) fn move_all(mut readers: Vec<CpuReader>, wake: &OwnedFd, shared: &Sha
         }
     }
     for reader in &mut readers {
-        reader.moved(shared, |reader, file| reader.drain_to(file.as_fd()));
+        reader.move_pages(shared, |reader, file| reader.drain_to(file.as_fd()));
         reader.close();
     }
 }
@@ -136,7 +136,7 @@ impl CpuReader {
     fn turn(&mut self, shared: &Shared) -> usize {
         let mut all = 0;
         while all < self.most {
-            match self.moved(shared, |reader, file| reader.splice_to(file.as_fd(), CHUNK)) {
+            match self.move_pages(shared, |reader, file| reader.splice_to(file.as_fd(), CHUNK)) {
                 0 => break,
                 moved => all += moved,
             }
@@ -144,7 +144,7 @@ impl CpuReader {
         all
     }
 
-    fn moved(&mut self, shared: &Shared, by: impl FnOnce(&mut RawReader, &File) -> io::Result<usize>) -> usize {
+    fn move_pages(&mut self, shared: &Shared, by: impl FnOnce(&mut RawReader, &File) -> io::Result<usize>) -> usize {
         match by(&mut self.reader, &self.file) {
             Ok(moved) => {
                 shared.bytes.fetch_add(moved as u64, Ordering::Relaxed);
@@ -161,9 +161,9 @@ impl CpuReader {
     }
 
     /// Carries out an order for this CPU, and adds the result to `all`.
-    fn emptied(&mut self, shared: &Shared, what: &mut What, overwrites: bool, all: &mut Moved) -> io::Result<()> {
+    fn carry_out_order(&mut self, shared: &Shared, what: &mut What, overwrites: bool, all: &mut Moved) -> io::Result<()> {
         let moved = match what {
-            What::Out => self.moved(shared, pause::empty),
+            What::Out => self.move_pages(shared, pause::empty),
             What::Into(files) => match files.get(&self.reader.cpu()) {
                 Some(file) => pause::empty(&mut self.reader, file)?,
                 None => 0,

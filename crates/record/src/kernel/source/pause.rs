@@ -103,7 +103,7 @@ impl KernelSource {
     /// CPU.
     pub fn thaw(&mut self, frozen: Pause, snapshot: &Path) -> Result<Value, String> {
         let end = self.clock.map(|clock| clock.now());
-        let moved = self.emptied(snapshot);
+        let moved = self.empty_buffers(snapshot);
         let mut cpus = Vec::new();
         if let Some(instance) = &self.instance {
             for &cpu in &self.cpus {
@@ -137,7 +137,7 @@ impl KernelSource {
         }))
     }
 
-    fn emptied(&mut self, snapshot: &Path) -> io::Result<Moved> {
+    fn empty_buffers(&mut self, snapshot: &Path) -> io::Result<Moved> {
         let what = match self.overwrites {
             false => What::Out,
             true => {
@@ -147,7 +147,7 @@ impl KernelSource {
                 What::Into(self.cpus.iter().map(|cpu| Ok((*cpu, raw.create(&format!("cpu{cpu}"))?))).collect::<io::Result<_>>()?)
             }
         };
-        self.ordered(what)
+        self.carry_out(what)
     }
 
     /// Kernel counters that are reported elsewhere: by earlier chunks, or, for a flight recorder,
@@ -171,11 +171,11 @@ impl KernelSource {
 
     /// Moves all later pages to other files.
     pub(super) fn shift(&self, files: PageFiles) -> io::Result<Moved> {
-        self.ordered(What::Shift(files))
+        self.carry_out(What::Shift(files))
     }
 
     /// Gives an order to the thread and waits for its result, at most for [`EMPTYING_TIMEOUT`].
-    fn ordered(&self, what: What) -> io::Result<Moved> {
+    fn carry_out(&self, what: What) -> io::Result<Moved> {
         let (done, answer) = channel();
         self.shared.order(Order { what, done }, &self.wake);
         answer.recv_timeout(EMPTYING_TIMEOUT).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
