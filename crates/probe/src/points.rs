@@ -8,7 +8,9 @@
 //! threads together.
 //!
 //! The cost of an empty pair on this host is subtracted from minimum, maximum and mean. It is
-//! measured when the first thread uses a counter. The module needs `std`, for thread-local storage.
+//! measured when the first thread uses a counter. The C header measures later, at the first result:
+//! there the counters do not live in thread-local storage. The module needs `std`, for thread-local
+//! storage.
 
 use crate::say;
 use crate::system::{self, counter, Text};
