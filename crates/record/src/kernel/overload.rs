@@ -14,8 +14,8 @@
 //! time in which a buffer filled at the highest rate seen. What was switched off stays off: a
 //! recording whose meaning changes twice is worse than one that holds less from some moment on.
 //!
-//! [`Overload`] decides, from numbers alone; [`Relief`] is the thread. Nothing here is used for a
-//! flight recorder, whose buffers overwrite on purpose.
+//! [`Overload`] decides, from numbers alone; [`OverloadThread`] is the thread. Nothing here is used
+//! for a flight recorder, whose buffers overwrite on purpose.
 
 use super::importance::Step;
 use super::source::pages::Shared;
@@ -159,7 +159,7 @@ impl SwitchedOff {
     }
 }
 
-/// The buffer of a CPU, as the relief thread sees it.
+/// The buffer of a CPU, as the overload thread sees it.
 #[derive(Debug)]
 pub(super) struct Buffer {
     /// The file `per_cpu/cpuN/stats`. While it is open, the instance cannot be removed.
@@ -181,7 +181,7 @@ impl Buffer {
 
 /// Handle of the thread that looks at the buffers. The thread ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Relief {
+pub(super) struct OverloadThread {
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     wake: Arc<OwnedFd>,
@@ -199,18 +199,18 @@ pub(super) struct Work {
     pub shared: Arc<Shared>,
 }
 
-impl Relief {
+impl OverloadThread {
     /// Starts the thread.
-    pub fn begin(work: Work) -> io::Result<Relief> {
+    pub fn begin(work: Work) -> io::Result<OverloadThread> {
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let stop = Arc::new(AtomicBool::new(false));
         let (waking, stopping) = (Arc::clone(&wake), Arc::clone(&stop));
         let thread = std::thread::Builder::new().name("longpole-relief".to_owned()).spawn(move || work.run(&waking, &stopping))?;
-        Ok(Relief { thread: Some(thread), stop, wake })
+        Ok(OverloadThread { thread: Some(thread), stop, wake })
     }
 }
 
-impl Drop for Relief {
+impl Drop for OverloadThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());

@@ -17,7 +17,7 @@ use super::exclude_self::{SelfExclusion, CALLS};
 use super::importance::Step;
 use super::masks::Masks;
 use super::names::Names;
-use super::overload::{narrowed, Buffer, Relief, SwitchedOff, Work};
+use super::overload::{narrowed, Buffer, OverloadThread, SwitchedOff, Work};
 use super::plan::KernelError;
 use super::reap;
 use crate::clock::{Clock, ClockSource};
@@ -75,9 +75,9 @@ pub struct KernelSource {
     names: Option<Names>,
     /// Steps by which events are given up if there are more than can be stored, in order.
     steps: Vec<Step>,
-    /// The thread that gives events up. `None` before the begin, after [`KernelSource::calm`], and
-    /// if there are no steps.
-    relief: Option<Relief>,
+    /// The thread that switches off kinds of events when buffers overflow. `None` before the begin,
+    /// after [`KernelSource::stop_overload_thread`], and if there are no steps.
+    overload_thread: Option<OverloadThread>,
     /// For each CPU, the size of its buffer in bytes and the number of bytes that were moved from
     /// it.
     buffers: BTreeMap<u32, (u64, Arc<AtomicU64>)>,
@@ -154,23 +154,23 @@ impl KernelSource {
         }
         self.counters = Some(Counters::read(&|| clock.now()));
         quiet.end().map_err(KernelError::io("set the filters of", instance.path()))?;
-        // The relief thread changes filters itself, so it begins only when the user's filters are
+        // The overload thread changes filters itself, so it begins only when the user's filters are
         // restored.
         if !self.steps.is_empty() {
-            match self.start_relief(instance, clock) {
-                Ok(relief) => self.relief = Some(relief),
+            match self.start_overload_thread(instance, clock) {
+                Ok(thread) => self.overload_thread = Some(thread),
                 Err(error) => self.diagnostics.push(format!("it is not checked whether the kernel's events can be stored: {error}")),
             }
         }
         self.describe()
     }
 
-    fn start_relief(&self, instance: &Instance, clock: ClockSource) -> io::Result<Relief> {
+    fn start_overload_thread(&self, instance: &Instance, clock: ClockSource) -> io::Result<OverloadThread> {
         let buffer = |(cpu, (size, taken)): (&u32, &(u64, Arc<AtomicU64>))| {
             let stats = File::open(instance.path().join(format!("per_cpu/cpu{cpu}/stats")))?;
             Ok(Buffer { stats, size: *size, taken: Arc::clone(taken) })
         };
-        Relief::begin(Work {
+        OverloadThread::begin(Work {
             buffers: self.buffers.iter().map(buffer).collect::<io::Result<_>>()?,
             steps: self.steps.iter().cloned().collect(),
             instance: instance.path().to_owned(),
@@ -186,9 +186,9 @@ impl KernelSource {
         self.shared.switched_off()
     }
 
-    /// Stops giving up events.
-    pub fn calm(&mut self) {
-        self.relief = None;
+    /// Ends the thread that switches off kinds of events.
+    pub fn stop_overload_thread(&mut self) {
+        self.overload_thread = None;
     }
 
     /// Adds the events that were given up since the last call to the description, so that they are
@@ -236,7 +236,7 @@ impl KernelSource {
     fn end(&mut self) -> Drained {
         let mut drained = Drained { diagnostics: std::mem::take(&mut self.diagnostics), ..Drained::default() };
         let Some(instance) = self.instance.take() else { return drained };
-        self.calm();
+        self.stop_overload_thread();
         self.note_switched_off();
         if let Some(clock) = self.clock {
             // In force until the instance is removed.

@@ -202,7 +202,7 @@ impl Slot<KernelSource> {
     /// Stops the kernel's tracer. Called after the last events of programs were taken.
     pub fn end(&mut self, target: Target<'_>, account: &mut Account) -> Option<KernelOutcome> {
         let mut kernel = self.running.take()?;
-        kernel.calm();
+        kernel.stop_overload_thread();
         let mut entry = kernel.description(target.clock);
         let switched_off = kernel.switched_off();
         let drained = kernel.stop();

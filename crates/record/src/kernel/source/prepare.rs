@@ -130,7 +130,7 @@ impl KernelSource {
             masks: None,
             names: None,
             steps: if request.keep_all || request.overwrite { Vec::new() } else { importance::steps(may_go) },
-            relief: None,
+            overload_thread: None,
             buffers,
             lock,
             diagnostics,

@@ -125,7 +125,7 @@ fn events_that_cannot_be_stored_are_given_up_in_order_and_switches_are_recorded_
         })
         .collect();
     work(20);
-    source.calm();
+    source.stop_overload_thread();
     let off = source.switched_off();
     let enabled = |event: &str| fs::read_to_string(instance.join("events").join(event.replace(':', "/")).join("enable")).unwrap();
     for event in off.iter().filter(|off| off.step.filter.is_none()).flat_map(|off| &off.step.events) {
@@ -156,7 +156,7 @@ fn with_keep_all_no_kind_of_event_is_given_up() {
     let mut source = KernelSource::prepare(plan, recording.path()).unwrap();
     source.begin(clock).unwrap();
     work(1);
-    assert!(source.relief.is_none());
+    assert!(source.overload_thread.is_none());
     source.stop();
 }
 
