@@ -36,14 +36,14 @@ private:
 	}
 };
 
-// A queue: its name and its properties. A limit of 0 means unlimited or unknown.
+// A queue: its name and its properties. A capacity of 0 means unlimited or unknown.
 class Queue : public Name
 {
 public:
-	LONGPOLE_PLAIN_CODE explicit Queue(std::string_view name, uint64_t limit = 0, Order how = Order::fifo, Unit what = Unit::items) : Name(name)
+	LONGPOLE_PLAIN_CODE explicit Queue(std::string_view name, uint64_t items = 0, Order how = Order::fifo, Unit what = Unit::items) : Name(name)
 	{
 		queue = 1;
-		capacity = limit;
+		capacity = items;
 		order = static_cast<uint32_t>(how);
 		unit = static_cast<uint32_t>(what);
 	}
