@@ -51,7 +51,7 @@ fn trouble(error: TraceFsError) -> Trouble {
         ),
         TraceFsError::NoPermission { path } => (
             format!("{} may not be used by this user", path.display()),
-            "run as root, or as root: mount -o remount,uid=USER,mode=700 /sys/kernel/tracing (the number of one user, who then sees the whole machine)".to_owned(),
+            "run as root, or as root: mount -o remount,uid=USER,mode=700 /sys/kernel/tracing (the number of one user; that user then sees the events of the whole host)".to_owned(),
         ),
         other => (other.to_string(), "run a kernel with CONFIG_EVENT_TRACING, as root".to_owned()),
     };

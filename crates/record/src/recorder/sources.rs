@@ -3,8 +3,8 @@
 //!
 //! A source is prepared before the clock is known, begins with the recording, and ends before the
 //! description is written. With each chunk, stacks and interfaces start again, and the kernel's
-//! tracer is redirected. A [`Slot`] is a source with what the
-//! description has to say about it at each of these times.
+//! tracer is redirected. A [`Slot`] is a source with what the description has to say about it at
+//! each of these times.
 
 use super::outcome::{InterfacesOutcome, KernelOutcome};
 use crate::clock::Clock;
@@ -21,7 +21,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 /// Diagnostic for a recorder in a container with its own pid namespace.
-const FOREIGN_PIDS: &str = "this recorder is in a pid namespace of its own, and the kernel's events name threads by the numbers of the whole machine: the threads that existed at the start are not recorded, and probes and kernel events are not joined by threads (record outside, or in a container with the host's pids: `docker run --pid=host`)";
+const FOREIGN_PIDS: &str = "this recorder runs in a pid namespace of its own, so it cannot match kernel events with probes. Threads that existed at the start are missing. Run it on the host, or use `docker run --pid=host`.";
 
 /// A source that may be missing.
 #[derive(Debug)]
