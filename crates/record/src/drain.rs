@@ -6,15 +6,15 @@
 //!
 //! A [`Drain`] borrows one runtime directory and the recording for one turn. `packet` writes a
 //! slice, `paired_write` two of them at once, `captured` decodes packets of a network, `losses`
-//! writes what was lost, `history` reads rings that overwrite, `successor` replaces rings that are
-//! too small.
+//! writes what was lost, `history` reads rings that overwrite, `resize` replaces rings that are too
+//! small.
 
 mod captured;
 mod history;
 mod losses;
 mod packet;
 mod paired_write;
-mod successor;
+mod resize;
 
 use crate::output::disk::NEARLY_FULL;
 use crate::recording::larger_rings::larger;
@@ -190,7 +190,7 @@ impl Drain<'_> {
             let padded = idle && filled > 0.5 && source.content < size / 4;
             let small = (filled > 0.5 || losing) && !padded;
             let larger = if small { larger(size) } else { early };
-            self.consider_successor(subject, at, larger);
+            self.offer_larger_ring(subject, at, larger);
         }
         if losing {
             filled.max(1.0)
@@ -285,7 +285,7 @@ impl Drain<'_> {
         source.ring.reported = look.lost.max(source.ring.reported);
         self.recording.account.totals.waited = self.recording.account.totals.waited.saturating_add(source.ring.waited());
         self.common.runtime.remove(&source.ring.name);
-        match source.take_successor() {
+        match source.take_larger() {
             Some(next) => {
                 next.layout().lane.store(source.ring.layout().lane.load(Ordering::Relaxed), Ordering::Relaxed);
                 source.lost_before = 0;

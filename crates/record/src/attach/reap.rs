@@ -42,8 +42,8 @@ impl Visit<'_> {
             totals.waited = totals.waited.saturating_add(source.ring.waited());
             if remove {
                 self.directory.common.runtime.remove(&source.ring.name);
-                if let Some(successor) = source.successor() {
-                    self.directory.common.runtime.remove(&successor.name);
+                if let Some(larger) = source.larger() {
+                    self.directory.common.runtime.remove(&larger.name);
                 }
             }
             if let Some(lane) = source.lane {

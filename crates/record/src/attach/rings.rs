@@ -37,7 +37,7 @@ impl Attach<'_> {
         rings.sort_unstable();
         for (own, number) in rings.iter().copied() {
             if !own {
-                subject.process.next_successor = subject.process.next_successor.max(number.saturating_add(1));
+                subject.process.next_larger = subject.process.next_larger.max(number.saturating_add(1));
             }
             // A ring that is just getting its name, and the rings after it, are taken at the next
             // visit of the process.
@@ -46,7 +46,7 @@ impl Attach<'_> {
             }
             subject.process.rings_seen = if own { number.saturating_add(1) } else { 0 };
         }
-        join_successors(&mut subject.sources);
+        attach_larger_rings(&mut subject.sources);
     }
 
     /// Opens a ring and skips the events in it that were written before this recording. Returns
@@ -117,18 +117,18 @@ impl Attach<'_> {
 }
 
 /// Attaches each ring that a recorder made to the ring that names it.
-fn join_successors(sources: &mut Vec<RingSource>) {
+fn attach_larger_rings(sources: &mut Vec<RingSource>) {
     let mut at = 0;
     while at < sources.len() {
-        let successor = sources[at].ring.layout().successor.load(Ordering::Relaxed);
-        let next = successor
+        let offered = sources[at].ring.layout().successor.load(Ordering::Relaxed);
+        let next = offered
             .checked_sub(1)
             .and_then(|number| sources.iter().position(|source| !source.ring.own && source.ring.number == number && source.ring.tail == 0));
         match next {
-            Some(next) if next != at && sources[next].successor().is_none() => {
+            Some(next) if next != at && sources[next].larger().is_none() => {
                 let taken = sources.remove(next);
                 let at_now = if next < at { at - 1 } else { at };
-                sources[at_now].resize = Resize::Offered { successor: taken.ring, answer: Answer::None };
+                sources[at_now].resize = Resize::Offered { larger: taken.ring, answer: Answer::None };
                 at = at_now + 1;
             }
             _ => at += 1,

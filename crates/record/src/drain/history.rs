@@ -40,7 +40,7 @@ impl Drain<'_> {
             false => written as f64 / source.ring.size as f64,
         };
         let larger = if filled > 0.5 { larger(source.ring.size) } else { None };
-        self.consider_successor(subject, at, larger);
+        self.offer_larger_ring(subject, at, larger);
     }
 
     /// Takes all events that an overwriting ring still holds, and counts those that were

@@ -58,7 +58,7 @@ impl Drain<'_> {
         let Some(lane) = self.recording.files.lanes.get_mut(index) else { return Ok(()) };
         // The old ring was too small until the thread wrote to the larger one; that is the end of
         // the loss.
-        let next = source.successor().filter(|_| more).and_then(Ring::first_time);
+        let next = source.larger().filter(|_| more).and_then(Ring::first_time);
         let begin = if more { lane.end } else { now.max(lane.end) };
         let stamp = HeaderValues {
             begin,

@@ -13,7 +13,7 @@ pub const MAX_LARGER_BYTES: u64 = 4 << 20;
 /// Number of such rings that are always allowed; more are allowed up to the number of CPUs.
 const EARLY_RINGS: u64 = 4;
 /// Bytes of memory that all larger rings of a session may use together.
-const SESSION: u64 = 512 << 20;
+pub const MAX_SESSION_BYTES: u64 = 512 << 20;
 
 /// Limit in bytes for larger rings of threads that are not busy yet. The number of CPUs is
 /// determined only once, because that reads files of control groups.
@@ -66,7 +66,7 @@ impl LargerRings {
 
     /// Returns whether there may be another ring of `bytes`.
     pub fn has_room_for(&self, bytes: u64) -> bool {
-        self.sum() + bytes <= SESSION
+        self.sum() + bytes <= MAX_SESSION_BYTES
     }
 }
 
@@ -77,13 +77,13 @@ mod tests {
     #[test]
     fn the_limit_is_for_the_larger_rings_of_all_directories_together() {
         let mut rings = LargerRings::default();
-        rings.set(0, SESSION / 2);
-        rings.add(1, SESSION / 2 - MAX_LARGER_BYTES);
+        rings.set(0, MAX_SESSION_BYTES / 2);
+        rings.add(1, MAX_SESSION_BYTES / 2 - MAX_LARGER_BYTES);
         assert!(rings.has_room_for(MAX_LARGER_BYTES) && !rings.has_room_for(MAX_LARGER_BYTES + 1));
         rings.add(0, MAX_LARGER_BYTES);
         assert!(!rings.has_room_for(1) && !rings.has_room_early());
         rings.forget(0);
-        assert!(rings.has_room_for(SESSION / 2));
+        assert!(rings.has_room_for(MAX_SESSION_BYTES / 2));
         rings.set(1, 0);
         assert!(rings.has_room_early());
     }

@@ -34,7 +34,7 @@ pub struct Process {
     /// Number of looks at a ring file that was announced but does not exist.
     pub missing: u32,
     /// Number of the next ring that the recorder makes for the process.
-    pub next_successor: u32,
+    pub next_larger: u32,
     /// Value of the counter of refused events up to which they are accounted for.
     pub refused_before: u32,
     /// The process's pid in its own pid namespace.
@@ -67,7 +67,7 @@ impl Process {
             label_version: 1,
             rings_seen: 0,
             missing: 0,
-            next_successor: 0,
+            next_larger: 0,
             refused_before: 0,
             inner: pid,
             tids: RefCell::default(),

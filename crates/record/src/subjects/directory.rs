@@ -94,8 +94,8 @@ impl Directory {
         for source in self.processes.values_mut().flat_map(|subject| &mut subject.sources) {
             source.lane = None;
             source.ring.layout().lane.store(0, Ordering::Relaxed);
-            if let Some(successor) = source.successor() {
-                successor.layout().lane.store(0, Ordering::Relaxed);
+            if let Some(larger) = source.larger() {
+                larger.layout().lane.store(0, Ordering::Relaxed);
             }
         }
     }

@@ -103,7 +103,7 @@ fn subject(runtime: &Runtime, process: &Process, entries: &[(String, Entry)]) ->
     Subject { label: process.label.clone(), pid: process.pid, uid: runtime.owner(), enabled, refused, threads }
 }
 
-/// Merges a replaced ring that is still being emptied into its successor, because both belong to
+/// Merges a replaced ring that is still being emptied into the larger one, because both belong to
 /// one thread.
 fn one_line_each(threads: &mut Vec<Thread>) {
     threads.sort_by(|a, b| (a.tid, a.state == "ended", &a.thread).cmp(&(b.tid, b.state == "ended", &b.thread)));

@@ -63,7 +63,7 @@ pub enum Resize {
     /// The thread may be offered a larger ring.
     Possible,
     /// The larger ring replaces the ring once the thread has switched.
-    Offered { successor: Ring, answer: Answer },
+    Offered { larger: Ring, answer: Answer },
     /// The thread did not take a larger ring, or none could be made. It is not offered another.
     Refused,
 }
@@ -126,17 +126,17 @@ impl RingSource {
     }
 
     /// The larger ring to which the thread is about to switch.
-    pub fn successor(&self) -> Option<&Ring> {
+    pub fn larger(&self) -> Option<&Ring> {
         match &self.resize {
-            Resize::Offered { successor, .. } => Some(successor),
+            Resize::Offered { larger, .. } => Some(larger),
             Resize::Possible | Resize::Refused => None,
         }
     }
 
     /// Takes the larger ring. The thread may be offered a further one.
-    pub fn take_successor(&mut self) -> Option<Ring> {
+    pub fn take_larger(&mut self) -> Option<Ring> {
         match std::mem::replace(&mut self.resize, Resize::Possible) {
-            Resize::Offered { successor, .. } => Some(successor),
+            Resize::Offered { larger, .. } => Some(larger),
             other => {
                 self.resize = other;
                 None
@@ -157,7 +157,7 @@ impl RingSource {
             Answer::None => *answer = Answer::Read,
             Answer::Read => *answer = Answer::ReadBefore { head: now },
             Answer::ReadBefore { head } if now != head && !self.ring.is_ended() => {
-                let refused = self.take_successor();
+                let refused = self.take_larger();
                 self.resize = Resize::Refused;
                 return refused;
             }
@@ -168,7 +168,7 @@ impl RingSource {
 
     /// Bytes of its larger rings: of those that a recorder made.
     pub fn larger_rings(&self) -> u64 {
-        let rings = [Some(&self.ring), self.successor()];
+        let rings = [Some(&self.ring), self.larger()];
         rings.into_iter().flatten().filter(|ring| !ring.own).map(|ring| ring.size).sum()
     }
 
@@ -187,7 +187,7 @@ impl RingSource {
     /// Returns whether there is something that the newest look did not show, because the ring has
     /// changed since.
     pub fn fresh_since_look(&self) -> bool {
-        let ended = self.successor().is_some() && self.ring.is_ended();
+        let ended = self.larger().is_some() && self.ring.is_ended();
         ended || self.ring.layout().head.load(Ordering::Acquire) != self.ring.tail
     }
 

@@ -6,7 +6,7 @@
 
 use super::history::adjust;
 use super::Drain;
-use crate::recording::larger_rings::MAX_LARGER_BYTES;
+use crate::recording::larger_rings::{MAX_LARGER_BYTES, MAX_SESSION_BYTES};
 use crate::ring::resize;
 use crate::subjects::ring_source::{Answer, Decision, Resize, RingSource};
 use crate::subjects::Subject;
@@ -36,7 +36,7 @@ impl Drain<'_> {
     }
 
     /// Offers a larger ring to a thread if its ring should be larger or has the wrong mode.
-    pub(super) fn consider_successor(&mut self, subject: &mut Subject, at: usize, larger: Option<u64>) {
+    pub(super) fn offer_larger_ring(&mut self, subject: &mut Subject, at: usize, larger: Option<u64>) {
         let requested = subject.buffer;
         let source = &mut subject.sources[at];
         if let Some(refused) = source.take_refused() {
@@ -65,22 +65,24 @@ impl Drain<'_> {
         if requested.is_none() && !self.recording.larger_rings.has_room_for(size) {
             // Memory becomes free when other threads end.
             if !std::mem::replace(&mut source.denied, true) {
-                self.recording.note("a ring was too small, and the session's memory for larger ones was used up".to_owned());
+                let (label, most) = (&subject.process.label, MAX_SESSION_BYTES >> 20);
+                let text = format!("{label}: events may be lost, because all larger rings together may use at most {most} MiB; record fewer programs, or set --buffer");
+                self.recording.note(text);
             }
             return;
         }
-        let number = subject.process.next_successor;
+        let number = subject.process.next_larger;
         // The number came from a foreign file name. The ring stores the number plus 1, which would
         // overflow.
         let Some(next) = number.checked_add(1) else {
             source.resize = Resize::Refused;
             return;
         };
-        subject.process.next_successor = next;
+        subject.process.next_larger = next;
         match resize::make(&self.common.runtime, &subject.process.stem, number, &source.ring, (size, manner)) {
             Ok(ring) => {
                 self.recording.larger_rings.add(self.common.stream, size);
-                source.resize = Resize::Offered { successor: ring, answer: Answer::None };
+                source.resize = Resize::Offered { larger: ring, answer: Answer::None };
             }
             Err(error) => {
                 source.resize = Resize::Refused;
