@@ -35,7 +35,7 @@ pub(crate) struct Snapshot {
     /// Captured packets that only overwriting rings hold.
     captures: Captures,
     /// Time of the pause in clock ticks: the snapshot holds nothing later.
-    pub frozen: u64,
+    pub paused_at: u64,
     /// Time in clock ticks before which nothing is requested; 0 without a limit.
     window: u64,
     /// Time in clock ticks of the oldest event.
@@ -58,9 +58,9 @@ pub(crate) struct Recorded<'a> {
 impl Snapshot {
     /// Begins a snapshot of a recording in the new folder `path`.
     ///
-    /// `frozen` is the time of the pause, `window` the one before which nothing is requested, and
-    /// `begin` that of the oldest event in overwriting rings, all in clock ticks.
-    pub fn begin(path: PathBuf, (frozen, window, begin): (u64, u64, u64), files: &Files) -> Result<Snapshot, Error> {
+    /// `paused_at` is the time of the pause, `window` the one before which nothing is requested,
+    /// and `begin` that of the oldest event in overwriting rings, all in clock ticks.
+    pub fn begin(path: PathBuf, (paused_at, window, begin): (u64, u64, u64), files: &Files) -> Result<Snapshot, Error> {
         // Copied first, because it describes the classes of all events that follow.
         let metadata = path.join("user/metadata");
         std::fs::copy(files.destination.user().join("metadata"), &metadata).map_err(Error::io("write", metadata))?;
@@ -69,7 +69,7 @@ impl Snapshot {
             path,
             folder,
             captures: Captures::default(),
-            frozen,
+            paused_at,
             window,
             begin: begin.max(window),
             next_lane: files.lanes.next() as u32,
@@ -94,7 +94,7 @@ impl Snapshot {
         mut description: Value,
         recorded: Recorded<'_>,
         (request, cause): (&Request, Option<Cause>),
-        (frozen_ns, took): (u64, Duration),
+        (paused_ns, took): (u64, Duration),
         kernel: Option<Value>,
     ) -> Value {
         let (clock, path) = (recorded.clock, &recorded.files.destination.path);
@@ -136,9 +136,9 @@ impl Snapshot {
             "event_ns": cause.as_ref().and_then(|cause| cause.event).map(|event| clock.unix_ns(event)),
             "latency_ns": cause.as_ref().map(|cause| {
                 let wanted = cause.event.unwrap_or(cause.seen) + clock.ticks(Duration::from_nanos(request.post_ns));
-                ns(self.frozen.saturating_sub(wanted))
+                ns(self.paused_at.saturating_sub(wanted))
             }),
-            "frozen_ns": frozen_ns,
+            "frozen_ns": paused_ns,
             "took_ns": took.as_nanos() as u64,
             "pre_ns": request.pre_ns,
             "post_ns": request.post_ns,

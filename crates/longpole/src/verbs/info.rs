@@ -241,7 +241,7 @@ impl Counts {
                     "when": snapshot.when,
                     "cause": snapshot.cause,
                     "event_ns": snapshot.event_ns,
-                    "frozen_ns": snapshot.frozen_ns,
+                    "frozen_ns": snapshot.paused_ns,
                     "latency_ns": snapshot.latency_ns,
                 });
             }
@@ -373,7 +373,7 @@ impl Counts {
         }
         if let Some(snapshot) = &recording.snapshot {
             let cause = snapshot.cause.as_deref().map_or(String::new(), |cause| format!(": {cause}"));
-            let late = snapshot.latency_ns.map_or(String::new(), |late| format!(", frozen {} later", duration(late)));
+            let late = snapshot.latency_ns.map_or(String::new(), |late| format!(", paused {} later", duration(late)));
             head.row(["snapshot".to_owned(), plain(format!("of {}{cause}{late}", snapshot.of.as_deref().unwrap_or("?")))]);
         }
     }

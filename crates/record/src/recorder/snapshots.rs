@@ -34,7 +34,7 @@ impl Recorder {
         let (Copied { snapshot, path, at_ns }, kernel) = match (copied, pause) {
             (Ok(mut copied), Some(pause)) => {
                 let Copied { snapshot, path, .. } = &mut copied;
-                let entry = self.sources.kernel.thaw(pause, path, &mut snapshot.notes, &mut self.recording.account);
+                let entry = self.sources.kernel.resume_after_snapshot(pause, path, &mut snapshot.notes, &mut self.recording.account);
                 (copied, Some(entry))
             }
             (Ok(copied), None) => (copied, None),

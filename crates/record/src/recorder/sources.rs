@@ -148,17 +148,23 @@ impl Slot<KernelSource> {
         }
     }
 
-    /// Pauses the kernel's tracer until [`Slot::thaw`] or [`Slot::resume`].
+    /// Pauses the kernel's tracer until [`Slot::resume_after_snapshot`] or [`Slot::resume`].
     pub fn pause(&mut self) -> Option<kernel::Pause> {
-        self.running.as_mut()?.freeze()
+        self.running.as_mut()?.pause()
     }
 
     /// Empties the kernel's buffers into the recording or, if they overwrite, into the snapshot,
     /// and lets the tracer continue. Returns the kernel's entry for the snapshot; null after an
     /// error.
-    pub fn thaw(&mut self, frozen: kernel::Pause, snapshot: &Path, notes: &mut Vec<String>, account: &mut Account) -> Value {
+    pub fn resume_after_snapshot(
+        &mut self,
+        pause: kernel::Pause,
+        snapshot: &Path,
+        notes: &mut Vec<String>,
+        account: &mut Account,
+    ) -> Value {
         let Some(kernel) = &mut self.running else { return Value::Null };
-        kernel.thaw(frozen, snapshot).unwrap_or_else(|error| {
+        kernel.resume_after_snapshot(pause, snapshot).unwrap_or_else(|error| {
             notes.push(error.clone());
             account.note(error);
             Value::Null

@@ -70,9 +70,9 @@ pub fn complete(path: &Path) -> Result<Completed, Error> {
             done.notes.push(format!("the content of {} is not in it: {error}", chunk.display()));
         }
     }
-    let frozen = description["snapshot"]["kernel"].clone();
-    if !frozen.is_null() {
-        match pages((&of, &chunks), path, &frozen, window, &description) {
+    let paused = description["snapshot"]["kernel"].clone();
+    if !paused.is_null() {
+        match pages((&of, &chunks), path, &paused, window, &description) {
             Ok(missing) => {
                 let note = |chunk: &Path| {
                     format!("the kernel's events of {} are not in it: its pages are gone, or were converted", chunk.display())
@@ -216,7 +216,7 @@ fn whole(from: &Path, length: u64, to: &Path) -> io::Result<u64> {
 fn pages<'a>(
     (of, chunks): (&Path, &'a [PathBuf]),
     path: &Path,
-    frozen: &Value,
+    paused: &Value,
     window: u64,
     description: &Value,
 ) -> io::Result<Vec<&'a Path>> {
@@ -241,7 +241,7 @@ fn pages<'a>(
     }
     let size = source["page_size"].as_u64().filter(|size| *size >= 64).unwrap_or(4096);
     // Pages of overwriting buffers are already in the snapshot; none were on the disk.
-    let files = frozen["pages"].as_object().filter(|files| !files.is_empty());
+    let files = paused["pages"].as_object().filter(|files| !files.is_empty());
     let (earlier, missing) = match files {
         Some(_) => earlier_pages(chunks),
         None => (Vec::new(), Vec::new()),
@@ -272,9 +272,9 @@ fn pages<'a>(
     let begin = source["begin"].as_u64().unwrap_or(0).max(window);
     source["state_dump"] = json!({ "begin": begin, "end": begin });
     source["instance"] = Value::Null;
-    source["end"] = frozen["end"].clone();
+    source["end"] = paused["end"].clone();
     source["cpus"] = match missing.is_empty() {
-        true => counts(&frozen["cpus"], &earlier, &cut),
+        true => counts(&paused["cpus"], &earlier, &cut),
         false => Value::Null,
     };
     let mut text = serde_json::to_vec_pretty(&source)?;

@@ -101,7 +101,7 @@ impl Snapshot {
                 copy.passes(&slice);
                 continue;
             }
-            let Some((length, end, left)) = measure((common, &mut recording.scratch), source, &slice, self.frozen) else {
+            let Some((length, end, left)) = measure((common, &mut recording.scratch), source, &slice, self.paused_at) else {
                 copy.tail = ring.next_subbuffer(slice.from);
                 continue;
             };

@@ -78,7 +78,7 @@ pub struct Removed {
     pub until_ns: Option<i64>,
 }
 
-/// Snapshot of a recording: what was frozen, and why.
+/// Snapshot of a recording: what it contains, and why.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
@@ -90,9 +90,10 @@ pub struct Snapshot {
     pub cause: Option<String>,
     /// Time of that event in ns.
     pub event_ns: Option<i64>,
-    /// Time in ns at which the rings were frozen.
-    pub frozen_ns: Option<i64>,
-    /// Delay in ns of the freeze after the requested time.
+    /// Time in ns at which the recording paused for the snapshot.
+    #[serde(rename = "frozen_ns")]
+    pub paused_ns: Option<i64>,
+    /// Delay in ns of the pause after the requested time.
     pub latency_ns: Option<u64>,
 }
 

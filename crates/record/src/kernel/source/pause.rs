@@ -66,8 +66,9 @@ pub(super) fn empty(reader: &mut RawReader, file: &File) -> io::Result<usize> {
     reader.drain_to(file.as_fd())
 }
 
-/// A pause of the tracer. [`KernelSource::thaw`] or [`KernelSource::resume`] ends it.
-#[must_use = "the tracer records nothing until `thaw` or `resume` ends the pause"]
+/// A pause of the tracer. [`KernelSource::resume_after_snapshot`] or [`KernelSource::resume`] ends
+/// it.
+#[must_use = "the tracer records nothing until `resume_after_snapshot` or `resume` ends the pause"]
 #[derive(Debug)]
 pub struct Pause {
     since: Instant,
@@ -79,7 +80,7 @@ fn restart(instance: &Instance) -> Result<(), String> {
 
 impl KernelSource {
     /// Pauses the tracer. `None` if there is no tracer or it cannot be paused.
-    pub fn freeze(&mut self) -> Option<Pause> {
+    pub fn pause(&mut self) -> Option<Pause> {
         let since = Instant::now();
         self.instance.as_ref()?.stop().ok()?;
         Some(Pause { since })
@@ -101,7 +102,7 @@ impl KernelSource {
     /// `snapshot` if this is a flight recorder. Returns what the description of a snapshot needs:
     /// the length of the pause, the end of the recorded time, and the counters and pages of each
     /// CPU.
-    pub fn thaw(&mut self, frozen: Pause, snapshot: &Path) -> Result<Value, String> {
+    pub fn resume_after_snapshot(&mut self, pause: Pause, snapshot: &Path) -> Result<Value, String> {
         let end = self.clock.map(|clock| clock.now());
         let moved = self.empty_buffers(snapshot);
         let mut cpus = Vec::new();
@@ -116,7 +117,7 @@ impl KernelSource {
             }
             restart(instance)?;
         }
-        let gap = frozen.since.elapsed();
+        let gap = pause.since.elapsed();
         if self.overwrites {
             self.note_before();
         }
