@@ -92,8 +92,8 @@ impl Visit<'_> {
     }
 
     /// Withdraws all orders and waits until no probe is writing any more.
-    pub fn quiet(&mut self) {
-        self.directory.common.held.quiet();
+    pub fn withdraw_all_orders(&mut self) {
+        self.directory.common.held.withdraw_orders();
         // A process that is starting has read the old orders, but then its control file exists
         // before this lock is granted.
         let settled = self.directory.common.runtime.with_no_process_starting(|| ()).is_some();

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 /// Clock ticks of silence after which an overwriting thread must begin another sub-buffer, whose
 /// header holds a full time. An event holds 48 bits of its time, so a gap of 2^48 ticks would be
 /// ambiguous.
-const QUIET_TICKS: u64 = 1 << 46;
+const SILENT_TICKS: u64 = 1 << 46;
 
 impl Drain<'_> {
     /// Handles a ring of which nothing is taken: offers a larger one if it is too small for a
@@ -31,7 +31,7 @@ impl Drain<'_> {
         // The time between two events of a sub-buffer must fit into an event's time bits.
         let quiet_since = source.quiet_since.filter(|_| written == 0).unwrap_or(look.now);
         source.quiet_since = Some(quiet_since);
-        if look.now.saturating_sub(quiet_since) >= QUIET_TICKS {
+        if look.now.saturating_sub(quiet_since) >= SILENT_TICKS {
             source.quiet_since = None;
             source.ring.seal();
         }

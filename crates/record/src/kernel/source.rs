@@ -116,7 +116,7 @@ impl KernelSource {
     /// before is saved.
     pub fn begin(&mut self, clock: ClockSource) -> Result<(), KernelError> {
         let Some(instance) = &self.instance else { return Ok(()) };
-        let quiet = self.quiet(instance);
+        let exclusion = self.exclude_self(instance);
         // Time before the tracer starts. Pages outlive chunks and snapshots, and none of their
         // events is earlier than this.
         self.description["begin"] = json!(clock.now());
@@ -124,7 +124,7 @@ impl KernelSource {
         self.clock = Some(clock);
         let readers = std::mem::take(&mut self.readers);
         let (wake, shared) = (Arc::clone(&self.wake), Arc::clone(&self.shared));
-        let joins = quiet.clone();
+        let joins = exclusion.clone();
         let overwrites = self.overwrites;
         let work = move || {
             joins.join();
@@ -153,7 +153,7 @@ impl KernelSource {
             }
         }
         self.counters = Some(Counters::read(&|| clock.now()));
-        quiet.end().map_err(KernelError::io("set the filters of", instance.path()))?;
+        exclusion.end().map_err(KernelError::io("set the filters of", instance.path()))?;
         // The overload thread changes filters itself, so it begins only when the user's filters are
         // restored.
         if !self.steps.is_empty() {
@@ -212,7 +212,7 @@ impl KernelSource {
     }
 
     /// Excludes this thread's system calls, and those of the threads that join, from the trace.
-    fn quiet(&self, instance: &Instance) -> SelfExclusion {
+    fn exclude_self(&self, instance: &Instance) -> SelfExclusion {
         let off = self.switched_off();
         let asked = |name: &'static str| {
             let asked = self.description["filters"][name].as_str();
@@ -240,7 +240,7 @@ impl KernelSource {
         self.note_switched_off();
         if let Some(clock) = self.clock {
             // In force until the instance is removed.
-            let _quiet = self.quiet(&instance);
+            let _exclusion = self.exclude_self(&instance);
             if let Some(masks) = &mut self.masks {
                 drained.diagnostics.extend(masks.end(&instance, clock));
             }

@@ -26,7 +26,7 @@ impl Recorder {
             self.recording.note(error.to_string());
         }
         self.each(|visit| {
-            visit.quiet();
+            visit.withdraw_all_orders();
             drain::directory(visit.directory, visit.recording, true);
         });
         self.recording.files.captures.flush(&mut self.recording.account);
@@ -110,7 +110,7 @@ impl Recorder {
 
     /// Ends the recording before anything was recorded, and removes it.
     pub fn abandon(mut self) {
-        self.each(|visit| visit.quiet());
+        self.each(|visit| visit.withdraw_all_orders());
         self.sources.abandon();
         self.directories.finished();
         // If the removal fails, a readable, empty recording remains.

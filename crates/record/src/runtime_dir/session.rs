@@ -207,7 +207,7 @@ impl Held {
     }
 
     /// Withdraws the orders: nothing is recorded from now on.
-    pub fn quiet(&self) {
+    pub fn withdraw_orders(&self) {
         if let Some(layout) = layout(&self.mapping) {
             layout.orders.mask.store(0, Ordering::SeqCst);
         }

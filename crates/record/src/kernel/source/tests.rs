@@ -173,7 +173,7 @@ fn the_recorders_own_calls_are_excluded_and_the_users_filters_are_restored_after
     let filter = |source: &KernelSource, name: &str| {
         source.instance.as_ref().unwrap().get(&format!("events/raw_syscalls/{name}/filter")).unwrap().trim().to_owned()
     };
-    let quiet = source.quiet(source.instance.as_ref().unwrap());
+    let exclusion = source.exclude_self(source.instance.as_ref().unwrap());
     let tid = rustix::thread::gettid().as_raw_nonzero();
     assert_eq!(filter(&source, "sys_exit"), format!("(id != 9999) && common_pid != {tid}"));
     assert_eq!(filter(&source, "sys_enter"), format!("common_pid != {tid}"));
@@ -184,8 +184,8 @@ fn the_recorders_own_calls_are_excluded_and_the_users_filters_are_restored_after
     });
     let other = other.join().unwrap();
     assert_eq!(filter(&source, "sys_enter"), format!("common_pid != {tid} && common_pid != {other}"));
-    let late = quiet.clone();
-    quiet.end().unwrap();
+    let late = exclusion.clone();
+    exclusion.end().unwrap();
     late.join();
     assert_eq!((filter(&source, "sys_exit").as_str(), filter(&source, "sys_enter").as_str()), ("id != 9999", "none"));
     source.begin(clock).unwrap();
