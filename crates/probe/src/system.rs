@@ -424,8 +424,8 @@ pub fn read_at(file: &File, bytes: &mut [u8], offset: usize) -> isize {
     unsafe { call(number::PREAD, &[file.0, bytes.as_mut_ptr() as usize, bytes.len(), offset]) }
 }
 
-/// Calls `tell` for each name in a directory that was just opened.
-pub fn names(directory: &File, mut tell: impl FnMut(&[u8])) {
+/// Calls `visit` for each name in a directory that was just opened.
+pub fn names(directory: &File, mut visit: impl FnMut(&[u8])) {
     const HEAD: usize = 19;
     let mut entries = [0u8; 2048];
     loop {
@@ -437,7 +437,7 @@ pub fn names(directory: &File, mut tell: impl FnMut(&[u8])) {
         }
         while left.len() > HEAD {
             let whole = usize::from(u16::from_ne_bytes([left[16], left[17]])).clamp(HEAD, left.len());
-            tell(left[HEAD..whole].split(|byte| *byte == 0).next().unwrap_or_default());
+            visit(left[HEAD..whole].split(|byte| *byte == 0).next().unwrap_or_default());
             left = &left[whole..];
         }
     }

@@ -100,7 +100,7 @@ pub(crate) struct Chunks {
 
 /// What the current chunk has, in bytes since the begin of the recording.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Written {
+pub(crate) struct ChunkBytes {
     /// Bytes of stream files.
     pub streams: u64,
     /// Bytes of the kernel's pages.
@@ -193,7 +193,7 @@ impl Chunks {
     }
 
     /// Decides what is to be done about the chunk at `path`.
-    pub fn step(&mut self, path: &Path, written: Written) -> Step {
+    pub fn step(&mut self, path: &Path, written: ChunkBytes) -> Step {
         if self.max_size.is_none() && self.max_age.is_none() {
             return Step::Continue;
         }
@@ -203,7 +203,7 @@ impl Chunks {
             self.looked = Instant::now();
             self.context = count::context(path);
         }
-        let Written { streams, kernel, captures } = written;
+        let ChunkBytes { streams, kernel, captures } = written;
         let bytes = streams - self.before.written + kernel.saturating_sub(self.kernel_before) + captures + self.context;
         let large = self.max_size.is_some_and(|most| bytes >= (most / u64::from(PARTS)).max(MIN_CHUNK_BYTES));
         let old = self.max_age.is_some_and(|most| self.begun.elapsed() >= (most / PARTS).max(MIN_CHUNK_TIME));

@@ -62,7 +62,7 @@ impl FuseServer {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn file(&self, number: INodeNo) -> Result<(longpole_record::control::selection::Part, Kind), Errno> {
+    fn file(&self, number: INodeNo) -> Result<(longpole_record::control::selection::SelectedPart, Kind), Errno> {
         match self.nodes().node(number) {
             Some(Node::File(part, kind)) => Ok((part, kind)),
             Some(_) => Err(Errno::EISDIR),

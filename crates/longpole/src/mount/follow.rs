@@ -4,7 +4,7 @@ use super::tree::Tree;
 use crate::input::chunks::Chain;
 use crate::log::PERIODS_UNTIL_WRITTEN;
 use crate::render::events::Printer;
-use longpole_record::control::selection::Part;
+use longpole_record::control::selection::SelectedPart;
 use longpole_trace::Catalogue;
 use longpole_trace::Item;
 use longpole_trace::StreamId;
@@ -48,7 +48,7 @@ fn follow((recording, chunks): (PathBuf, Receiver<PathBuf>), period: Duration, t
     let late = period * PERIODS_UNTIL_WRITTEN + PAUSE;
     let mut chain = Chain::open(recording, chunks)?;
     let mut printer = Printer::new(std::io::sink());
-    let mut streams: HashMap<StreamId, Vec<Part>> = HashMap::new();
+    let mut streams: HashMap<StreamId, Vec<SelectedPart>> = HashMap::new();
     while !end.load(Ordering::Relaxed) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let complete = chain.refresh(false)?;
@@ -76,7 +76,7 @@ fn add(
     until: i64,
     tree: &Mutex<Tree>,
     printer: &mut Printer<std::io::Sink>,
-    streams: &mut HashMap<StreamId, Vec<Part>>,
+    streams: &mut HashMap<StreamId, Vec<SelectedPart>>,
 ) -> anyhow::Result<bool> {
     let mut tree = tree.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..AT_ONCE {
@@ -93,15 +93,15 @@ fn add(
 
 /// Returns the parts of the tree to whose texts an item is added: for an event the label, process
 /// and thread of its subject; for a loss those of the thread that last wrote to the same stream.
-fn whose<'a>(item: &Item<'_>, catalogue: &Catalogue, streams: &'a mut HashMap<StreamId, Vec<Part>>) -> &'a [Part] {
+fn whose<'a>(item: &Item<'_>, catalogue: &Catalogue, streams: &'a mut HashMap<StreamId, Vec<SelectedPart>>) -> &'a [SelectedPart] {
     match item {
         Item::Event(event) => {
             let parts = streams.entry(event.stream).or_default();
             let Subject { label, pid, tid, .. } = &catalogue.subjects[event.subject.0 as usize];
             let (Some(pid), Some(tid)) = (*pid, *tid) else { return &[] };
-            let thread = |part: &Part| part.tid == Some(tid) && part.pid == Some(pid) && part.label == *label;
+            let thread = |part: &SelectedPart| part.tid == Some(tid) && part.pid == Some(pid) && part.label == *label;
             if !parts.iter().any(thread) {
-                *parts = vec![Part::label(label), Part::process(label, pid), Part::thread(label, pid, tid)];
+                *parts = vec![SelectedPart::label(label), SelectedPart::process(label, pid), SelectedPart::thread(label, pid, tid)];
             }
             parts
         }

@@ -1,7 +1,7 @@
 //! The text of each subject's events. Its size is limited, because the recording contains all
 //! events.
 
-use longpole_record::control::selection::Part;
+use longpole_record::control::selection::SelectedPart;
 use std::collections::HashMap;
 use std::time::SystemTime;
 
@@ -13,7 +13,7 @@ const ALL: usize = 256 << 20;
 
 #[derive(Default)]
 pub struct Texts {
-    all: HashMap<Part, Text>,
+    all: HashMap<SelectedPart, Text>,
     bytes: usize,
 }
 
@@ -28,19 +28,19 @@ pub struct Text {
 impl Texts {
     /// Returns the text of a part, and makes it if it does not exist, because a line is about to be
     /// added.
-    pub fn of(&mut self, part: &Part) -> &mut Text {
+    pub fn of(&mut self, part: &SelectedPart) -> &mut Text {
         self.all.entry(part.clone()).or_default()
     }
 
-    pub fn get(&self, part: &Part) -> Option<&Text> {
+    pub fn get(&self, part: &SelectedPart) -> Option<&Text> {
         self.all.get(part)
     }
 
-    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+    pub fn parts(&self) -> impl Iterator<Item = &SelectedPart> {
         self.all.keys()
     }
 
-    pub fn add(&mut self, part: &Part, line: &[u8]) {
+    pub fn add(&mut self, part: &SelectedPart, line: &[u8]) {
         let text = self.all.entry(part.clone()).or_default();
         let before = text.bytes.len();
         text.add(line);
@@ -88,12 +88,12 @@ mod tests {
         let line = vec![b'x'; 1 << 20];
         for pid in 0..40 {
             for _ in 0..20 {
-                texts.add(&Part::process("a", pid), &line);
+                texts.add(&SelectedPart::process("a", pid), &line);
             }
         }
         let total: usize = texts.all.values().map(|text| text.bytes.len()).sum();
         assert_eq!(total, texts.bytes);
         assert!(total <= ALL && texts.all.values().all(|text| text.bytes.len() <= MAX_TEXT_BYTES));
-        assert!(texts.get(&Part::process("a", 0)).unwrap().bytes().starts_with(b"(what was"));
+        assert!(texts.get(&SelectedPart::process("a", 0)).unwrap().bytes().starts_with(b"(what was"));
     }
 }

@@ -4,7 +4,7 @@
 //! thread. Each of these has the files of [`Kind`]. This module knows nothing of FUSE.
 
 use super::text::Texts;
-use longpole_record::control::selection::{Part, Selection};
+use longpole_record::control::selection::{SelectedPart, Selection};
 use longpole_record::file_name;
 use longpole_record::parse_size;
 use longpole_record::ring_size;
@@ -22,8 +22,8 @@ const FIRST_RING: u64 = 32 << 10;
 pub enum Node {
     Root,
     /// The directory of a label, a process, or a thread.
-    Folder(Part),
-    File(Part, Kind),
+    Folder(SelectedPart),
+    File(SelectedPart, Kind),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,11 +47,11 @@ impl Kind {
         }
     }
 
-    fn is_of(self, part: &Part) -> bool {
+    fn is_of(self, part: &SelectedPart) -> bool {
         self != Kind::Name || part.tid.is_some()
     }
 
-    pub fn is_writable(self, part: &Part) -> bool {
+    pub fn is_writable(self, part: &SelectedPart) -> bool {
         match self {
             Kind::Enable => true,
             // The size of rings is set per process, so it cannot be written for one thread.
@@ -83,12 +83,12 @@ impl Tree {
     /// exists.
     pub fn children(&mut self, node: &Node) -> Option<BTreeMap<String, Node>> {
         self.look();
-        let folder = |part: Part| Node::Folder(part);
+        let folder = |part: SelectedPart| Node::Folder(part);
         match node {
             Node::File(..) => None,
             Node::Root => {
                 let labels: Vec<String> = self.parts().map(|part| part.label).collect();
-                Some(labels.into_iter().map(|label| (self.name(&label), folder(Part::label(&label)))).collect())
+                Some(labels.into_iter().map(|label| (self.name(&label), folder(SelectedPart::label(&label)))).collect())
             }
             Node::Folder(part) if !self.is_there(part) => None,
             Node::Folder(part) => {
@@ -97,7 +97,7 @@ impl Tree {
                     files.map(|kind| (kind.name().to_owned(), Node::File(part.clone(), kind))).collect();
                 for other in self.parts().filter(|other| other.label == part.label) {
                     match (part.pid, part.tid, other.pid, other.tid) {
-                        (None, _, Some(pid), _) => children.insert(pid.to_string(), folder(Part::process(&part.label, pid))),
+                        (None, _, Some(pid), _) => children.insert(pid.to_string(), folder(SelectedPart::process(&part.label, pid))),
                         (Some(pid), None, Some(of), Some(tid)) if pid == of => children.insert(tid.to_string(), folder(other)),
                         _ => None,
                     };
@@ -108,7 +108,7 @@ impl Tree {
     }
 
     /// Returns the content of a file. `None` if it no longer exists.
-    pub fn content(&mut self, part: &Part, kind: Kind) -> Option<Vec<u8>> {
+    pub fn content(&mut self, part: &SelectedPart, kind: Kind) -> Option<Vec<u8>> {
         self.look();
         if !self.is_there(part) {
             return None;
@@ -132,14 +132,14 @@ impl Tree {
     }
 
     /// Returns a part of an `events` file.
-    pub fn events(&self, part: &Part, offset: u64, size: usize) -> &[u8] {
+    pub fn events(&self, part: &SelectedPart, offset: u64, size: usize) -> &[u8] {
         let bytes = self.texts.get(part).map_or(&[][..], |text| text.bytes());
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         &bytes[from..bytes.len().min(from.saturating_add(size))]
     }
 
     /// Returns the size of a file in bytes, and the time of its last change if it is known.
-    pub fn extent(&mut self, part: &Part, kind: Kind) -> Option<(u64, Option<SystemTime>)> {
+    pub fn extent(&mut self, part: &SelectedPart, kind: Kind) -> Option<(u64, Option<SystemTime>)> {
         match kind {
             Kind::Events => {
                 self.look();
@@ -151,7 +151,7 @@ impl Tree {
     }
 
     /// Writes to a file. Returns false if the data is not valid for it.
-    pub fn write(&mut self, part: &Part, kind: Kind, data: &[u8]) -> bool {
+    pub fn write(&mut self, part: &SelectedPart, kind: Kind, data: &[u8]) -> bool {
         let text = String::from_utf8_lossy(data);
         match (kind, text.trim()) {
             (Kind::Enable, "0") => self.selection.enable(part, false),
@@ -181,15 +181,15 @@ impl Tree {
     }
 
     /// Returns the living processes and their threads, and those of which recorded text exists.
-    fn parts(&self) -> impl Iterator<Item = Part> + '_ {
+    fn parts(&self) -> impl Iterator<Item = SelectedPart> + '_ {
         let living = self.subjects.iter().flat_map(|subject| {
-            let threads = subject.threads.iter().map(|thread| Part::thread(&subject.label, subject.pid, thread.tid));
-            [Part::process(&subject.label, subject.pid)].into_iter().chain(threads)
+            let threads = subject.threads.iter().map(|thread| SelectedPart::thread(&subject.label, subject.pid, thread.tid));
+            [SelectedPart::process(&subject.label, subject.pid)].into_iter().chain(threads)
         });
         living.chain(self.texts.parts().cloned())
     }
 
-    fn is_there(&self, part: &Part) -> bool {
+    fn is_there(&self, part: &SelectedPart) -> bool {
         self.parts().any(|other| {
             other.label == part.label
                 && part.pid.is_none_or(|pid| other.pid == Some(pid))
@@ -197,7 +197,7 @@ impl Tree {
         })
     }
 
-    fn threads<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = &'a subjects::Thread> + 'a {
+    fn threads<'a>(&'a self, part: &'a SelectedPart) -> impl Iterator<Item = &'a subjects::Thread> + 'a {
         let subjects = self.subjects.iter().filter(|subject| subject.label == part.label && part.pid.is_none_or(|pid| subject.pid == pid));
         subjects.flat_map(|subject| &subject.threads).filter(|thread| part.tid.is_none_or(|tid| thread.tid == tid))
     }

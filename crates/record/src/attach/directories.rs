@@ -107,7 +107,7 @@ impl Directories {
         intake.search.look((name, &session));
         let mut descent = recording.rules.ancestor.map(Descent::from);
         let (mut namespaces, mut living) = (HashSet::new(), HashSet::new());
-        for (pid, owner, namespace, ours) in intake.search.elsewhere() {
+        for (pid, owner, namespace, ours) in intake.search.processes_of_other_directories() {
             let wanted = match recording.rules.options.scope {
                 Scope::Everything => true,
                 Scope::Process(wanted) => pid == wanted,

@@ -229,7 +229,7 @@ impl Config {
     pub fn parse(text: &str, path: &Path) -> Result<Config, PolicyError> {
         toml::from_str(text).map_err(|error| PolicyError {
             path: path.to_owned(),
-            place: error.span().map(|span| Place::find(text, span.start, span.end)),
+            place: error.span().map(|span| TextPosition::find(text, span.start, span.end)),
             reason: error.message().to_owned(),
         })
     }
@@ -341,9 +341,9 @@ impl FullRingAction {
     }
 }
 
-/// A place in a configuration file.
+/// A position in the text of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TextPosition {
     /// Line number, from 1.
     pub line: usize,
     pub column: usize,
@@ -352,8 +352,8 @@ pub struct Place {
     pub width: usize,
 }
 
-impl Place {
-    fn find(text: &str, start: usize, end: usize) -> Place {
+impl TextPosition {
+    fn find(text: &str, start: usize, end: usize) -> TextPosition {
         let start = start.min(text.len());
         let before = &text.as_bytes()[..start];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -361,7 +361,7 @@ impl Place {
         let whole = text[begin..].lines().next().unwrap_or("");
         let column = text[begin..start].chars().count() + 1;
         let width = text.get(start..end.min(begin + whole.len()).max(start)).map_or(1, |part| part.chars().count()).max(1);
-        Place { line, column, text: whole.to_owned(), width }
+        TextPosition { line, column, text: whole.to_owned(), width }
     }
 }
 
@@ -369,7 +369,7 @@ impl Place {
 #[derive(Debug, thiserror::Error)]
 pub struct PolicyError {
     pub path: PathBuf,
-    pub place: Option<Place>,
+    pub place: Option<TextPosition>,
     pub reason: String,
 }
 

@@ -14,7 +14,7 @@ pub struct Selection(Arc<Mutex<Chosen>>);
 
 /// A label, one of its processes, or one of that process's threads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Part {
+pub struct SelectedPart {
     pub label: String,
     pub pid: Option<i32>,
     pub tid: Option<i32>,
@@ -22,42 +22,42 @@ pub struct Part {
 
 #[derive(Debug, Default)]
 struct Chosen {
-    enabled: HashMap<Part, bool>,
+    enabled: HashMap<SelectedPart, bool>,
     /// Ring sizes in bytes.
-    buffers: HashMap<Part, u64>,
+    buffers: HashMap<SelectedPart, u64>,
     version: u64,
 }
 
-impl Part {
-    pub fn label(label: &str) -> Part {
-        Part { label: label.to_owned(), pid: None, tid: None }
+impl SelectedPart {
+    pub fn label(label: &str) -> SelectedPart {
+        SelectedPart { label: label.to_owned(), pid: None, tid: None }
     }
 
-    pub fn process(label: &str, pid: i32) -> Part {
-        Part { pid: Some(pid), ..Part::label(label) }
+    pub fn process(label: &str, pid: i32) -> SelectedPart {
+        SelectedPart { pid: Some(pid), ..SelectedPart::label(label) }
     }
 
-    pub fn thread(label: &str, pid: i32, tid: i32) -> Part {
-        Part { tid: Some(tid), ..Part::process(label, pid) }
+    pub fn thread(label: &str, pid: i32, tid: i32) -> SelectedPart {
+        SelectedPart { tid: Some(tid), ..SelectedPart::process(label, pid) }
     }
 
     /// The part itself and the larger parts that contain it, smallest first.
-    fn wholes(&self) -> impl Iterator<Item = Part> + '_ {
-        let process = Part { tid: None, ..self.clone() };
-        let label = Part::label(&self.label);
+    fn wholes(&self) -> impl Iterator<Item = SelectedPart> + '_ {
+        let process = SelectedPart { tid: None, ..self.clone() };
+        let label = SelectedPart::label(&self.label);
         let mut all = vec![self.clone(), process, label];
         all.dedup();
         all.into_iter()
     }
 
-    fn is_within(&self, whole: &Part) -> bool {
+    fn is_within(&self, whole: &SelectedPart) -> bool {
         self.label == whole.label && (whole.pid.is_none() || (self.pid == whole.pid && (whole.tid.is_none() || self.tid == whole.tid)))
     }
 }
 
 impl Selection {
     /// Enables or disables a part.
-    pub fn enable(&self, part: &Part, enabled: bool) {
+    pub fn enable(&self, part: &SelectedPart, enabled: bool) {
         let mut chosen = self.chosen();
         chosen.enabled.retain(|other, _| !other.is_within(part));
         chosen.enabled.insert(part.clone(), enabled);
@@ -65,7 +65,7 @@ impl Selection {
     }
 
     /// Sets the ring size in bytes for a label or a process.
-    pub fn set_buffer(&self, part: &Part, size: u64) {
+    pub fn set_buffer(&self, part: &SelectedPart, size: u64) {
         let mut chosen = self.chosen();
         chosen.buffers.retain(|other, _| !other.is_within(part));
         chosen.buffers.insert(part.clone(), size);
@@ -73,21 +73,21 @@ impl Selection {
     }
 
     /// Returns whether the part is recorded, apart from smaller parts with a choice of their own.
-    pub fn is_enabled(&self, part: &Part) -> bool {
+    pub fn is_enabled(&self, part: &SelectedPart) -> bool {
         let chosen = self.chosen();
         let said = part.wholes().find_map(|whole| chosen.enabled.get(&whole).copied());
         said.unwrap_or(false)
     }
 
     /// Ring size in bytes for a part, if one was set for it or for a larger part.
-    pub fn buffer(&self, part: &Part) -> Option<u64> {
+    pub fn buffer(&self, part: &SelectedPart) -> Option<u64> {
         let chosen = self.chosen();
         let said = part.wholes().find_map(|whole| chosen.buffers.get(&whole).copied());
         said
     }
 
     /// Returns whether any part of it is recorded.
-    pub fn touches(&self, part: &Part) -> bool {
+    pub fn touches(&self, part: &SelectedPart) -> bool {
         let any = self.chosen().enabled.iter().any(|(other, enabled)| *enabled && other.is_within(part));
         any || self.is_enabled(part)
     }
@@ -109,16 +109,16 @@ mod tests {
     #[test]
     fn the_last_choice_for_a_whole_or_a_part_applies() {
         let selection = Selection::default();
-        let (label, process, thread) = (Part::label("a"), Part::process("a", 1), Part::thread("a", 1, 2));
+        let (label, process, thread) = (SelectedPart::label("a"), SelectedPart::process("a", 1), SelectedPart::thread("a", 1, 2));
         let seen = || [&label, &process, &thread].map(|part| selection.is_enabled(part));
         assert_eq!(seen(), [false; 3]);
         selection.enable(&thread, true);
         assert_eq!(seen(), [false, false, true]);
-        assert!(selection.touches(&label) && selection.touches(&process) && !selection.touches(&Part::process("a", 3)));
+        assert!(selection.touches(&label) && selection.touches(&process) && !selection.touches(&SelectedPart::process("a", 3)));
         selection.enable(&label, true);
         selection.enable(&process, false);
         assert_eq!(seen(), [true, false, false]);
-        assert!(selection.is_enabled(&Part::thread("a", 3, 4)) && !selection.is_enabled(&Part::label("ab")));
+        assert!(selection.is_enabled(&SelectedPart::thread("a", 3, 4)) && !selection.is_enabled(&SelectedPart::label("ab")));
         selection.enable(&label, false);
         selection.enable(&label, true);
         assert_eq!(seen(), [true; 3]);

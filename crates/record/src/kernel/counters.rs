@@ -14,13 +14,12 @@ mod space;
 use super::namespaces::{self, Missed};
 use crate::clock::Clock;
 use serde_json::{json, Value};
-use space::{Of, Space};
+use space::{CounterOwner, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// Largest number of differences that are reported. Of the others, only the number is
-/// reported.
-const MAX_TOLD: usize = 1024;
+/// Largest number of differences that are reported. Of the others, only the number is reported.
+const MAX_REPORTED: usize = 1024;
 /// Largest number of names that are listed as not read, and as gone.
 const MAX_NAMES: usize = 16;
 
@@ -47,7 +46,7 @@ pub struct Grown {
     /// Begin and end of the second reading, in ticks.
     end: [u64; 2],
     /// Namespace, owner and name of each counter that grew, with its growth.
-    rows: Vec<(String, Of, &'static str, u64)>,
+    rows: Vec<(String, CounterOwner, &'static str, u64)>,
     /// Number of counters whose growth is not known.
     unknown: usize,
     /// Interfaces whose counters were read both times.
@@ -109,27 +108,27 @@ impl Counters {
             match later.spaces.get(cookie) {
                 None => _ = grown.gone.insert(shown(&space.name)),
                 Some(now) => {
-                    let there: BTreeSet<&Of> = now.links().collect();
+                    let there: BTreeSet<&CounterOwner> = now.links().collect();
                     grown.gone.extend(space.links().filter(|link| !there.contains(link)).map(|link| link.shown(&space.name)));
                 }
             }
         }
         let gone = self.gone_links(later);
         for (cookie, space) in &later.spaces {
-            let bases: BTreeMap<&Of, Moved<'_>> = space.links().map(|of| (of, self.moved(&gone, space, of))).collect();
+            let bases: BTreeMap<&CounterOwner, Moved<'_>> = space.links().map(|of| (of, self.moved(&gone, space, of))).collect();
             for ((of, counter), value) in &space.values {
                 grown.add(&space.name, of, counter, self.base(*cookie, of, counter, bases.get(of).copied()), *value);
             }
         }
         if let (Some(begin), Some(end)) = (self.backlog, later.backlog) {
-            grown.add("", &Of::Backlog, "dropped", Base::Was(begin), end);
+            grown.add("", &CounterOwner::Backlog, "dropped", Base::Was(begin), end);
         }
         grown
     }
 
-    fn base(&self, cookie: u64, of: &Of, counter: &'static str, moved: Option<Moved<'_>>) -> Base {
+    fn base(&self, cookie: u64, of: &CounterOwner, counter: &'static str, moved: Option<Moved<'_>>) -> Base {
         let space = self.spaces.get(&cookie);
-        let known = |space: &Space, of: &Of| space.values.get(&(of.clone(), counter)).copied();
+        let known = |space: &Space, of: &CounterOwner| space.values.get(&(of.clone(), counter)).copied();
         if let Some(value) = space.and_then(|space| known(space, of).or_else(|| value_of_same_discipline(space, of))) {
             return Base::Was(value);
         }
@@ -138,7 +137,7 @@ impl Counters {
             // The namespace may have existed at the begin without being read.
             (None, _) if !self.whole() => Base::Unknown,
             // A discipline does not move with its interface, so this one is new.
-            _ if matches!(of, Of::Qdisc { .. }) => Base::New,
+            _ if matches!(of, CounterOwner::Qdisc { .. }) => Base::New,
             (_, Some(Moved::No)) | (None, None) => Base::New,
             (_, Some(Moved::From(space, of))) => known(space, of).map_or(Base::Unknown, Base::Was),
             (_, Some(Moved::Maybe)) | (Some(_), None) => Base::Unknown,
@@ -148,7 +147,8 @@ impl Counters {
     /// Returns the interfaces that are not in their namespace any more, without loopback
     /// interfaces, which never move.
     fn gone_links<'a>(&'a self, later: &Counters) -> Vec<Known<'a>> {
-        let there: BTreeSet<(u64, &Of)> = later.spaces.iter().flat_map(|(cookie, space)| space.links().map(|of| (*cookie, of))).collect();
+        let there: BTreeSet<(u64, &CounterOwner)> =
+            later.spaces.iter().flat_map(|(cookie, space)| space.links().map(|of| (*cookie, of))).collect();
         let all = self.spaces.iter().flat_map(|(cookie, space)| space.links().map(move |of| (*cookie, space, of)));
         all.filter(|(cookie, _, of)| !of.is_loopback() && !there.contains(&(*cookie, *of)))
             .map(|(_, space, of)| Known::new(space, of))
@@ -157,7 +157,7 @@ impl Counters {
 
     /// Finds out where an interface was at the begin. An interface may move to another namespace,
     /// where it may get another name and index; it keeps its counters.
-    fn moved<'a>(&self, gone: &[Known<'a>], space: &Space, of: &Of) -> Moved<'a> {
+    fn moved<'a>(&self, gone: &[Known<'a>], space: &Space, of: &CounterOwner) -> Moved<'a> {
         if of.is_loopback() {
             return Moved::No;
         }
@@ -181,13 +181,13 @@ impl Counters {
 /// An interface at one of the two readings.
 struct Known<'a> {
     space: &'a Space,
-    of: &'a Of,
+    of: &'a CounterOwner,
     address: Option<&'a Vec<u8>>,
     values: [Option<u64>; space::LINK.len()],
 }
 
 impl<'a> Known<'a> {
-    fn new(space: &'a Space, of: &'a Of) -> Known<'a> {
+    fn new(space: &'a Space, of: &'a CounterOwner) -> Known<'a> {
         let address = of.index().and_then(|index| space.addresses.get(&index));
         let values = space::LINK.map(|(counter, _)| space.values.get(&(of.clone(), counter)).copied());
         Known { space, of, address, values }
@@ -195,9 +195,9 @@ impl<'a> Known<'a> {
 }
 
 /// Returns the value of the same discipline under an earlier name of its interface.
-fn value_of_same_discipline(space: &Space, of: &Of) -> Option<u64> {
-    fn identity(of: &Of) -> Option<(u32, &str, u32)> {
-        if let Of::Qdisc { index, kind, handle, .. } = of {
+fn value_of_same_discipline(space: &Space, of: &CounterOwner) -> Option<u64> {
+    fn identity(of: &CounterOwner) -> Option<(u32, &str, u32)> {
+        if let CounterOwner::Qdisc { index, kind, handle, .. } = of {
             Some((*index, kind, *handle))
         } else {
             None
@@ -212,25 +212,25 @@ fn value_of_same_discipline(space: &Space, of: &Of) -> Option<u64> {
 enum Moved<'a> {
     /// The interface is new.
     No,
-    From(&'a Space, &'a Of),
+    From(&'a Space, &'a CounterOwner),
     Maybe,
 }
 
-impl Of {
+impl CounterOwner {
     fn index(&self) -> Option<u32> {
         match self {
-            Of::Link { index, .. } => Some(*index),
+            CounterOwner::Link { index, .. } => Some(*index),
             _ => None,
         }
     }
 
     fn is_loopback(&self) -> bool {
-        matches!(self, Of::Link { index: 1, name } if name == "lo")
+        matches!(self, CounterOwner::Link { index: 1, name } if name == "lo")
     }
 
     fn interface(&self) -> Option<&str> {
         match self {
-            Of::Link { name, .. } | Of::Qdisc { name, .. } => Some(name),
+            CounterOwner::Link { name, .. } | CounterOwner::Qdisc { name, .. } => Some(name),
             _ => None,
         }
     }
@@ -255,7 +255,7 @@ fn shown(space: &str) -> String {
 }
 
 impl Grown {
-    fn add(&mut self, space: &str, of: &Of, counter: &'static str, base: Base, value: u64) {
+    fn add(&mut self, space: &str, of: &CounterOwner, counter: &'static str, base: Base, value: u64) {
         let delta = match base {
             Base::New => Some(value),
             // A counter that decreased was reset meanwhile, so its growth is not known.
@@ -276,14 +276,14 @@ impl Grown {
     pub fn to_json(&self, clock: &Clock) -> Value {
         // Counters of losses come first, because only a limited number is reported.
         let (traffic, losses): (Vec<_>, Vec<_>) = self.rows.iter().partition(|row| row.2.ends_with("_packets"));
-        let rows = losses.iter().chain(&traffic).take(MAX_TOLD).map(|(namespace, of, counter, delta)| {
+        let rows = losses.iter().chain(&traffic).take(MAX_REPORTED).map(|(namespace, of, counter, delta)| {
             let kind = match of {
-                Of::Link { .. } => "link",
-                Of::Qdisc { .. } => "qdisc",
-                Of::Udp => "udp",
-                Of::Ip => "ip",
-                Of::Tcp => "tcp",
-                Of::Backlog => "backlog",
+                CounterOwner::Link { .. } => "link",
+                CounterOwner::Qdisc { .. } => "qdisc",
+                CounterOwner::Udp => "udp",
+                CounterOwner::Ip => "ip",
+                CounterOwner::Tcp => "tcp",
+                CounterOwner::Backlog => "backlog",
             };
             json!({ "of": kind, "namespace": namespace, "interface": of.interface(), "counter": counter, "delta": delta })
         });
@@ -297,7 +297,7 @@ impl Grown {
             "left_out": self.rows.len() - rows.len() + self.unknown,
             "not_read": names(&self.not_read),
             "gone": names(&self.gone),
-            "interfaces": self.interfaces.iter().take(MAX_TOLD).collect::<Vec<_>>(),
+            "interfaces": self.interfaces.iter().take(MAX_REPORTED).collect::<Vec<_>>(),
             "rows": rows,
         })
     }
@@ -313,7 +313,7 @@ mod tests {
     fn space(name: &str, links: &[(u32, &str, u8, u64)]) -> Space {
         let mut space = Space { name: name.to_owned(), whole: true, ..Space::default() };
         for (index, name, address, value) in links {
-            space.values.insert((Of::Link { index: *index, name: (*name).to_owned() }, "tx_dropped"), *value);
+            space.values.insert((CounterOwner::Link { index: *index, name: (*name).to_owned() }, "tx_dropped"), *value);
             space.addresses.insert(*index, vec![*address; 6]);
         }
         space
@@ -326,7 +326,7 @@ mod tests {
     /// Returns namespace, interface and growth of each counter, and the number of unknown ones.
     fn added(before: &Counters, later: &Counters) -> (Vec<(String, String, u64)>, usize) {
         let grown = before.grown(later);
-        let name = |of: &Of| of.interface().unwrap().to_owned();
+        let name = |of: &CounterOwner| of.interface().unwrap().to_owned();
         (grown.rows.iter().map(|row| (row.0.clone(), name(&row.1), row.3)).collect(), grown.unknown)
     }
 
@@ -381,7 +381,9 @@ mod tests {
     fn a_discipline_continues_under_a_new_interface_name_and_a_replacement_counts_from_0() {
         let with = |name: &str, kind: &str, value: u64| {
             let mut space = space("", &[(2, name, 2, 9)]);
-            space.values.insert((Of::Qdisc { index: 2, name: name.to_owned(), kind: kind.to_owned(), handle: 1 }, "drops"), value);
+            space
+                .values
+                .insert((CounterOwner::Qdisc { index: 2, name: name.to_owned(), kind: kind.to_owned(), handle: 1 }, "drops"), value);
             counters(&[(1, space)])
         };
         assert_eq!(added(&with("a", "tbf", 5), &with("a", "tbf", 7)), (vec![row("", "a", 2)], 0));

@@ -163,34 +163,34 @@ impl Group {
     }
 
     /// The group's other events: those with a filter, and those that belong to them.
-    fn filtered(self) -> Vec<Part> {
+    fn filtered(self) -> Vec<EventSelection> {
         match self {
             Group::Futex => {
                 // futex, futex_waitv, futex_wake, futex_wait, futex_requeue. All but the first have
                 // the same number on every architecture.
                 let numbers = [libc::SYS_futex, 449, 454, 455, 456];
                 let filter = numbers.map(|number| format!("id == {number}")).join(" || ");
-                vec![Part::some(&["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"], filter)]
+                vec![EventSelection::some(&["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"], filter)]
             }
             // A softirq that runs because of a timer works for the thread that set the timer.
             Group::Softirq => vec![
                 // TCP sends again and probes a closed window by the same timer; these events
                 // distinguish them.
-                Part::all(&["timer:timer_expire_entry", "tcp:tcp_retransmit_skb", "tcp:tcp_retransmit_synack"]),
-                Part::some(&["timer:timer_start"], format!("function.function != {OWN_TIMER}")),
-                Part::some(&["timer:hrtimer_expire_entry"], format!("function.function != {TICK}")),
-                Part::some(&["timer:hrtimer_start"], one_of(&FINE_TIMERS)),
+                EventSelection::all(&["timer:timer_expire_entry", "tcp:tcp_retransmit_skb", "tcp:tcp_retransmit_synack"]),
+                EventSelection::some(&["timer:timer_start"], format!("function.function != {OWN_TIMER}")),
+                EventSelection::some(&["timer:hrtimer_expire_entry"], format!("function.function != {TICK}")),
+                EventSelection::some(&["timer:hrtimer_start"], one_of(&FINE_TIMERS)),
             ],
             // A small window delays a sender that has more to send. It is rare unless a program
             // chose a small buffer.
-            Group::Net => vec![Part::some(&["tcp:tcp_probe"], format!("snd_wnd < {SMALL_WINDOW}"))],
+            Group::Net => vec![EventSelection::some(&["tcp:tcp_probe"], format!("snd_wnd < {SMALL_WINDOW}"))],
             _ => Vec::new(),
         }
     }
 
     /// Returns all events of the group in its full form.
-    pub fn parts(self) -> Vec<Part> {
-        let mut parts = vec![Part::all(self.patterns())];
+    pub fn parts(self) -> Vec<EventSelection> {
+        let mut parts = vec![EventSelection::all(self.patterns())];
         parts.extend(self.filtered());
         parts
     }
@@ -198,20 +198,20 @@ impl Group {
 
 /// Events that are recorded, either all of them or those that match a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct EventSelection {
     pub patterns: &'static [&'static str],
     pub filter: Option<String>,
 }
 
-impl Part {
+impl EventSelection {
     /// All events that match the patterns.
-    pub fn all(patterns: &'static [&'static str]) -> Part {
-        Part { patterns, filter: None }
+    pub fn all(patterns: &'static [&'static str]) -> EventSelection {
+        EventSelection { patterns, filter: None }
     }
 
     /// The events that match the patterns and the filter.
-    pub fn some(patterns: &'static [&'static str], filter: String) -> Part {
-        Part { patterns, filter: Some(filter) }
+    pub fn some(patterns: &'static [&'static str], filter: String) -> EventSelection {
+        EventSelection { patterns, filter: Some(filter) }
     }
 }
 

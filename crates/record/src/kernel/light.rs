@@ -5,7 +5,7 @@
 //! that never waits, and seven of the nine events of each packet. No answer about causes depends on
 //! them, so they are left out. [`left_out`] lists them for the recording's description.
 
-use super::groups::{Group, Part};
+use super::groups::{EventSelection, Group};
 use serde_json::{json, Value};
 
 /// Network events that are rare on a host without problems.
@@ -43,20 +43,21 @@ const RECLAIM: &[&str] = &[
 const UNRECORDED_CALLS: [(&str, i64); 2] = [("epoll_ctl", libc::SYS_epoll_ctl), ("clock_gettime", libc::SYS_clock_gettime)];
 
 /// Returns the parts of a group that are recorded by default.
-pub fn parts(group: Group) -> Vec<Part> {
+pub fn parts(group: Group) -> Vec<EventSelection> {
     match group {
         Group::Net => {
-            let mut parts = vec![Part::all(NET), Part::all(PACKETS), Part::some(TRANSMIT.0, TRANSMIT.1.to_owned())];
+            let mut parts =
+                vec![EventSelection::all(NET), EventSelection::all(PACKETS), EventSelection::some(TRANSMIT.0, TRANSMIT.1.to_owned())];
             parts.extend(group.parts().into_iter().filter(|part| part.filter.is_some()));
             parts
         }
         Group::Syscall => {
             let filter = UNRECORDED_CALLS.map(|(_, number)| format!("id != {number}")).join(" && ");
-            vec![Part::some(super::exclude_self::CALLS_OF_TRACER, filter)]
+            vec![EventSelection::some(super::exclude_self::CALLS_OF_TRACER, filter)]
         }
         // Page faults in kernel mode are not recorded: they count as time of the system call in
         // which they occur.
-        Group::Fault => vec![Part::all(&["exceptions:page_fault_user"]), Part::all(RECLAIM)],
+        Group::Fault => vec![EventSelection::all(&["exceptions:page_fault_user"]), EventSelection::all(RECLAIM)],
         group => group.parts(),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::sources::Target;
 use super::Recorder;
-use crate::chunks::{Step, Written};
+use crate::chunks::{ChunkBytes, Step};
 use crate::drain;
 use crate::error::Error;
 use crate::output::destination::{Destination, Facts};
@@ -18,7 +18,7 @@ impl Recorder {
     /// beyond the limit.
     pub(super) fn rotate_if_due(&mut self) {
         let Recording { files, account, .. } = &self.recording;
-        let written = Written { streams: account.totals.written, kernel: self.sources.kernel.bytes(), captures: files.captures.bytes() };
+        let written = ChunkBytes { streams: account.totals.written, kernel: self.sources.kernel.bytes(), captures: files.captures.bytes() };
         match self.chunks.step(&files.destination.path, written) {
             Step::Continue => return,
             Step::Empty => {}

@@ -7,7 +7,7 @@
 use crate::clock::ClockSource;
 use crate::control::options::{Options, Scope};
 use crate::control::policy::{Config, FullRingAction, Policy, PolicyError};
-use crate::control::selection::{Part, Selection};
+use crate::control::selection::{SelectedPart, Selection};
 use crate::runtime_dir::proc_status;
 use crate::runtime_dir::process::Process;
 use crate::runtime_dir::session::Order;
@@ -126,7 +126,7 @@ impl Rules {
     /// Order for one process, and the ring size in bytes that its policies ask for.
     pub fn order_for(&self, label: &str, pid: i32, wanted: bool) -> (Order, Option<u64>) {
         let mut order = Order { mask: 0, ..self.default_order() };
-        let part = Part::process(label, pid);
+        let part = SelectedPart::process(label, pid);
         let (wanted, chosen) = match &self.options.selection {
             Some(selection) => (wanted && selection.touches(&part), selection.buffer(&part)),
             None => (wanted, None),
@@ -149,7 +149,7 @@ impl Rules {
         if !wanted || self.config.exclude.iter().any(|pattern| glob::matches(pattern, &process.label)) {
             return Decision::NotRecorded;
         }
-        let part = || Part::thread(&process.label, process.pid, process.tid(source.writer.tid));
+        let part = || SelectedPart::thread(&process.label, process.pid, process.tid(source.writer.tid));
         if self.options.selection.as_ref().is_some_and(|selection| !selection.is_enabled(&part())) {
             return Decision::NotRecorded;
         }

@@ -100,7 +100,7 @@ impl Search {
 
     /// Processes of other users and other mount namespaces: pid, owner, id of the namespace, and
     /// whether its environment holds the number of this recording.
-    pub fn elsewhere(&self) -> Vec<(i32, u32, u64, bool)> {
+    pub fn processes_of_other_directories(&self) -> Vec<(i32, u32, u64, bool)> {
         let (own, user) = (namespace("self", "mnt"), rustix::process::geteuid().as_raw());
         let found = |(pid, known): (&i32, &Known)| {
             let (mounts, owner) = (known.mounts?, known.owner?);

@@ -5,7 +5,7 @@
 
 use super::existing;
 use super::metadata::{COMM, EXIT, FORK, MAPPING, PROCESS, SAMPLE};
-use super::parse::{parse, Record, What};
+use super::parse::{parse, Record, RecordContent};
 use super::perf::Ring;
 use super::stream::Stream;
 use super::Shared;
@@ -135,15 +135,15 @@ impl Records {
             };
             let time = self.clock.of_raw(pair, record.time);
             let moved = match record.what {
-                What::Lost(count) => {
+                RecordContent::Lost(count) => {
                     *lost += count;
                     stream.loss(time, count)
                 }
-                What::Throttled(true) => {
+                RecordContent::Throttled(true) => {
                     throttled_since.get_or_insert(record.time);
                     Ok(())
                 }
-                What::Throttled(false) => {
+                RecordContent::Throttled(false) => {
                     let missed = self.missed(throttled_since.take(), record.time);
                     stream.loss(time, missed)
                 }
@@ -181,7 +181,7 @@ impl Records {
         self.payload.extend_from_slice(&record.pid.to_ne_bytes());
         self.payload.extend_from_slice(&record.tid.to_ne_bytes());
         let id = match record.what {
-            What::Sample(chain) => {
+            RecordContent::Sample(chain) => {
                 self.shared.samples.fetch_add(1, Ordering::Relaxed);
                 let (kernel, user) = &mut self.chain;
                 kernel.clear();
@@ -194,24 +194,24 @@ impl Records {
                 }
                 SAMPLE
             }
-            What::Mapping { start, length, offset, inode, path } => {
+            RecordContent::Mapping { start, length, offset, inode, path } => {
                 mapping(&mut self.payload, [start, length, offset, inode], path);
                 if existing::is_made(path) {
                     self.maker(stream, time, record.pid)?;
                 }
                 MAPPING
             }
-            What::Comm { exec, comm } => {
+            RecordContent::Comm { exec, comm } => {
                 self.payload.push(u8::from(exec));
                 text(&mut self.payload, comm);
                 COMM
             }
-            What::Fork { parent_pid, parent_tid } => {
+            RecordContent::Fork { parent_pid, parent_tid } => {
                 self.payload.extend_from_slice(&parent_pid.to_ne_bytes());
                 self.payload.extend_from_slice(&parent_tid.to_ne_bytes());
                 FORK
             }
-            What::Exit => {
+            RecordContent::Exit => {
                 if record.pid == record.tid {
                     self.makers.remove(&record.pid);
                 }

@@ -27,12 +27,12 @@ pub struct Record<'a> {
     pub time: u64,
     pub pid: i32,
     pub tid: i32,
-    pub what: What<'a>,
+    pub what: RecordContent<'a>,
 }
 
 /// Content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What<'a> {
+pub enum RecordContent<'a> {
     Sample(Chain<'a>),
     Mapping {
         start: u64,
@@ -100,7 +100,12 @@ pub fn parse(record: &[u8]) -> Option<Record<'_>> {
         let count = usize::try_from(wide(body, 32)?).ok()?;
         let entries = body.get(40..40usize.checked_add(count.checked_mul(8)?)?)?;
         let chain = Chain { entries, ip: wide(body, 0)?, in_kernel: misc & CPU_MODE == MODE_KERNEL };
-        return Some(Record { time: wide(body, 16)?, pid: half(body, 8)? as i32, tid: half(body, 12)? as i32, what: What::Sample(chain) });
+        return Some(Record {
+            time: wide(body, 16)?,
+            pid: half(body, 8)? as i32,
+            tid: half(body, 12)? as i32,
+            what: RecordContent::Sample(chain),
+        });
     }
     let (body, trailer) = body.split_at_checked(body.len().checked_sub(TRAILER)?)?;
     let own = |at: usize| half(body, at).map(|id| id as i32);
@@ -108,7 +113,7 @@ pub fn parse(record: &[u8]) -> Option<Record<'_>> {
     let what = match kind {
         MMAP2 => {
             (pid, tid) = (own(0)?, own(4)?);
-            What::Mapping {
+            RecordContent::Mapping {
                 start: wide(body, 8)?,
                 length: wide(body, 16)?,
                 offset: wide(body, 24)?,
@@ -118,20 +123,20 @@ pub fn parse(record: &[u8]) -> Option<Record<'_>> {
         }
         COMM => {
             (pid, tid) = (own(0)?, own(4)?);
-            What::Comm { exec: misc & COMM_EXEC != 0, comm: text(body.get(8..)?) }
+            RecordContent::Comm { exec: misc & COMM_EXEC != 0, comm: text(body.get(8..)?) }
         }
         FORK => {
             (pid, tid) = (own(0)?, own(8)?);
-            What::Fork { parent_pid: own(4)?, parent_tid: own(12)? }
+            RecordContent::Fork { parent_pid: own(4)?, parent_tid: own(12)? }
         }
         EXIT => {
             (pid, tid) = (own(0)?, own(8)?);
-            What::Exit
+            RecordContent::Exit
         }
-        LOST => What::Lost(wide(body, 8)?),
-        THROTTLE => What::Throttled(true),
-        UNTHROTTLE => What::Throttled(false),
-        _ => What::Other,
+        LOST => RecordContent::Lost(wide(body, 8)?),
+        THROTTLE => RecordContent::Throttled(true),
+        UNTHROTTLE => RecordContent::Throttled(false),
+        _ => RecordContent::Other,
     };
     Some(Record { time: wide(trailer, 8)?, pid, tid, what })
 }
@@ -189,7 +194,7 @@ mod tests {
             let bytes = record(SAMPLE, misc, &body, false);
             let found = parse(&bytes).unwrap();
             assert_eq!((found.time, found.pid, found.tid), (900, 7, 8));
-            let What::Sample(chain) = found.what else { panic!("{found:?}") };
+            let RecordContent::Sample(chain) = found.what else { panic!("{found:?}") };
             let (mut kernel, mut user) = (Vec::new(), Vec::new());
             chain.split(&mut kernel, &mut user);
             // A truncated record is rejected at each length.
@@ -209,24 +214,24 @@ mod tests {
     fn records_about_processes_mappings_and_losses_are_parsed() {
         let body = [words(&[pair(5, 6), 0x1000, 0x2000, 0x3000, pair(8, 1), 99, 0, pair(5, 2)]), b"/bin/a\0\0".to_vec()].concat();
         let bytes = record(MMAP2, 2, &body, true);
-        let mapping = What::Mapping { start: 0x1000, length: 0x2000, offset: 0x3000, inode: 99, path: b"/bin/a" };
+        let mapping = RecordContent::Mapping { start: 0x1000, length: 0x2000, offset: 0x3000, inode: 99, path: b"/bin/a" };
         assert_eq!(parse(&bytes), Some(Record { time: 900, pid: 5, tid: 6, what: mapping }));
         for length in 0..bytes.len() {
             let _ = parse(&bytes[..length]);
         }
-        let parsed = |kind, misc, body: &[u64], expected: (i32, i32, What<'_>)| {
+        let parsed = |kind, misc, body: &[u64], expected: (i32, i32, RecordContent<'_>)| {
             let bytes = record(kind, misc, &words(body), true);
             let found = parse(&bytes).map(|found| (found.pid, found.tid, found.what));
             assert_eq!(found, Some(expected));
         };
         let name = u64::from_ne_bytes(*b"name\0xx\0");
-        parsed(COMM, COMM_EXEC, &[pair(5, 6), name], (5, 6, What::Comm { exec: true, comm: b"name" }));
-        parsed(COMM, 0, &[pair(5, 6), name], (5, 6, What::Comm { exec: false, comm: b"name" }));
-        parsed(FORK, 0, &[pair(5, 1), pair(6, 2), 0], (5, 6, What::Fork { parent_pid: 1, parent_tid: 2 }));
-        parsed(EXIT, 0, &[pair(5, 1), pair(6, 2), 0], (5, 6, What::Exit));
-        parsed(LOST, 0, &[3, 17], (70, 71, What::Lost(17)));
-        parsed(THROTTLE, 0, &[1, 2, 3], (70, 71, What::Throttled(true)));
-        parsed(99, 0, &[], (70, 71, What::Other));
+        parsed(COMM, COMM_EXEC, &[pair(5, 6), name], (5, 6, RecordContent::Comm { exec: true, comm: b"name" }));
+        parsed(COMM, 0, &[pair(5, 6), name], (5, 6, RecordContent::Comm { exec: false, comm: b"name" }));
+        parsed(FORK, 0, &[pair(5, 1), pair(6, 2), 0], (5, 6, RecordContent::Fork { parent_pid: 1, parent_tid: 2 }));
+        parsed(EXIT, 0, &[pair(5, 1), pair(6, 2), 0], (5, 6, RecordContent::Exit));
+        parsed(LOST, 0, &[3, 17], (70, 71, RecordContent::Lost(17)));
+        parsed(THROTTLE, 0, &[1, 2, 3], (70, 71, RecordContent::Throttled(true)));
+        parsed(99, 0, &[], (70, 71, RecordContent::Other));
         assert_eq!(parse(&record(LOST, 0, &words(&[3]), true)), None);
     }
 }

@@ -19,8 +19,8 @@ pub struct Calls {
     /// Id of the first class of system calls.
     pub first: u16,
     by_number: Vec<Option<Call>>,
-    enter: Option<Place>,
-    exit: Option<Place>,
+    enter: Option<FieldOffsets>,
+    exit: Option<FieldOffsets>,
 }
 
 /// Classes of one system call, and its arguments.
@@ -32,7 +32,7 @@ struct Call {
 }
 
 /// Positions of the fields in a record.
-struct Place {
+struct FieldOffsets {
     id: usize,
     id_size: usize,
     /// Offset of the arguments, or of the result.
@@ -41,8 +41,8 @@ struct Place {
     order: ByteOrder,
 }
 
-impl Place {
-    fn of(format: &EventFormat, words: &str, count: u32, order: ByteOrder) -> Option<Place> {
+impl FieldOffsets {
+    fn of(format: &EventFormat, words: &str, count: u32, order: ByteOrder) -> Option<FieldOffsets> {
         let id = format.field("id")?;
         let words = format.field(words)?;
         let size = words.size / count;
@@ -50,7 +50,13 @@ impl Place {
         if !fits(id.size) || !fits(size) || words.size % count != 0 {
             return None;
         }
-        Some(Place { id: id.offset as usize, id_size: id.size as usize, words: words.offset as usize, word_size: size as usize, order })
+        Some(FieldOffsets {
+            id: id.offset as usize,
+            id_size: id.size as usize,
+            words: words.offset as usize,
+            word_size: size as usize,
+            order,
+        })
     }
 
     #[inline]
@@ -72,13 +78,13 @@ impl Place {
 impl Calls {
     /// Takes the format of `sys_enter`. Returns false if it lacks the expected fields.
     pub fn enter(&mut self, format: &EventFormat, order: ByteOrder) -> bool {
-        self.enter = Place::of(format, "args", WORDS as u32, order);
+        self.enter = FieldOffsets::of(format, "args", WORDS as u32, order);
         self.enter.is_some()
     }
 
     /// Takes the format of `sys_exit`. Returns false if it lacks the expected fields.
     pub fn exit(&mut self, format: &EventFormat, order: ByteOrder) -> bool {
-        self.exit = Place::of(format, "ret", 1, order);
+        self.exit = FieldOffsets::of(format, "ret", 1, order);
         self.exit.is_some()
     }
 

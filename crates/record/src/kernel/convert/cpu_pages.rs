@@ -44,7 +44,7 @@ pub struct CpuPages {
     /// The current page: a loss before its events. Next come its events, as positions in `buffer`,
     /// and a loss after them.
     before: Option<Lost>,
-    events: Vec<Place>,
+    events: Vec<BufferedEvent>,
     next: usize,
     after: Option<Lost>,
     /// The latest time that was accepted as true, in ticks.
@@ -58,7 +58,7 @@ pub struct CpuPages {
 }
 
 /// Position of an event in the buffer.
-struct Place {
+struct BufferedEvent {
     time: u64,
     id: u16,
     start: u32,
@@ -177,7 +177,7 @@ impl CpuPages {
                             last = last.max(record.time);
                             let start = record.data.as_ptr() as usize - self.buffer.as_ptr() as usize;
                             let (start, len) = (start as u32, record.data.len() as u32);
-                            self.events.push(Place { time: record.time, id: record.id, start, len });
+                            self.events.push(BufferedEvent { time: record.time, id: record.id, start, len });
                         }
                         Ok(record) => {
                             damage = Some(page.error(PageErrorKind::Time { time: record.time, earliest: last, latest }));

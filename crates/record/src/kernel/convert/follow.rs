@@ -102,7 +102,7 @@ impl Running {
 
 /// A context field: what every event says about the thread that was running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ContextField {
     Tid,
     Pid,
     Ppid,
@@ -113,7 +113,7 @@ enum Part {
 /// The context fields of every event in the trace.
 #[derive(Debug, Default)]
 pub struct Context {
-    parts: Vec<Part>,
+    parts: Vec<ContextField>,
     tid: Option<Field>,
 }
 
@@ -121,22 +121,22 @@ impl Context {
     /// Takes the fields that the user requested. If there are any, the thread's id is added,
     /// because readers need it to use the others.
     pub fn new(wanted: &Value, any: Option<&EventFormat>) -> Context {
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<ContextField> = Vec::new();
         for name in wanted.as_array().into_iter().flatten().filter_map(Value::as_str) {
             let part = match name {
-                "tid" => Part::Tid,
-                "pid" => Part::Pid,
-                "ppid" => Part::Ppid,
-                "comm" | "procname" => Part::Comm,
-                "prio" => Part::Prio,
+                "tid" => ContextField::Tid,
+                "pid" => ContextField::Pid,
+                "ppid" => ContextField::Ppid,
+                "comm" | "procname" => ContextField::Comm,
+                "prio" => ContextField::Prio,
                 _ => continue,
             };
             if !parts.contains(&part) {
                 parts.push(part);
             }
         }
-        if !parts.is_empty() && !parts.contains(&Part::Tid) {
-            parts.insert(0, Part::Tid);
+        if !parts.is_empty() && !parts.contains(&ContextField::Tid) {
+            parts.insert(0, ContextField::Tid);
         }
         Context { parts, tid: any.and_then(|format| format.field("common_pid")).cloned() }
     }
@@ -153,12 +153,12 @@ impl Context {
 
     /// Names and types of the fields, the same as in LTTng's contexts.
     pub fn fields(&self) -> Vec<(String, Kind)> {
-        let field = |part: &Part| match part {
-            Part::Tid => ("tid", Kind::Int(I32)),
-            Part::Pid => ("pid", Kind::Int(I32)),
-            Part::Ppid => ("ppid", Kind::Int(I32)),
-            Part::Comm => ("procname", Kind::Text(16)),
-            Part::Prio => ("prio", Kind::Int(I32)),
+        let field = |part: &ContextField| match part {
+            ContextField::Tid => ("tid", Kind::Int(I32)),
+            ContextField::Pid => ("pid", Kind::Int(I32)),
+            ContextField::Ppid => ("ppid", Kind::Int(I32)),
+            ContextField::Comm => ("procname", Kind::Text(16)),
+            ContextField::Prio => ("prio", Kind::Int(I32)),
         };
         self.parts.iter().map(field).map(|(name, kind)| (name.to_owned(), kind)).collect()
     }
@@ -173,11 +173,11 @@ impl Context {
         let thread = threads.get(tid);
         for part in &self.parts {
             match part {
-                Part::Tid => integer(out, tid.into(), I32),
-                Part::Pid => integer(out, thread.pid.into(), I32),
-                Part::Ppid => integer(out, thread.ppid.into(), I32),
-                Part::Comm => out.extend_from_slice(&thread.comm),
-                Part::Prio => integer(out, i64::from(thread.prio) - MAX_RT_PRIO, I32),
+                ContextField::Tid => integer(out, tid.into(), I32),
+                ContextField::Pid => integer(out, thread.pid.into(), I32),
+                ContextField::Ppid => integer(out, thread.ppid.into(), I32),
+                ContextField::Comm => out.extend_from_slice(&thread.comm),
+                ContextField::Prio => integer(out, i64::from(thread.prio) - MAX_RT_PRIO, I32),
             }
         }
     }
@@ -187,7 +187,7 @@ impl Context {
         let mut out = Vec::new();
         for part in &self.parts {
             match part {
-                Part::Comm => out.extend_from_slice(&[0; 16]),
+                ContextField::Comm => out.extend_from_slice(&[0; 16]),
                 _ => integer(&mut out, NOBODY, I32),
             }
         }

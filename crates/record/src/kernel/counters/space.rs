@@ -43,22 +43,22 @@ const TC_H_ROOT: u32 = u32::MAX;
 
 /// Counters of protocols: owner, line of /proc/net/snmp or netstat, name of the counter, and name
 /// of the protocol in snmp6.
-const PROTOCOLS: [(Of, &str, &str, Option<&str>); 14] = [
-    (Of::Udp, "Udp", "NoPorts", Some("Udp6")),
-    (Of::Udp, "Udp", "RcvbufErrors", Some("Udp6")),
-    (Of::Udp, "Udp", "MemErrors", Some("Udp6")),
-    (Of::Udp, "Udp", "InErrors", Some("Udp6")),
-    (Of::Udp, "Udp", "InCsumErrors", Some("Udp6")),
-    (Of::Udp, "Udp", "SndbufErrors", Some("Udp6")),
-    (Of::Ip, "Ip", "InAddrErrors", Some("Ip6")),
-    (Of::Ip, "Ip", "InDiscards", Some("Ip6")),
-    (Of::Ip, "Ip", "OutDiscards", Some("Ip6")),
-    (Of::Ip, "Ip", "OutNoRoutes", Some("Ip6")),
-    (Of::Ip, "IpExt", "InNoRoutes", Some("Ip6")),
+const PROTOCOLS: [(CounterOwner, &str, &str, Option<&str>); 14] = [
+    (CounterOwner::Udp, "Udp", "NoPorts", Some("Udp6")),
+    (CounterOwner::Udp, "Udp", "RcvbufErrors", Some("Udp6")),
+    (CounterOwner::Udp, "Udp", "MemErrors", Some("Udp6")),
+    (CounterOwner::Udp, "Udp", "InErrors", Some("Udp6")),
+    (CounterOwner::Udp, "Udp", "InCsumErrors", Some("Udp6")),
+    (CounterOwner::Udp, "Udp", "SndbufErrors", Some("Udp6")),
+    (CounterOwner::Ip, "Ip", "InAddrErrors", Some("Ip6")),
+    (CounterOwner::Ip, "Ip", "InDiscards", Some("Ip6")),
+    (CounterOwner::Ip, "Ip", "OutDiscards", Some("Ip6")),
+    (CounterOwner::Ip, "Ip", "OutNoRoutes", Some("Ip6")),
+    (CounterOwner::Ip, "IpExt", "InNoRoutes", Some("Ip6")),
     // These counters already cover IPv4 and IPv6.
-    (Of::Tcp, "TcpExt", "ListenDrops", None),
-    (Of::Tcp, "TcpExt", "TCPBacklogDrop", None),
-    (Of::Tcp, "TcpExt", "TCPRcvQDrop", None),
+    (CounterOwner::Tcp, "TcpExt", "ListenDrops", None),
+    (CounterOwner::Tcp, "TcpExt", "TCPBacklogDrop", None),
+    (CounterOwner::Tcp, "TcpExt", "TCPRcvQDrop", None),
 ];
 
 /// Largest number of interfaces in all namespaces together.
@@ -68,7 +68,7 @@ const TRIES: usize = 5;
 
 /// Owner of a counter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Of {
+pub enum CounterOwner {
     /// An interface. Index and name stay the same while the interface stays in its namespace.
     Link {
         index: u32,
@@ -89,7 +89,7 @@ pub enum Of {
 }
 
 /// Counters by owner and name.
-pub type Values = BTreeMap<(Of, &'static str), u64>;
+pub type Values = BTreeMap<(CounterOwner, &'static str), u64>;
 
 /// The counters of one network namespace.
 #[derive(Clone, Debug, Default)]
@@ -113,16 +113,16 @@ impl Space {
     }
 
     /// Returns each interface once.
-    pub fn links(&self) -> impl Iterator<Item = &Of> {
+    pub fn links(&self) -> impl Iterator<Item = &CounterOwner> {
         let mut before = None;
-        self.values.keys().map(|(of, _)| of).filter(move |of| matches!(of, Of::Link { .. }) && before.replace(*of) != Some(*of))
+        self.values.keys().map(|(of, _)| of).filter(move |of| matches!(of, CounterOwner::Link { .. }) && before.replace(*of) != Some(*of))
     }
 
     fn read_links(&mut self, room: &mut usize) -> io::Result<()> {
         let links = whole(RTM_GETLINK, IFINFOMSG, RTM_NEWLINK, *room, &link)?;
         *room -= links.len();
         for link in links {
-            let Of::Link { index, .. } = link.of else { continue };
+            let CounterOwner::Link { index, .. } = link.of else { continue };
             self.addresses.extend(Some((index, link.address)).filter(|(_, address)| address.iter().any(|byte| *byte != 0)));
             self.values.extend(link.values.into_iter().map(|(counter, value)| ((link.of.clone(), counter), value)));
         }
@@ -131,12 +131,14 @@ impl Space {
 
     /// Reads the disciplines of the interfaces that are known by now.
     fn read_disciplines(&mut self) -> io::Result<()> {
-        let names: BTreeMap<u32, String> =
-            self.links().filter_map(|of| if let Of::Link { index, name } = of { Some((*index, name.clone())) } else { None }).collect();
+        let names: BTreeMap<u32, String> = self
+            .links()
+            .filter_map(|of| if let CounterOwner::Link { index, name } = of { Some((*index, name.clone())) } else { None })
+            .collect();
         let all = whole(RTM_GETQDISC, TCMSG, RTM_NEWQDISC, MAX_INTERFACES, &discipline)?;
         for Discipline { index, kind, handle, drops } in all {
             if let Some(name) = names.get(&index) {
-                self.values.insert((Of::Qdisc { index, name: name.clone(), kind, handle }, "drops"), drops.into());
+                self.values.insert((CounterOwner::Qdisc { index, name: name.clone(), kind, handle }, "drops"), drops.into());
             }
         }
         Ok(())
@@ -176,7 +178,7 @@ fn whole<T>(request: u16, body: usize, answer: u16, room: usize, read: &dyn Fn(&
 }
 
 struct Link {
-    of: Of,
+    of: CounterOwner,
     address: Vec<u8>,
     values: Vec<(&'static str, u64)>,
 }
@@ -188,7 +190,7 @@ fn link(body: &[u8]) -> Option<Link> {
     // The length of the attribute depends on the kernel, because later versions appended fields.
     let value = |at: usize| Some(u64::from_ne_bytes(stats.get(at * 8..at * 8 + 8)?.try_into().ok()?));
     Some(Link {
-        of: Of::Link { index: netlink::word(body, 4), name },
+        of: CounterOwner::Link { index: netlink::word(body, 4), name },
         address: netlink::attribute(attributes, IFLA_ADDRESS).unwrap_or_default().to_vec(),
         values: LINK.iter().filter_map(|(counter, at)| Some((*counter, value(*at)?))).collect(),
     })

@@ -6,7 +6,7 @@
 //! takes them; see `pause`. The thread shares only [`Shared`] with the recorder.
 
 use super::cpu_loss::CpuLoss;
-use super::pause::{self, Moved, Order, What};
+use super::pause::{self, Moved, Order, PageDestination};
 use crate::kernel::overload::SwitchedOff;
 use longpole_ftrace::RawReader;
 use rustix::event::{poll, PollFd, PollFlags};
@@ -161,14 +161,14 @@ impl CpuReader {
     }
 
     /// Carries out an order for this CPU, and adds the result to `all`.
-    fn carry_out_order(&mut self, shared: &Shared, what: &mut What, overwrites: bool, all: &mut Moved) -> io::Result<()> {
+    fn carry_out_order(&mut self, shared: &Shared, what: &mut PageDestination, overwrites: bool, all: &mut Moved) -> io::Result<()> {
         let moved = match what {
-            What::Out => self.move_pages(shared, pause::empty),
-            What::Into(files) => match files.get(&self.reader.cpu()) {
+            PageDestination::Out => self.move_pages(shared, pause::empty),
+            PageDestination::Into(files) => match files.get(&self.reader.cpu()) {
                 Some(file) => pause::empty(&mut self.reader, file)?,
                 None => 0,
             },
-            What::Shift(files) => {
+            PageDestination::Shift(files) => {
                 let moved = match overwrites {
                     true => 0,
                     false => self.turn(shared),

@@ -26,7 +26,7 @@ const EMPTYING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Destination of the content of the buffers, including unfinished pages.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum PageDestination {
     /// To the recording.
     Out,
     /// To these files, by CPU.
@@ -46,12 +46,12 @@ pub(super) struct Moved {
 /// An order to the thread that moves pages.
 #[derive(Debug)]
 pub(super) struct Order {
-    what: What,
+    what: PageDestination,
     done: Sender<io::Result<Moved>>,
 }
 
 impl Order {
-    pub fn what(&mut self) -> &mut What {
+    pub fn what(&mut self) -> &mut PageDestination {
         &mut self.what
     }
 
@@ -140,12 +140,12 @@ impl KernelSource {
 
     fn empty_buffers(&mut self, snapshot: &Path) -> io::Result<Moved> {
         let what = match self.overwrites {
-            false => What::Out,
+            false => PageDestination::Out,
             true => {
                 let raw = snapshot.join(crate::kernel::RAW);
                 std::fs::create_dir_all(&raw)?;
                 let raw = Folder::open(&raw)?;
-                What::Into(self.cpus.iter().map(|cpu| Ok((*cpu, raw.create(&format!("cpu{cpu}"))?))).collect::<io::Result<_>>()?)
+                PageDestination::Into(self.cpus.iter().map(|cpu| Ok((*cpu, raw.create(&format!("cpu{cpu}"))?))).collect::<io::Result<_>>()?)
             }
         };
         self.carry_out(what)
@@ -172,11 +172,11 @@ impl KernelSource {
 
     /// Moves all later pages to other files.
     pub(super) fn shift(&self, files: PageFiles) -> io::Result<Moved> {
-        self.carry_out(What::Shift(files))
+        self.carry_out(PageDestination::Shift(files))
     }
 
     /// Gives an order to the thread and waits for its result, at most for [`EMPTYING_TIMEOUT`].
-    fn carry_out(&self, what: What) -> io::Result<Moved> {
+    fn carry_out(&self, what: PageDestination) -> io::Result<Moved> {
         let (done, answer) = channel();
         self.shared.order(Order { what, done }, &self.wake);
         answer.recv_timeout(EMPTYING_TIMEOUT).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
