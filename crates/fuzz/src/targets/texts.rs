@@ -61,7 +61,7 @@ pub const CONFIG: Target = Target {
                 for label in ["", "squeeze", "shops -> corner", "noise\u{fffd}", "*?*?"] {
                     let _ = config.for_process(label);
                     for thread in ["", "reader", "*"] {
-                        let _ = config.for_thread(label, thread).map(|policy| policy.map(|policy| config.manner(Some(policy))));
+                        let _ = config.for_thread(label, thread).map(|policy| policy.map(|policy| config.full_ring_action(Some(policy))));
                     }
                 }
                 drop(config.summary());

@@ -241,13 +241,18 @@ impl Config {
             return None;
         }
         if self.policy.is_empty() {
-            return Some(Choice { mask: ALL_CATEGORIES, buffer: None, snaplen: DEFAULT_SNAPLEN, manner: self.manner(None) });
+            return Some(Choice {
+                mask: ALL_CATEGORIES,
+                buffer: None,
+                snaplen: DEFAULT_SNAPLEN,
+                full_ring_action: self.full_ring_action(None),
+            });
         }
         let mut choice = None;
         for policy in self.policy.iter().filter(|policy| policy.matches_label(label)) {
-            let manner = self.manner(Some(policy));
-            let choice = choice.get_or_insert(Choice { mask: 0, buffer: None, snaplen: 0, manner });
-            choice.manner = choice.manner.common(manner);
+            let full_ring_action = self.full_ring_action(Some(policy));
+            let choice = choice.get_or_insert(Choice { mask: 0, buffer: None, snaplen: 0, full_ring_action });
+            choice.full_ring_action = choice.full_ring_action.common(full_ring_action);
             choice.mask |= policy.events;
             choice.buffer = choice.buffer.max(policy.buffer);
             choice.snaplen = choice.snaplen.max(policy.packets.snaplen);
@@ -269,7 +274,7 @@ impl Config {
     }
 
     /// Action of a full ring of a thread with this policy.
-    pub fn manner(&self, policy: Option<&Policy>) -> FullRingAction {
+    pub fn full_ring_action(&self, policy: Option<&Policy>) -> FullRingAction {
         FullRingAction {
             mode: policy.and_then(|policy| policy.mode).or(self.mode).unwrap_or_default(),
             block_limit: policy.and_then(|policy| policy.block_limit).or(self.block_limit).unwrap_or(DEFAULT_BLOCK_LIMIT),
@@ -293,7 +298,7 @@ impl Config {
                     "exclude": policy.exclude,
                     "events": events,
                     "buffer": policy.buffer,
-                    "mode": self.manner(Some(policy)).mode,
+                    "mode": self.full_ring_action(Some(policy)).mode,
                     "backends": policy.backends,
                     "packets": policy.packets,
                 })
@@ -316,7 +321,7 @@ pub struct Choice {
     pub buffer: Option<u64>,
     /// Bytes recorded of each captured packet.
     pub snaplen: u32,
-    pub manner: FullRingAction,
+    pub full_ring_action: FullRingAction,
 }
 
 /// Action of a full ring, with its limit.

@@ -88,15 +88,15 @@ impl Drain<'_> {
 
 /// Applies the policy to a ring as far as that is possible while it is written. Returns true if
 /// the policy needs another ring.
-pub(super) fn adjust(source: &RingSource, manner: FullRingAction) -> bool {
-    let overwrites = manner.mode == Mode::Overwrite;
+pub(super) fn apply_full_ring_action(source: &RingSource, action: FullRingAction) -> bool {
+    let overwrites = action.mode == Mode::Overwrite;
     if overwrites != source.ring.overwrites {
         return true;
     }
     if !overwrites {
         let layout = source.ring.layout();
-        layout.block_limit.store(manner.limit(), Ordering::Relaxed);
-        layout.mode.store(manner.mode.number(), Ordering::Relaxed);
+        layout.block_limit.store(action.limit(), Ordering::Relaxed);
+        layout.mode.store(action.mode.number(), Ordering::Relaxed);
     }
     false
 }

@@ -4,7 +4,7 @@
 //! remaining events of the old ring come first. How a ring is made is in `ring::resize`; how much
 //! memory larger rings may use is in `recording::larger_rings`.
 
-use super::history::adjust;
+use super::history::apply_full_ring_action;
 use super::Drain;
 use crate::recording::larger_rings::{MAX_LARGER_BYTES, MAX_SESSION_BYTES};
 use crate::ring::resize;
@@ -45,8 +45,8 @@ impl Drain<'_> {
             let text = format!("{label}: a thread could not change to a larger ring, and keeps its ring of {size} KiB; --buffer sets a larger initial size");
             self.recording.note(text);
         }
-        let manner = self.recording.rules.manner_of(source.decision);
-        let other = adjust(source, manner);
+        let action = self.recording.rules.full_ring_action_of(source.decision);
+        let other = apply_full_ring_action(source, action);
         if !matches!(source.resize, Resize::Possible) || source.decision == Decision::NotRecorded {
             return;
         }
@@ -79,7 +79,7 @@ impl Drain<'_> {
             return;
         };
         subject.process.next_larger = next;
-        match resize::make(&self.common.runtime, &subject.process.stem, number, &source.ring, (size, manner)) {
+        match resize::make(&self.common.runtime, &subject.process.stem, number, &source.ring, (size, action)) {
             Ok(ring) => {
                 self.recording.larger_rings.add(self.common.stream, size);
                 source.resize = Resize::Offered { larger: ring, answer: Answer::None };

@@ -83,7 +83,7 @@ impl Recorder {
             "samples": samples,
             "interface_packets": packets,
             "steady": self.command.describe(),
-            "mode": rules.manner(rules.config.manner(None)).mode,
+            "mode": rules.with_requested_mode(rules.config.full_ring_action(None)).mode,
             "policies": rules.config.summary(),
             "loss": { "events": total.lost, "refused": total.refused, "packets": total.packets_refused },
             "chunk": self.chunks.to_json(),

@@ -101,12 +101,12 @@ impl Rules {
 
     /// Order for a process that the recorder has not seen yet: the union of all policies.
     pub fn default_order(&self) -> Order {
-        let all = self.config.policy.iter().map(|policy| self.config.manner(Some(policy)));
-        let manner = self.manner(all.reduce(FullRingAction::common).unwrap_or_else(|| self.config.manner(None)));
+        let all = self.config.policy.iter().map(|policy| self.config.full_ring_action(Some(policy)));
+        let action = self.with_requested_mode(all.reduce(FullRingAction::common).unwrap_or_else(|| self.config.full_ring_action(None)));
         let mut order = Order {
             mask: 0,
-            mode: manner.mode.number(),
-            block_limit: manner.limit(),
+            mode: action.mode.number(),
+            block_limit: action.limit(),
             ring_size: self.options.buffer.unwrap_or(RING_MINIMUM) as u32,
             snaplen: DEFAULT_SNAPLEN,
             clock: self.clock,
@@ -136,8 +136,8 @@ impl Rules {
         if let Some(choice) = choice {
             order.mask = choice.mask;
             order.snaplen = choice.snaplen;
-            let manner = self.manner(choice.manner);
-            (order.mode, order.block_limit) = (manner.mode.number(), manner.limit());
+            let action = self.with_requested_mode(choice.full_ring_action);
+            (order.mode, order.block_limit) = (action.mode.number(), action.limit());
         }
         order.ring_size = buffer.unwrap_or(RING_MINIMUM) as u32;
         (order, buffer)
@@ -172,13 +172,13 @@ impl Rules {
     }
 
     /// Action of a full ring, by policy and options.
-    pub fn manner_of(&self, decision: Decision) -> FullRingAction {
-        self.manner(self.config.manner(self.policy_of(decision)))
+    pub fn full_ring_action_of(&self, decision: Decision) -> FullRingAction {
+        self.with_requested_mode(self.config.full_ring_action(self.policy_of(decision)))
     }
 
     /// The same action with the mode that the options demand.
-    pub fn manner(&self, manner: FullRingAction) -> FullRingAction {
-        FullRingAction { mode: self.options.mode.unwrap_or(manner.mode), ..manner }
+    pub fn with_requested_mode(&self, action: FullRingAction) -> FullRingAction {
+        FullRingAction { mode: self.options.mode.unwrap_or(action.mode), ..action }
     }
 }
 

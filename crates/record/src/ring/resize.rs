@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 /// Makes a ring of `size` bytes to replace `ring`, and stores its number in `ring`.
-pub fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, (size, manner): (u64, FullRingAction)) -> io::Result<Ring> {
+pub fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, (size, action): (u64, FullRingAction)) -> io::Result<Ring> {
     // Enough memory must remain for the rings that threads make for themselves.
     if runtime.free_memory() / 4 < size {
         return Err(io::ErrorKind::StorageFull.into());
@@ -31,8 +31,8 @@ pub fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, (size, mann
     layout.size.store(size, Ordering::Relaxed);
     layout.subbuffer.store(size / RING_SUBBUFFERS, Ordering::Relaxed);
     layout.clock.store(ring.clock, Ordering::Relaxed);
-    layout.mode.store(manner.mode.number(), Ordering::Relaxed);
-    layout.block_limit.store(manner.limit(), Ordering::Relaxed);
+    layout.mode.store(action.mode.number(), Ordering::Relaxed);
+    layout.block_limit.store(action.limit(), Ordering::Relaxed);
     layout.pid.store(old.pid.load(Ordering::Relaxed), Ordering::Relaxed);
     layout.tid.store(old.tid.load(Ordering::Relaxed), Ordering::Relaxed);
     layout.session.store(old.session.load(Ordering::Relaxed), Ordering::Relaxed);
