@@ -21,7 +21,7 @@ use crate::files::wakeups::Wakeups;
 use crate::recording::Recording;
 use crate::recovery::KilledRecording;
 use crate::runtime_dir::foreign::Search;
-use crate::subjects::directory::{Common, Directory};
+use crate::subjects::directory::{DirectoryState, RecordedRuntimeDir};
 use crate::subjects::Subject;
 use std::collections::HashMap;
 use std::time::Instant;
@@ -45,7 +45,7 @@ pub(crate) struct Intake {
 /// One runtime directory during a turn.
 #[derive(Debug)]
 pub(crate) struct Visit<'a> {
-    pub directory: &'a mut Directory,
+    pub directory: &'a mut RecordedRuntimeDir,
     pub recording: &'a mut Recording,
     pub intake: &'a mut Intake,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Visit<'a> {
 /// What taking up or letting go of one process needs.
 #[derive(Debug)]
 struct Attach<'a> {
-    common: &'a mut Common,
+    common: &'a mut DirectoryState,
     recording: &'a mut Recording,
     intake: &'a mut Intake,
 }
@@ -69,7 +69,7 @@ impl Intake {
 impl Visit<'_> {
     /// The processes, and what handling one of them needs.
     fn processes(&mut self) -> (&mut HashMap<String, Subject>, Attach<'_>) {
-        let Directory { common, processes, .. } = &mut *self.directory;
+        let RecordedRuntimeDir { common, processes, .. } = &mut *self.directory;
         (processes, Attach { common, recording: self.recording, intake: self.intake })
     }
 

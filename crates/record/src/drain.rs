@@ -21,7 +21,7 @@ use crate::recording::larger_rings::larger;
 use crate::recording::Recording;
 use crate::ring::{Look, RingSlice};
 use crate::runtime_dir::process::Process;
-use crate::subjects::directory::{Common, Directory};
+use crate::subjects::directory::{DirectoryState, RecordedRuntimeDir};
 use crate::subjects::ring_source::{Decision, RingSource};
 use crate::subjects::writer::Writer;
 use crate::subjects::Subject;
@@ -34,14 +34,14 @@ use std::time::Instant;
 /// Takes the events of the rings of one runtime directory.
 #[derive(Debug)]
 pub(crate) struct Drain<'a> {
-    pub common: &'a mut Common,
+    pub common: &'a mut DirectoryState,
     pub recording: &'a mut Recording,
 }
 
 /// Takes the events of all rings of a runtime directory. Returns the largest share of a ring that
 /// had filled up. `last`: this is the last turn of the recording.
-pub(crate) fn directory(directory: &mut Directory, recording: &mut Recording, last: bool) -> f64 {
-    let Directory { common, processes, .. } = directory;
+pub(crate) fn directory(directory: &mut RecordedRuntimeDir, recording: &mut Recording, last: bool) -> f64 {
+    let RecordedRuntimeDir { common, processes, .. } = directory;
     let mut drain = Drain { common, recording };
     if drain.look(processes) {
         drain.learn_sites();
@@ -67,7 +67,7 @@ pub(crate) fn directory(directory: &mut Directory, recording: &mut Recording, la
 }
 
 /// Empties the rings of a runtime directory that do not overwrite, and writes their losses.
-pub(crate) fn take_now(directory: &mut Directory, recording: &mut Recording) {
+pub(crate) fn take_now(directory: &mut RecordedRuntimeDir, recording: &mut Recording) {
     let now = Instant::now();
     for source in directory.processes.values_mut().flat_map(|subject| &mut subject.sources) {
         source.partial = now;
@@ -75,7 +75,7 @@ pub(crate) fn take_now(directory: &mut Directory, recording: &mut Recording) {
     }
     self::directory(directory, recording, false);
     // Otherwise the losses since the last event would be written with the next event only.
-    let Directory { common, processes, .. } = directory;
+    let RecordedRuntimeDir { common, processes, .. } = directory;
     let mut drain = Drain { common, recording };
     for Subject { process, sources, .. } in processes.values_mut() {
         for source in sources.iter_mut().filter(|source| !source.ring.overwrites && !source.broken) {
@@ -85,8 +85,8 @@ pub(crate) fn take_now(directory: &mut Directory, recording: &mut Recording) {
 }
 
 /// Writes the remaining losses of all rings of a runtime directory at the end of the recording.
-pub(crate) fn last_losses(directory: &mut Directory, recording: &mut Recording) {
-    let Directory { common, processes, .. } = directory;
+pub(crate) fn last_losses(directory: &mut RecordedRuntimeDir, recording: &mut Recording) {
+    let RecordedRuntimeDir { common, processes, .. } = directory;
     let mut drain = Drain { common, recording };
     for subject in processes.values_mut() {
         for source in &mut subject.sources {

@@ -54,6 +54,6 @@ pub use output::command_output::Lines;
 pub use output::pcap::CaptureError;
 pub use output::recording::{component as file_name, root};
 pub use recorder::{InterfacesOutcome, KernelOutcome, Outcome, Recorder};
-pub use runtime_dir::Runtime;
+pub use runtime_dir::RuntimeDir;
 pub use stacks::SampleOutcome;
 pub use text::units::{parse_duration, parse_size};

@@ -26,7 +26,7 @@ pub use slice::RingSlice;
 
 use crate::clock::ClockSource;
 use crate::files::mapping::{Access, Headed, Mapping};
-use crate::runtime_dir::{Opened, Runtime};
+use crate::runtime_dir::{Opened, RuntimeDir};
 use longpole_abi::{
     Ring as Layout, Subbuffer, CLOCK_MONO_RAW, MAGIC, MODE_OVERWRITE, RING_DATA, RING_ENDED, RING_MINIMUM, SIDE_ENTRIES, VERSION,
 };
@@ -102,7 +102,7 @@ pub struct Look {
 
 impl Ring {
     /// Opens and maps a ring. Fails if the file or its geometry is not that of a ring.
-    pub fn open(runtime: &Runtime, name: &str, number: u32, own: bool, access: Access) -> io::Result<Ring> {
+    pub fn open(runtime: &RuntimeDir, name: &str, number: u32, own: bool, access: Access) -> io::Result<Ring> {
         let opened = match access {
             Access::Read => runtime.open_readable(name)?,
             _ => runtime.open_writable(name)?,

@@ -38,7 +38,7 @@ use std::sync::OnceLock;
 
 /// An open runtime directory.
 #[derive(Debug)]
-pub struct Runtime {
+pub struct RuntimeDir {
     path: PathBuf,
     directory: OwnedFd,
     /// Uid of the owner of the directory and of all files in it.
@@ -84,7 +84,7 @@ pub struct Opened {
     pub links: u64,
 }
 
-impl Runtime {
+impl RuntimeDir {
     /// Path of the directory: `LONGPOLE_RUNTIME_DIR`, made absolute, else the user's own.
     pub fn default_path() -> PathBuf {
         match std::env::var_os("LONGPOLE_RUNTIME_DIR") {
@@ -96,9 +96,9 @@ impl Runtime {
     /// The directories that the caller may inspect: its own, if it exists, and for root those of
     /// all users, unless `LONGPOLE_RUNTIME_DIR` names one. Fails if the caller's own directory is
     /// unsafe.
-    pub fn all() -> Result<Vec<Runtime>, Error> {
-        let own = Runtime::default_path();
-        let mut all = if own.exists() { vec![Runtime::open(&own)?] } else { Vec::new() };
+    pub fn all() -> Result<Vec<RuntimeDir>, Error> {
+        let own = RuntimeDir::default_path();
+        let mut all = if own.exists() { vec![RuntimeDir::open(&own)?] } else { Vec::new() };
         let named = std::env::var_os("LONGPOLE_RUNTIME_DIR").is_some_and(|path| !path.is_empty());
         if named || !rustix::process::geteuid().is_root() {
             return Ok(all);
@@ -110,7 +110,7 @@ impl Runtime {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             // Any user can make an entry with such a name, so an unsafe directory of another user
             // is skipped.
-            let found = fs::open(&path, flags, Mode::empty()).ok().and_then(|directory| Runtime::at(directory, &path, user).ok());
+            let found = fs::open(&path, flags, Mode::empty()).ok().and_then(|directory| RuntimeDir::at(directory, &path, user).ok());
             all.extend(found);
         }
         Ok(all)
@@ -130,17 +130,17 @@ impl Runtime {
     }
 
     /// Opens the directory and makes it if it does not exist.
-    pub fn create(path: &Path) -> Result<Runtime, Error> {
-        Runtime::check_length(path)?;
+    pub fn create(path: &Path) -> Result<RuntimeDir, Error> {
+        RuntimeDir::check_length(path)?;
         match fs::mkdir(path, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => Runtime::open(path),
+            Ok(()) | Err(Errno::EXIST) => RuntimeDir::open(path),
             Err(error) => Err(Error::io("make", path)(error.into())),
         }
     }
 
     /// Opens the caller's own directory. Fails if it does not belong to the user alone.
-    pub fn open(path: &Path) -> Result<Runtime, Error> {
-        Runtime::check_length(path)?;
+    pub fn open(path: &Path) -> Result<RuntimeDir, Error> {
+        RuntimeDir::check_length(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = match fs::open(path, flags, Mode::empty()) {
             Ok(directory) => directory,
@@ -149,11 +149,11 @@ impl Runtime {
             }
             Err(error) => return Err(Error::io("open", path)(error.into())),
         };
-        Runtime::at(directory, path, rustix::process::geteuid().as_raw())
+        RuntimeDir::at(directory, path, rustix::process::geteuid().as_raw())
     }
 
     /// Uses an open directory. `path` is only for messages.
-    pub fn at(directory: OwnedFd, path: &Path, owner: u32) -> Result<Runtime, Error> {
+    pub fn at(directory: OwnedFd, path: &Path, owner: u32) -> Result<RuntimeDir, Error> {
         let found = fs::fstat(&directory).map_err(|error| Error::io("look at", path)(error.into()))?;
         if found.st_uid != owner {
             return Err(Error::Unsafe { path: path.to_owned(), why: "it belongs to another user" });
@@ -161,7 +161,7 @@ impl Runtime {
         if found.st_mode & 0o077 != 0 {
             return Err(Error::Unsafe { path: path.to_owned(), why: "other users may enter it (its mode must be 0700)" });
         }
-        Ok(Runtime { path: path.to_owned(), directory, owner, device: OnceLock::new() })
+        Ok(RuntimeDir { path: path.to_owned(), directory, owner, device: OnceLock::new() })
     }
 
     pub fn path(&self) -> &Path {
@@ -348,9 +348,9 @@ pub fn ring_name(stem: &str, number: u32, own: bool) -> String {
 
 /// For tests: opens a directory after making it accessible to its owner only.
 #[cfg(test)]
-pub fn private(path: &Path) -> Runtime {
+pub fn private(path: &Path) -> RuntimeDir {
     fs::chmod(path, Mode::RWXU).expect("a directory of our own");
-    Runtime::open(path).expect("a safe directory")
+    RuntimeDir::open(path).expect("a safe directory")
 }
 
 #[cfg(test)]
@@ -391,12 +391,12 @@ mod tests {
     fn a_directory_that_others_may_enter_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(matches!(Runtime::open(directory.path()), Err(Error::Unsafe { .. })));
+        assert!(matches!(RuntimeDir::open(directory.path()), Err(Error::Unsafe { .. })));
         std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
-        assert!(Runtime::open(directory.path()).is_ok());
+        assert!(RuntimeDir::open(directory.path()).is_ok());
         let link = directory.path().join("link");
         symlink(directory.path(), &link).unwrap();
-        assert!(matches!(Runtime::open(&link), Err(Error::Unsafe { .. })));
+        assert!(matches!(RuntimeDir::open(&link), Err(Error::Unsafe { .. })));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! A [`Subject`] is a process with its rings; a ring with the recorder's decisions and counters is
 //! a [`ring_source::RingSource`]. The subjects of one runtime directory, and what they have in
-//! common, are a [`directory::Directory`]. This room holds the data; `attach` takes processes up
-//! and lets them go, `drain` takes their events. `list` is for commands that only look.
+//! common, are a [`directory::RecordedRuntimeDir`]. This room holds the data; `attach` takes
+//! processes up and lets them go, `drain` takes their events. `list` is for commands that only
+//! look.
 
 pub(crate) mod directory;
 pub mod list;

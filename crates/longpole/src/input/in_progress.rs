@@ -4,22 +4,22 @@
 use crate::render::table::plain;
 use anyhow::bail;
 use longpole_record::runtime_dir::session::{self, Responsibility, Running};
-use longpole_record::Runtime;
+use longpole_record::RuntimeDir;
 use serde_json::Value;
 
 /// Returns all recordings in progress, and the runtime directory; `None` if it does not exist.
-pub fn all() -> anyhow::Result<(Vec<Running>, Option<Runtime>)> {
-    let path = Runtime::default_path();
+pub fn all() -> anyhow::Result<(Vec<Running>, Option<RuntimeDir>)> {
+    let path = RuntimeDir::default_path();
     if !path.exists() {
         return Ok((Vec::new(), None));
     }
-    let runtime = Runtime::open(&path)?;
+    let runtime = RuntimeDir::open(&path)?;
     Ok((session::running(&runtime)?, Some(runtime)))
 }
 
 /// Returns the recording of the process `pid`, or the one whose recorder has that pid. Without
 /// `pid`, returns the only recording. `none` is the error message if nothing is being recorded.
-pub fn one(pid: Option<i32>, none: &str) -> anyhow::Result<(Running, Runtime)> {
+pub fn one(pid: Option<i32>, none: &str) -> anyhow::Result<(Running, RuntimeDir)> {
     let (all, runtime) = all()?;
     let Some(runtime) = runtime.filter(|_| !all.is_empty()) else { bail!("{none}") };
     let meant = |running: &&Running| pid.is_none_or(|pid| running.of() == Some(pid) || running.pid == pid);
@@ -33,7 +33,7 @@ pub fn one(pid: Option<i32>, none: &str) -> anyhow::Result<(Running, Runtime)> {
 
 /// Returns the recording's current state, because a recording with a limit may have begun another
 /// chunk. `None` if it has ended.
-pub fn again(running: &Running, runtime: &Runtime) -> anyhow::Result<Option<Running>> {
+pub fn again(running: &Running, runtime: &RuntimeDir) -> anyhow::Result<Option<Running>> {
     Ok(session::running(runtime)?.into_iter().find(|now| now.session == running.session))
 }
 

@@ -9,7 +9,7 @@ use longpole_record::file_name;
 use longpole_record::parse_size;
 use longpole_record::ring_size;
 use longpole_record::subjects::list::{self as subjects, Subject};
-use longpole_record::Runtime;
+use longpole_record::RuntimeDir;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -62,7 +62,7 @@ impl Kind {
 }
 
 pub struct Tree {
-    runtime: Runtime,
+    runtime: RuntimeDir,
     selection: Selection,
     pub texts: Texts,
     subjects: Vec<Subject>,
@@ -74,7 +74,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    pub fn new(runtime: Runtime, selection: Selection) -> Tree {
+    pub fn new(runtime: RuntimeDir, selection: Selection) -> Tree {
         let (texts, names) = (Texts::default(), HashMap::new());
         Tree { runtime, selection, texts, subjects: Vec::new(), looked: None, names, used: false }
     }

@@ -14,7 +14,7 @@ use longpole_record::kernel;
 use longpole_record::root;
 use longpole_record::runtime_dir::session::{Responsibility, Running};
 use longpole_record::subjects::list as subjects;
-use longpole_record::Runtime;
+use longpole_record::RuntimeDir;
 use rustix::fs::{access, statvfs, Access};
 use rustix::process::{getrlimit, Resource};
 use serde_json::json;
@@ -105,13 +105,13 @@ fn finding(what: &'static str, state: State, detail: impl Into<String>, remedy: 
 
 fn runtime_directory() -> Finding {
     const WHAT: &str = "runtime directory";
-    let path = Runtime::default_path();
+    let path = RuntimeDir::default_path();
     let shown = path.display();
-    if let Err(error) = Runtime::check_length(&path) {
+    if let Err(error) = RuntimeDir::check_length(&path) {
         return finding(WHAT, State::Bad, error.to_string(), Some("set LONGPOLE_RUNTIME_DIR to a shorter path".to_owned()));
     }
     if path.symlink_metadata().is_ok() {
-        return match Runtime::open(&path) {
+        return match RuntimeDir::open(&path) {
             Ok(_) => finding(WHAT, State::Good, shown.to_string(), None),
             Err(error) => {
                 let remedy =
@@ -133,7 +133,7 @@ fn runtime_directory() -> Finding {
 
 fn memory() -> Finding {
     const WHAT: &str = "shared memory";
-    let path = Runtime::default_path();
+    let path = RuntimeDir::default_path();
     let place = if path.exists() { path.as_path() } else { path.parent().unwrap_or(Path::new("/")) };
     let Ok(found) = statvfs(place) else {
         return finding(
@@ -295,9 +295,9 @@ fn recorder() -> Finding {
 
 fn programs() -> Finding {
     const WHAT: &str = "programs";
-    let path = Runtime::default_path();
+    let path = RuntimeDir::default_path();
     let found = match path.exists() {
-        true => Runtime::open(&path).and_then(|runtime| subjects::list(&runtime)),
+        true => RuntimeDir::open(&path).and_then(|runtime| subjects::list(&runtime)),
         false => Ok((Vec::new(), Vec::new())),
     };
     match found {

@@ -4,7 +4,7 @@ use crate::render::answer;
 use crate::render::table::{bytes, duration, number, Table};
 use longpole_record::root;
 use longpole_record::subjects::list as subjects;
-use longpole_record::Runtime;
+use longpole_record::RuntimeDir;
 use serde_json::{json, Value};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn list_subjects(json: bool) -> anyhow::Result<()> {
     let (mut subjects, mut ignored) = (Vec::new(), Vec::new());
-    for runtime in Runtime::all()? {
+    for runtime in RuntimeDir::all()? {
         let (found, foreign) = subjects::list(&runtime)?;
         subjects.extend(found);
         ignored.extend(foreign);
@@ -55,7 +55,7 @@ fn list_subjects(json: bool) -> anyhow::Result<()> {
         eprintln!("longpole: ignored {name}");
     }
     if subjects.is_empty() {
-        eprintln!("longpole: no process with probes is running (searched in {})", Runtime::default_path().display());
+        eprintln!("longpole: no process with probes is running (searched in {})", RuntimeDir::default_path().display());
         return Ok(());
     }
     let own = rustix::process::geteuid().as_raw();

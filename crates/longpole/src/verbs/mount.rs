@@ -8,7 +8,7 @@ use fuser::{Config, MountOption, Session};
 use longpole_record::control::selection::Selection;
 use longpole_record::Options;
 use longpole_record::Recorder;
-use longpole_record::Runtime;
+use longpole_record::RuntimeDir;
 use longpole_record::Scope;
 use longpole_record::Stop;
 use std::ffi::CString;
@@ -67,7 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         max_age: None,
     };
     let mut recorder = Recorder::start(options, Some(&stop))?;
-    let tree = Arc::new(Mutex::new(Tree::new(Runtime::open(&Runtime::default_path())?, selection)));
+    let tree = Arc::new(Mutex::new(Tree::new(RuntimeDir::open(&RuntimeDir::default_path())?, selection)));
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName("longpole".to_owned()),

@@ -13,8 +13,8 @@ use crate::recording::Recording;
 use crate::runtime_dir::claim;
 use crate::runtime_dir::foreign::{identity_of, open, path_for, Descent, Found};
 use crate::runtime_dir::watch::RuntimeWatch;
-use crate::runtime_dir::Runtime;
-use crate::subjects::directory::Directory;
+use crate::runtime_dir::RuntimeDir;
+use crate::subjects::directory::RecordedRuntimeDir;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ const MAX_DIRECTORIES: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Directories {
     /// The recorder's own directory, which is always there, and then the others.
-    all: Vec<Directory>,
+    all: Vec<RecordedRuntimeDir>,
     /// Watch of other users' runtime directories; `None` if they are not recorded.
     watch: Option<RuntimeWatch>,
     /// Number of the newest CTF stream class.
@@ -33,24 +33,24 @@ pub(crate) struct Directories {
 }
 
 impl Directories {
-    pub fn new(own: Directory) -> Directories {
+    pub fn new(own: RecordedRuntimeDir) -> Directories {
         Directories { all: vec![own], watch: None, streams: 0 }
     }
 
     /// The recorder's own directory.
-    pub fn own(&self) -> &Directory {
+    pub fn own(&self) -> &RecordedRuntimeDir {
         &self.all[0]
     }
 
-    fn others(&self) -> impl Iterator<Item = &Directory> {
+    fn others(&self) -> impl Iterator<Item = &RecordedRuntimeDir> {
         self.all.iter().skip(1)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Directory> {
+    pub fn iter(&self) -> impl Iterator<Item = &RecordedRuntimeDir> {
         self.all.iter()
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Directory> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut RecordedRuntimeDir> {
         self.all.iter_mut()
     }
 
@@ -146,7 +146,7 @@ impl Directories {
             }
         }
         // The directory's memory is freed when no process has it open.
-        let gone = |directory: &Directory| {
+        let gone = |directory: &RecordedRuntimeDir| {
             directory.processes.is_empty() && directory.common.foreign_identity.is_some_and(|identity| !living.contains(&identity))
         };
         self.all.retain(|directory| {
@@ -164,7 +164,7 @@ impl Directories {
         if self.others().count() >= MAX_DIRECTORIES {
             return Err(Error::Foreign(format!("there are more than {MAX_DIRECTORIES} such directories")));
         }
-        let runtime = Runtime::at(found.directory, &found.path, found.owner)?;
+        let runtime = RuntimeDir::at(found.directory, &found.path, found.owner)?;
         let (held, _) = claim::hold(&runtime, recording.rules.options.scope, recording.rules.session)?;
         self.streams += 1;
         let mut text = String::new();
@@ -174,7 +174,7 @@ impl Directories {
         if let Err(error) = recording.files.destination.metadata.append(&text) {
             recording.note(format!("the metadata cannot be extended: {error}"));
         }
-        let mut directory = Directory::new(runtime, held, self.streams, Some(found.identity), &intake.wakeups);
+        let mut directory = RecordedRuntimeDir::new(runtime, held, self.streams, Some(found.identity), &intake.wakeups);
         let taken = Visit { directory: &mut directory, recording, intake }.tidy();
         directory.common.held.publish(&recording.files.destination.path, &recording.rules.default_order());
         self.all.push(directory);

@@ -29,8 +29,8 @@ use crate::recovery::KilledRecording;
 use crate::runtime_dir::claim;
 use crate::runtime_dir::foreign::Search;
 use crate::runtime_dir::session::Unfinished;
-use crate::runtime_dir::Runtime;
-use crate::subjects::directory::Directory;
+use crate::runtime_dir::RuntimeDir;
+use crate::subjects::directory::RecordedRuntimeDir;
 use std::path::Path;
 use std::time::Instant;
 
@@ -138,7 +138,7 @@ impl Recorder {
         let source = prepared.clock();
         let calibration = Calibration::begin(source);
         raise_file_limit();
-        let runtime = Runtime::create(&Runtime::default_path())?;
+        let runtime = RuntimeDir::create(&RuntimeDir::default_path())?;
         let start = unix_now();
         // Microseconds since 1970, because JSON readers with only doubles represent them exactly.
         let session = start / 1000;
@@ -147,7 +147,7 @@ impl Recorder {
         if let Some(wake) = stop.and_then(Stop::wake) {
             let _ = wakeups.watch(wake, Wakeup::Stop);
         }
-        let own = Directory::new(runtime, held, 0, None, &wakeups);
+        let own = RecordedRuntimeDir::new(runtime, held, 0, None, &wakeups);
         let root = prepared.options.root.clone().or_else(|| prepared.config.root.clone()).unwrap_or_else(recording::root);
         let predecessor = unfinished.as_ref().and_then(KilledRecording::open);
         let tidied = kernel::reap::all();

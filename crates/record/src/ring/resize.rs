@@ -7,14 +7,14 @@
 use crate::control::policy::FullRingAction;
 use crate::files::mapping::{Access, Mapping};
 use crate::ring::Ring;
-use crate::runtime_dir::{ring_name, Runtime};
+use crate::runtime_dir::{ring_name, RuntimeDir};
 use longpole_abi::{Ring as Layout, MAGIC, RING_DATA, RING_OWNED, RING_SUBBUFFERS, VERSION};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 /// Makes a ring of `size` bytes to replace `ring`, and stores its number in `ring`.
-pub fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, (size, action): (u64, FullRingAction)) -> io::Result<Ring> {
+pub fn make(runtime: &RuntimeDir, stem: &str, number: u32, ring: &Ring, (size, action): (u64, FullRingAction)) -> io::Result<Ring> {
     // Enough memory must remain for the rings that threads make for themselves.
     if runtime.free_memory() / 4 < size {
         return Err(io::ErrorKind::StorageFull.into());

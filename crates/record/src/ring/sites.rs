@@ -9,7 +9,7 @@
 use crate::files::mapping::{Access, Mapping};
 use crate::output::metadata;
 use crate::ring::class::Classes;
-use crate::runtime_dir::Runtime;
+use crate::runtime_dir::RuntimeDir;
 use longpole_abi::{Site, Sites as Layout, FIRST_SITE_ID, MAGIC, SITE_ARENA_MAXIMUM, SITE_SLOTS, VERSION};
 use std::io;
 use std::mem::size_of;
@@ -36,7 +36,7 @@ pub struct Sites {
 
 impl Sites {
     /// Opens the table; `None` if no program has made it yet.
-    pub fn open(runtime: &Runtime) -> io::Result<Option<Sites>> {
+    pub fn open(runtime: &RuntimeDir) -> io::Result<Option<Sites>> {
         let opened = match runtime.open_readable("sites") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
@@ -57,7 +57,7 @@ impl Sites {
 
     /// Returns whether the file of that name is a different one now. That happens if the file was
     /// removed and a program that started later made a new one.
-    pub fn is_replaced(&self, runtime: &Runtime) -> bool {
+    pub fn is_replaced(&self, runtime: &RuntimeDir) -> bool {
         runtime.open_readable("sites").is_ok_and(|opened| opened.inode != self.inode)
     }
 

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::files::mapping::Access;
 use crate::runtime_dir::process::Process;
 use crate::runtime_dir::session::{self, Held, Responsibility, Running, Unfinished};
-use crate::runtime_dir::{Entry, Runtime};
+use crate::runtime_dir::{Entry, RuntimeDir};
 use std::time::Duration;
 
 /// Number of attempts to wait for a recorder that is just releasing a process.
@@ -18,12 +18,12 @@ const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The running recording with this number.
-pub(crate) fn holder(runtime: &Runtime, number: u64) -> Option<Running> {
+pub(crate) fn holder(runtime: &RuntimeDir, number: u64) -> Option<Running> {
     session::running(runtime).ok()?.into_iter().find(|running| running.session == number)
 }
 
 /// Takes the session file for a scope. `number`: the number of the recording.
-pub(crate) fn hold(runtime: &Runtime, scope: Scope, number: u64) -> Result<(Held, Option<Unfinished>), Error> {
+pub(crate) fn hold(runtime: &RuntimeDir, scope: Scope, number: u64) -> Result<(Held, Option<Unfinished>), Error> {
     match scope {
         Scope::Everything => Held::take(runtime, Responsibility::All),
         Scope::Process(pid) => Held::take(runtime, Responsibility::Process(pid)),
@@ -38,7 +38,7 @@ pub(crate) fn hold(runtime: &Runtime, scope: Scope, number: u64) -> Result<(Held
 
 /// Takes the session file for a scope. Fails if another recorder already records the process in
 /// question.
-pub(crate) fn take(runtime: &Runtime, scope: Scope, number: u64) -> Result<(Held, Option<Unfinished>), Error> {
+pub(crate) fn take(runtime: &RuntimeDir, scope: Scope, number: u64) -> Result<(Held, Option<Unfinished>), Error> {
     let Scope::Process(wanted) = scope else { return hold(runtime, scope, number) };
     let taken = match hold(runtime, scope, number) {
         Err(Error::Busy { pid, path }) => return Err(Error::Taken { process: wanted, pid, path }),
@@ -59,7 +59,7 @@ pub(crate) fn take(runtime: &Runtime, scope: Scope, number: u64) -> Result<(Held
 
 /// Waits a moment for another recorder to release a process. Returns that recorder if it does not;
 /// the inner `None` means that it cannot be identified.
-fn other_recorder(runtime: &Runtime, wanted: i32) -> Result<Option<Option<Running>>, Error> {
+fn other_recorder(runtime: &RuntimeDir, wanted: i32) -> Result<Option<Option<Running>>, Error> {
     let mut number = None;
     for _ in 0..TRIES {
         let entries = runtime.entries().map_err(Error::io("list", runtime.path()))?;

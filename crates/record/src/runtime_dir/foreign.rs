@@ -12,7 +12,7 @@
 //! * The session file's entry about an earlier recording is ignored.
 
 use crate::runtime_dir::proc_status;
-use crate::runtime_dir::Runtime;
+use crate::runtime_dir::RuntimeDir;
 use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -178,7 +178,7 @@ pub fn outer_pid(inner: i32, maps: impl Fn(i32) -> Option<bool>) -> Option<i32> 
     others.map(|(ours, _)| ours).find(|pid| maps(*pid) == Some(true))
 }
 
-pub fn identity_of(runtime: &Runtime) -> Option<Identity> {
+pub fn identity_of(runtime: &RuntimeDir) -> Option<Identity> {
     fs::fstat(runtime.directory()).ok().map(|found| Identity { device: found.st_dev, inode: found.st_ino })
 }
 

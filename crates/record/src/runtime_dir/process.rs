@@ -3,7 +3,7 @@
 use crate::files::lock;
 use crate::files::mapping::{Access, Headed, Mapping};
 use crate::runtime_dir::proc_status::{self, Mapped};
-use crate::runtime_dir::Runtime;
+use crate::runtime_dir::RuntimeDir;
 use longpole_abi::{Control, CONTROL_SIZE, MAGIC, VERSION};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ pub struct Process {
 
 impl Process {
     /// Opens and maps a control file. Fails if it is too short or of another version.
-    pub fn open(runtime: &Runtime, name: &str, stem: &str, pid: i32, access: Access) -> io::Result<Process> {
+    pub fn open(runtime: &RuntimeDir, name: &str, stem: &str, pid: i32, access: Access) -> io::Result<Process> {
         let opened = match access {
             Access::Read => runtime.open_readable(name)?,
             _ => runtime.open_writable(name)?,

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::files::lock;
 use crate::files::mapping::{Access, Mapping};
 use crate::runtime_dir::proc_status;
-use crate::runtime_dir::Runtime;
+use crate::runtime_dir::RuntimeDir;
 use longpole_abi::{Orders, Session as Layout, MAGIC, VERSION};
 use std::io;
 use std::mem::size_of;
@@ -128,7 +128,7 @@ pub struct Held {
 impl Held {
     /// Takes the lock. If another recorder holds it, the error names that recorder. Returns also
     /// the recording that the previous holder of the lock did not end.
-    pub fn take(runtime: &Runtime, whose: Responsibility) -> Result<(Held, Option<Unfinished>), Error> {
+    pub fn take(runtime: &RuntimeDir, whose: Responsibility) -> Result<(Held, Option<Unfinished>), Error> {
         let name = whose.name();
         let path = runtime.path().join(&name);
         let mut tries = 0;
@@ -214,7 +214,7 @@ impl Held {
     }
 
     /// Marks the recording as complete, so that no later recorder tries to recover it.
-    pub fn finished(&self, runtime: &Runtime) {
+    pub fn finished(&self, runtime: &RuntimeDir) {
         if let Some(layout) = layout(&self.mapping) {
             layout.orders.mask.store(0, Ordering::SeqCst);
             layout.orders.session.store(0, Ordering::SeqCst);
@@ -247,7 +247,7 @@ impl Running {
 
 /// The recordings in progress in this runtime directory: first that of all programs, then those of
 /// single processes, then those of commands.
-pub fn running(runtime: &Runtime) -> Result<Vec<Running>, Error> {
+pub fn running(runtime: &RuntimeDir) -> Result<Vec<Running>, Error> {
     let names = runtime.sessions().map_err(Error::io("list", runtime.path()))?;
     let mut all = Vec::new();
     for (name, whose) in names {
@@ -258,11 +258,11 @@ pub fn running(runtime: &Runtime) -> Result<Vec<Running>, Error> {
 }
 
 /// Returns whether a recorder with this responsibility is running.
-pub(crate) fn is_held(runtime: &Runtime, whose: Responsibility) -> bool {
+pub(crate) fn is_held(runtime: &RuntimeDir, whose: Responsibility) -> bool {
     runtime.open_readable(&whose.name()).is_ok_and(|file| lock::is_taken(&file.file))
 }
 
-fn of_file(runtime: &Runtime, name: &str, whose: Responsibility) -> Result<Option<Running>, Error> {
+fn of_file(runtime: &RuntimeDir, name: &str, whose: Responsibility) -> Result<Option<Running>, Error> {
     let path = runtime.path().join(name);
     let file = match runtime.open_readable(name) {
         Ok(file) if file.size >= SIZE => file,
@@ -281,7 +281,7 @@ fn of_file(runtime: &Runtime, name: &str, whose: Responsibility) -> Result<Optio
 
 /// Removes session files of killed recorders that cannot be recovered: those of processes that are
 /// gone, and those of commands.
-pub(crate) fn tidy(runtime: &Runtime) {
+pub(crate) fn tidy(runtime: &RuntimeDir) {
     for (name, whose) in runtime.sessions().unwrap_or_default() {
         let over = match whose {
             Responsibility::All => false,

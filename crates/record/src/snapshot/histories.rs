@@ -11,7 +11,7 @@ use crate::output::stream::{AppendError, Body, HeaderValues, Lane};
 use crate::recording::Recording;
 use crate::ring::{Fault, Look, Ring, RingSlice};
 use crate::runtime_dir::process::Process;
-use crate::subjects::directory::{Common, Directory};
+use crate::subjects::directory::{DirectoryState, RecordedRuntimeDir};
 use crate::subjects::ring_source::{Decision, RingSource};
 use crate::subjects::Subject;
 use std::io;
@@ -29,7 +29,7 @@ pub(crate) struct LookBack {
 }
 
 /// Looks at the rings that overwrite.
-pub(crate) fn look_back(directory: &Directory) -> Vec<LookBack> {
+pub(crate) fn look_back(directory: &RecordedRuntimeDir) -> Vec<LookBack> {
     let mut looks = Vec::new();
     for (stem, subject) in &directory.processes {
         for (at, source) in subject.sources.iter().enumerate().filter(|(_, source)| source.ring.overwrites && !source.broken) {
@@ -51,7 +51,7 @@ pub(crate) fn look_back(directory: &Directory) -> Vec<LookBack> {
 impl Snapshot {
     /// Copies the rings of a runtime directory, each to a lane of its own. An error of one ring
     /// does not prevent the others.
-    pub fn copy_histories(&mut self, directory: &Directory, recording: &mut Recording, looks: &[LookBack]) -> Result<(), Error> {
+    pub fn copy_histories(&mut self, directory: &RecordedRuntimeDir, recording: &mut Recording, looks: &[LookBack]) -> Result<(), Error> {
         let mut result = Ok(());
         for LookBack { stem, at, look, .. } in looks {
             let Some(Subject { process, sources, wanted, .. }) = directory.processes.get(stem) else { continue };
@@ -75,7 +75,7 @@ impl Snapshot {
     /// Copies the contents of one ring to a lane of its own. The ring is unchanged.
     fn copy_history(
         &mut self,
-        (common, recording): (&Common, &mut Recording),
+        (common, recording): (&DirectoryState, &mut Recording),
         process: &Process,
         source: &RingSource,
         look: &Look,
@@ -136,7 +136,13 @@ impl Snapshot {
     }
 
     /// Copies the captured packets of a slice to a file of the snapshot.
-    fn copy_packets(&mut self, (common, recording): (&Common, &mut Recording), process: &Process, source: &RingSource, slice: &RingSlice) {
+    fn copy_packets(
+        &mut self,
+        (common, recording): (&DirectoryState, &mut Recording),
+        process: &Process,
+        source: &RingSource,
+        slice: &RingSlice,
+    ) {
         if !common.classes.packets || source.ring.layout().packets.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -240,7 +246,12 @@ impl HistoryCopy {
 
 /// Measures a slice: the number of bytes that are decodable events not later than `until`, the
 /// time of the last one, and whether later events follow. `None` if the slice was overwritten.
-fn measure((common, bytes): (&Common, &mut Vec<u8>), source: &RingSource, slice: &RingSlice, until: u64) -> Option<(usize, u64, bool)> {
+fn measure(
+    (common, bytes): (&DirectoryState, &mut Vec<u8>),
+    source: &RingSource,
+    slice: &RingSlice,
+    until: u64,
+) -> Option<(usize, u64, bool)> {
     let whole = (slice.to - slice.from) as usize;
     if slice.end <= until && !common.classes.invalid {
         return Some((whole, slice.end, false));

@@ -14,7 +14,7 @@ use crate::ring::class::Classes;
 use crate::ring::sites::Sites;
 use crate::runtime_dir::foreign::Identity;
 use crate::runtime_dir::session::{Held, Responsibility};
-use crate::runtime_dir::{Entry, Runtime, CONTROL};
+use crate::runtime_dir::{Entry, RuntimeDir, CONTROL};
 use crate::subjects::Subject;
 use rustix::fs::inotify;
 use std::collections::{HashMap, HashSet};
@@ -27,8 +27,8 @@ const MAX_HEARD: usize = 1 << 16;
 
 /// A runtime directory that is being recorded.
 #[derive(Debug)]
-pub(crate) struct Directory {
-    pub common: Common,
+pub(crate) struct RecordedRuntimeDir {
+    pub common: DirectoryState,
     /// The processes, by the stem of their file names.
     pub processes: HashMap<String, Subject>,
     pub arrivals: Arrivals,
@@ -36,8 +36,8 @@ pub(crate) struct Directory {
 
 /// What all processes of a runtime directory have in common.
 #[derive(Debug)]
-pub(crate) struct Common {
-    pub runtime: Runtime,
+pub(crate) struct DirectoryState {
+    pub runtime: RuntimeDir,
     pub held: Held,
     /// Number of the CTF stream class of its streams.
     pub stream: u32,
@@ -63,14 +63,14 @@ pub(crate) struct Arrivals {
     pub awaiting_final_name: HashMap<String, u32>,
 }
 
-impl Directory {
-    pub fn new(runtime: Runtime, held: Held, stream: u32, foreign_identity: Option<Identity>, wakeups: &Wakeups) -> Directory {
+impl RecordedRuntimeDir {
+    pub fn new(runtime: RuntimeDir, held: Held, stream: u32, foreign_identity: Option<Identity>, wakeups: &Wakeups) -> RecordedRuntimeDir {
         let watch = watch(&runtime);
         if let Some(watch) = &watch {
             let _ = wakeups.watch(watch, Wakeup::Directory);
         }
-        Directory {
-            common: Common { runtime, held, stream, foreign_identity, classes: Classes::new(), sites: None },
+        RecordedRuntimeDir {
+            common: DirectoryState { runtime, held, stream, foreign_identity, classes: Classes::new(), sites: None },
             processes: HashMap::new(),
             arrivals: Arrivals { watch, heard: Vec::new(), missed: false, unknown: HashSet::new(), awaiting_final_name: HashMap::new() },
         }
@@ -101,7 +101,7 @@ impl Directory {
     }
 }
 
-impl Common {
+impl DirectoryState {
     /// Returns whether this recorder gives orders only to a single process or to the processes of
     /// its command.
     pub fn is_alone(&self) -> bool {
@@ -180,7 +180,7 @@ impl Arrivals {
     }
 }
 
-fn watch(runtime: &Runtime) -> Option<OwnedFd> {
+fn watch(runtime: &RuntimeDir) -> Option<OwnedFd> {
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).ok()?;
     // In another mount namespace the path may denote another directory; the descriptor does not.
     let path = format!("/proc/self/fd/{}", runtime.directory().as_raw_fd());

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::files::mapping::Access;
 use crate::ring::Ring;
 use crate::runtime_dir::process::Process;
-use crate::runtime_dir::{Entry, Runtime};
+use crate::runtime_dir::{Entry, RuntimeDir};
 use longpole_abi::{RING_ENDED, RING_IDLE};
 use serde::Serialize;
 use std::sync::atomic::Ordering;
@@ -44,7 +44,7 @@ pub struct Thread {
 
 /// The living processes with probes, sorted by label and pid; and a message for each file that does
 /// not belong to the layout.
-pub fn list(runtime: &Runtime) -> Result<(Vec<Subject>, Vec<String>), Error> {
+pub fn list(runtime: &RuntimeDir) -> Result<(Vec<Subject>, Vec<String>), Error> {
     let entries = runtime.entries().map_err(Error::io("list", runtime.path()))?;
     let mut subjects = Vec::new();
     let mut foreign = Vec::new();
@@ -64,7 +64,7 @@ pub fn list(runtime: &Runtime) -> Result<(Vec<Subject>, Vec<String>), Error> {
     Ok((subjects, foreign))
 }
 
-fn subject(runtime: &Runtime, process: &Process, entries: &[(String, Entry)]) -> Subject {
+fn subject(runtime: &RuntimeDir, process: &Process, entries: &[(String, Entry)]) -> Subject {
     let control = process.control();
     let enabled = control.orders.mask.load(Ordering::Relaxed) != 0;
     let mut threads = Vec::new();

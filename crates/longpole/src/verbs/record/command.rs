@@ -5,7 +5,7 @@ use super::PAUSE;
 use crate::output_tee::{OutputTee, Prepared};
 use anyhow::{anyhow, Context};
 use longpole_record::control::steady::Steady;
-use longpole_record::{Recorder, Runtime, Stop};
+use longpole_record::{Recorder, RuntimeDir, Stop};
 use rustix::process::{Resource, Rlimit};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -62,7 +62,7 @@ impl Recorded {
         // The command inherits the runtime directory as an absolute path, so that programs find it
         // from any working directory.
         if std::env::var_os("LONGPOLE_RUNTIME_DIR").is_some_and(|path| !path.is_empty()) {
-            command.env("LONGPOLE_RUNTIME_DIR", Runtime::default_path());
+            command.env("LONGPOLE_RUNTIME_DIR", RuntimeDir::default_path());
         }
         let output = capture_output.then(|| Prepared::new(&mut command)).transpose();
         let output = output.map_err(|error| anyhow!("cannot capture the command's output: {error}"))?;
