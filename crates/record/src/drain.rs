@@ -233,7 +233,7 @@ impl Drain<'_> {
 
     fn take(&mut self, process: &Process, source: &mut RingSource, look: &Look, partial: bool) {
         loop {
-            let previous = source.lane.and_then(|lane| self.recording.files.lanes.get(lane)).map_or(0, |lane| lane.end);
+            let previous = source.lane.and_then(|lane| self.recording.files.stream_files.get(lane)).map_or(0, |lane| lane.end);
             let slice = match source.ring.next(look, previous, partial) {
                 Ok(Some(slice)) => slice,
                 Ok(None) => return,

@@ -8,12 +8,12 @@
 //!     packets/<label>.pcapng  captured packets                pcap
 //! ```
 //!
-//! `files` holds all of them for the recorder: `destination` is the folder, `lanes` the streams,
-//! `captures` the captured packets. `account` holds the sums and diagnostics of the description.
-//! Files that are needed only in one situation are here too: the output of the recorded command
-//! (`command_output`), and temporary folders (`scratch`). `folder` is a directory by its
-//! descriptor, `recording_folder` that of the recording, also after it was moved; `types` has the
-//! CTF types of the metadata. `disk` measures how fast the disk is.
+//! `files` holds all of them for the recorder: `destination` is the folder, `stream_files` the
+//! streams, `captures` the captured packets. `account` holds the sums and diagnostics of the
+//! description. Files that are needed only in one situation are here too: the output of the
+//! recorded command (`command_output`), and temporary folders (`scratch`). `folder` is a directory
+//! by its descriptor, `recording_folder` that of the recording, also after it was moved; `types`
+//! has the CTF types of the metadata. `disk` measures how fast the disk is.
 //!
 //! Reading rings belongs in `ring`; the sources of kernel events, stacks and interface packets
 //! have folders of their own. Nothing here decides what is recorded.
@@ -25,7 +25,6 @@ pub(crate) mod destination;
 pub(crate) mod disk;
 pub(crate) mod files;
 pub(crate) mod folder;
-pub(crate) mod lanes;
 pub(crate) mod metadata;
 pub(crate) mod packet;
 pub(crate) mod pcap;
@@ -33,4 +32,5 @@ pub(crate) mod recording;
 pub(crate) mod recording_folder;
 pub mod scratch;
 pub(crate) mod stream;
+pub(crate) mod stream_files;
 pub(crate) mod types;

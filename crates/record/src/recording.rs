@@ -58,7 +58,7 @@ impl Recording {
     /// Closes a lane. If its losses cannot be written now, it stays open for a later attempt,
     /// unless `last` is set.
     pub fn close_lane(&mut self, index: usize, last: bool) {
-        if let Err(diagnostic) = self.files.lanes.close(index, last) {
+        if let Err(diagnostic) = self.files.stream_files.close(index, last) {
             self.account.note(diagnostic);
         }
     }

@@ -72,7 +72,7 @@ impl Snapshot {
             paused_at,
             window,
             begin: begin.max(window),
-            next_lane: files.lanes.next() as u32,
+            next_lane: files.stream_files.next() as u32,
             lanes: Vec::new(),
             lost: 0,
             recorded: 0,

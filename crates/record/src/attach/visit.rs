@@ -37,7 +37,7 @@ impl Attach<'_> {
         if subject.process.refresh_label() {
             self.decide(subject);
             for source in &subject.sources {
-                if let Some(lane) = source.lane.and_then(|lane| self.recording.files.lanes.get_mut(lane)) {
+                if let Some(lane) = source.lane.and_then(|lane| self.recording.files.stream_files.get_mut(lane)) {
                     lane.set_label(&subject.process.label);
                 }
             }

@@ -49,7 +49,7 @@ impl Drain<'_> {
     pub(super) fn take_history(&mut self, process: &Process, source: &mut RingSource, look: &Look) {
         source.ring.tail = source.ring.oldest(look.head);
         loop {
-            let previous = source.lane.and_then(|lane| self.recording.files.lanes.get(lane)).map_or(0, |lane| lane.end);
+            let previous = source.lane.and_then(|lane| self.recording.files.stream_files.get(lane)).map_or(0, |lane| lane.end);
             let slice = match source.ring.next(look, previous, true) {
                 Ok(Some(slice)) => slice,
                 Ok(None) => break,

@@ -20,7 +20,7 @@ impl Drain<'_> {
         let lost = if source.broken { source.ring.reported } else { source.ring.layout().lost.load(Ordering::Acquire) };
         let reported = lost.max(source.ring.reported);
         let delta = (reported - source.ring.reported).saturating_add(source.extra_lost);
-        let lane = source.lane.and_then(|lane| self.recording.files.lanes.get_mut(lane));
+        let lane = source.lane.and_then(|lane| self.recording.files.stream_files.get_mut(lane));
         if let Some(lane) = lane {
             lane.name(process.pid, process.tid(source.writer.tid), source.writer.name);
         }
@@ -38,7 +38,7 @@ impl Drain<'_> {
                 // The thread continues, so the losses are written with its next packet.
                 return;
             }
-            if let Some(lane) = source.lane.and_then(|lane| self.recording.files.lanes.get_mut(lane)) {
+            if let Some(lane) = source.lane.and_then(|lane| self.recording.files.stream_files.get_mut(lane)) {
                 lane.owed = lane.owed.saturating_add(delta);
             }
         }
@@ -55,7 +55,7 @@ impl Drain<'_> {
     fn write_losses(&mut self, process: &Process, source: &mut RingSource, more: bool, reported: u64, delta: u64) -> Result<(), Error> {
         let now = self.recording.clock.now();
         let index = self.lane_of(process, source, now)?;
-        let Some(lane) = self.recording.files.lanes.get_mut(index) else { return Ok(()) };
+        let Some(lane) = self.recording.files.stream_files.get_mut(index) else { return Ok(()) };
         // The old ring was too small until the thread wrote to the larger one; that is the end of
         // the loss.
         let next = source.larger().filter(|_| more).and_then(Ring::first_time);

@@ -9,7 +9,7 @@ use super::{Drain, Walk};
 use crate::control::policy::Backend;
 use crate::error::Error;
 use crate::output::recording::component;
-use crate::output::stream::{self, AppendError, Body, HeaderValues, Lane};
+use crate::output::stream::{self, AppendError, Body, HeaderValues, StreamFileWriter};
 use crate::recording::Recording;
 use crate::ring::{Ring, RingSlice};
 use crate::runtime_dir::process::Process;
@@ -87,7 +87,7 @@ impl Drain<'_> {
                 return self.not_written(source, &slice, unreadable, reported, is_captured, std::io::Error::other(error.to_string()))
             }
         };
-        let Some(lane) = self.recording.files.lanes.get_mut(index) else { return };
+        let Some(lane) = self.recording.files.stream_files.get_mut(index) else { return };
         let stamp = stamp(process, source, &slice, lane.discarded.saturating_add(delta));
         let mut body = source.ring.body(&slice);
         body.aligned &= !source.hurried;
@@ -139,7 +139,7 @@ impl Drain<'_> {
         if let Some(index) = source.lane {
             return Ok(index);
         }
-        let index = self.recording.files.lanes.next();
+        let index = self.recording.files.stream_files.next();
         let number = index as u32;
         let name = format!("{}-{number}", component(&process.label));
         let first = HeaderValues {
@@ -154,11 +154,12 @@ impl Drain<'_> {
         };
         let destination = &self.recording.files.destination;
         let path = destination.path.join("user").join(&name);
-        let mut lane = Lane::create(&destination.user(), &name, (number, self.common.stream), destination.uuid, &process.label, &first)
-            .map_err(Error::io("make", &path))?;
+        let mut lane =
+            StreamFileWriter::create(&destination.user(), &name, (number, self.common.stream), destination.uuid, &process.label, &first)
+                .map_err(Error::io("make", &path))?;
         lane.path = path;
         self.recording.account.totals.written += stream::NEW_FILE_BYTES;
-        self.recording.files.lanes.add(lane);
+        self.recording.files.stream_files.add(lane);
         source.lane = Some(index);
         source.ring.layout().lane.store(number + 1, Ordering::Relaxed);
         Ok(index)
@@ -181,7 +182,7 @@ pub(super) fn stamp(process: &Process, source: &RingSource, slice: &RingSlice, d
 
 /// Stores in the ring what will be committed at `offset`. A later recorder needs this to decide
 /// whether this recorder committed the packet before it was killed.
-pub(super) fn announce(lane: &mut Lane, ring: &Ring, (offset, tail): (u64, u64), (reported, discarded): (u64, u64)) {
+pub(super) fn announce(lane: &mut StreamFileWriter, ring: &Ring, (offset, tail): (u64, u64), (reported, discarded): (u64, u64)) {
     let layout = ring.layout();
     layout.pending_lost.store(reported, Ordering::Relaxed);
     layout.pending_discarded.store(discarded, Ordering::Relaxed);
@@ -194,7 +195,7 @@ pub(super) fn announce(lane: &mut Lane, ring: &Ring, (offset, tail): (u64, u64),
 
 /// Writes a packet.
 pub(super) fn commit(
-    lane: &mut Lane,
+    lane: &mut StreamFileWriter,
     ring: &Ring,
     stamp: HeaderValues,
     tail: u64,

@@ -43,7 +43,7 @@ impl Drain<'_> {
     /// Writes both slices. If it returns false, nothing was written, and the caller writes them one
     /// by one.
     pub(super) fn write_pair(&mut self, process: &Process, source: &mut RingSource, slices: [&RingSlice; 2]) -> bool {
-        let Some(lane) = source.lane.and_then(|lane| self.recording.files.lanes.get_mut(lane)) else { return false };
+        let Some(lane) = source.lane.and_then(|lane| self.recording.files.stream_files.get_mut(lane)) else { return false };
         let bodies = slices.map(|slice| source.ring.body(slice));
         if !bodies.iter().all(|body| lane.takes_directly(body)) {
             return false;

@@ -13,7 +13,7 @@ use crate::output::account::Account;
 use crate::output::files::Files;
 use crate::output::packet::padded;
 use crate::output::recording::component;
-use crate::output::stream::{self, AppendError, Body, HeaderValues, Lane};
+use crate::output::stream::{self, AppendError, Body, HeaderValues, StreamFileWriter};
 use longpole_abi::Kind;
 use rustix::fs::MemfdFlags;
 use std::borrow::Cow;
@@ -197,7 +197,7 @@ impl Output {
             Some(index) => index,
             None => self.open_lane(gathered, command, files, account)?,
         };
-        let Some(lane) = files.lanes.get_mut(index) else { return Ok(()) };
+        let Some(lane) = files.stream_files.get_mut(index) else { return Ok(()) };
         let (begin, end) = if gathered.events.is_empty() { (lane.end, lane.end) } else { (gathered.begin, gathered.end) };
         let position = self.position + gathered.events.len() as u64;
         let discarded = self.discarded + gathered.lost;
@@ -220,14 +220,14 @@ impl Output {
     fn open_lane(&mut self, gathered: &Gathered, command: Writer<'_>, files: &mut Files, account: &mut Account) -> io::Result<usize> {
         let program = command.program.unwrap_or("command");
         let label = Path::new(program).file_name().map_or_else(|| program.to_owned(), |name| name.to_string_lossy().into_owned());
-        let number = files.lanes.next() as u32;
+        let number = files.stream_files.next() as u32;
         let name = format!("{}-{}-{number}", component(&label), self.name);
         let begin = if gathered.events.is_empty() { self.lines.clock.now() } else { gathered.begin };
         let first = HeaderValues { begin, end: begin, ..stamp(self.name, command.pid) };
         let destination = &files.destination;
-        let lane = Lane::create(&destination.user(), &name, (number, 0), destination.uuid, &label, &first)?;
+        let lane = StreamFileWriter::create(&destination.user(), &name, (number, 0), destination.uuid, &label, &first)?;
         account.totals.written += stream::NEW_FILE_BYTES;
-        let index = files.lanes.add(lane);
+        let index = files.stream_files.add(lane);
         self.lane = Some(index);
         Ok(index)
     }

@@ -3,14 +3,14 @@
 use crate::output::captures::Captures;
 use crate::output::destination::Destination;
 use crate::output::disk::Disk;
-use crate::output::lanes::Lanes;
 use crate::output::recording::Reserve;
+use crate::output::stream_files::StreamFiles;
 
 /// The files that are being written.
 #[derive(Debug)]
 pub(crate) struct Files {
     pub destination: Destination,
-    pub lanes: Lanes,
+    pub stream_files: StreamFiles,
     pub captures: Captures,
     /// Room for the end of the recording.
     pub reserve: Reserve,
@@ -20,6 +20,6 @@ pub(crate) struct Files {
 impl Files {
     pub fn new(destination: Destination) -> Files {
         let reserve = Reserve::make(&destination.folder.path());
-        Files { destination, lanes: Lanes::default(), captures: Captures::default(), reserve, disk: Disk::default() }
+        Files { destination, stream_files: StreamFiles::default(), captures: Captures::default(), reserve, disk: Disk::default() }
     }
 }

@@ -95,7 +95,7 @@ pub enum AppendError {
 
 /// The writer of one stream file.
 #[derive(Debug)]
-pub struct Lane {
+pub struct StreamFileWriter {
     pub number: u32,
     pub path: PathBuf,
     file: File,
@@ -132,7 +132,7 @@ pub struct Lane {
     renamed: bool,
 }
 
-impl Lane {
+impl StreamFileWriter {
     /// Makes `directory/name`. The file gets this name once it is readable, with one empty packet
     /// without losses.
     pub fn create(
@@ -142,11 +142,11 @@ impl Lane {
         uuid: Uuid,
         label: &str,
         first: &HeaderValues,
-    ) -> io::Result<Lane> {
+    ) -> io::Result<StreamFileWriter> {
         let hidden = directory.join(format!(".{name}"));
         let path = directory.join(name);
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&hidden)?;
-        let mut lane = Lane {
+        let mut lane = StreamFileWriter {
             number,
             path: path.clone(),
             file,
@@ -188,7 +188,7 @@ impl Lane {
         self.make_room(packet_size(length))
     }
 
-    /// Does the same as [`Lane::reserve`] for two consecutive packets.
+    /// Does the same as [`StreamFileWriter::reserve`] for two consecutive packets.
     pub fn reserve_both(&mut self, lengths: [usize; PACKETS_PER_WRITE]) -> io::Result<u64> {
         self.make_room(lengths.into_iter().map(packet_size).sum())
     }
@@ -216,8 +216,8 @@ impl Lane {
         self.direct.is_some()
     }
 
-    /// Appends a packet at the offset that [`Lane::reserve`] returned. Returns its bytes on the
-    /// disk.
+    /// Appends a packet at the offset that [`StreamFileWriter::reserve`] returned. Returns its
+    /// bytes on the disk.
     pub fn append(&mut self, stamp: HeaderValues, body: Option<Body<'_>>) -> Result<u64, AppendError> {
         let length = body.map_or(0, |body| body.length);
         let size = packet_size(length);
@@ -235,9 +235,9 @@ impl Lane {
         Ok(size)
     }
 
-    /// Appends two packets at the offset that [`Lane::reserve_both`] returned, with one write that
-    /// bypasses the page cache. Returns their bytes on the disk; `None` if the file system refused,
-    /// so that they must be appended one by one.
+    /// Appends two packets at the offset that [`StreamFileWriter::reserve_both`] returned, with one
+    /// write that bypasses the page cache. Returns their bytes on the disk; `None` if the file
+    /// system refused, so that they must be appended one by one.
     pub fn append_both(&mut self, packets: [(HeaderValues, Body<'_>); PACKETS_PER_WRITE]) -> Result<Option<u64>, AppendError> {
         let [(first, one), (second, two)] = packets;
         let size = packet_size(one.length) + packet_size(two.length);

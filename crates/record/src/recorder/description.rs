@@ -88,7 +88,7 @@ impl Recorder {
             "loss": { "events": total.lost, "refused": total.refused, "packets": total.packets_refused },
             "chunk": self.chunks.to_json(),
             "probe_cost_ns": rules.options.probe_cost_ns,
-            "lanes": files.lanes.describe(),
+            "lanes": files.stream_files.describe(),
             "diagnostics": account.diagnostics(),
         })
     }

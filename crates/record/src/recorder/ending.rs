@@ -60,7 +60,7 @@ impl Recorder {
         Outcome {
             recorded: account.totals.recorded,
             lost: account.totals.lost,
-            lanes: files.lanes.closed(),
+            lanes: files.stream_files.closed(),
             empty,
             kernel,
             samples,
@@ -75,7 +75,7 @@ impl Recorder {
     /// ns at which the recording ended.
     fn close_files(&mut self) -> u64 {
         let Recording { files, account, .. } = &mut self.recording;
-        files.lanes.close_all().into_iter().for_each(|diagnostic| account.note(diagnostic));
+        files.stream_files.close_all().into_iter().for_each(|diagnostic| account.note(diagnostic));
         let end = self.recording.now_ns();
         let Recording { files, account, .. } = &mut self.recording;
         std::mem::take(&mut files.captures).finish(end, Some(&mut files.reserve), account);

@@ -7,9 +7,9 @@ use crate::drain;
 use crate::error::Error;
 use crate::output::destination::{Destination, Facts};
 use crate::output::files::Files;
-use crate::output::lanes::Lanes;
 use crate::output::recording::{self, Reserve};
 use crate::output::recording_folder::RecordingFolder;
+use crate::output::stream_files::StreamFiles;
 use crate::recording::Recording;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ impl Recorder {
         let target = Target { destination: &recording.files.destination, clock: &recording.clock };
         sources.restart(restart, target, (&recording.rules.options, &recording.rules.config), &mut recording.account);
         recording.files.reserve = Reserve::make(&recording.files.destination.folder.path());
-        recording.files.lanes = Lanes::default();
+        recording.files.stream_files = StreamFiles::default();
         if let Err(diagnostic) = self.requests.move_to(&old.path, &recording.files.destination.path) {
             recording.note(diagnostic);
         }
@@ -88,8 +88,8 @@ impl Recorder {
         });
         self.write_outputs(true);
         self.command.outputs.leave_lanes();
-        let Recording { files: Files { lanes, captures, .. }, account, .. } = &mut self.recording;
-        lanes.close_all().into_iter().for_each(|diagnostic| account.note(diagnostic));
+        let Recording { files: Files { stream_files, captures, .. }, account, .. } = &mut self.recording;
+        stream_files.close_all().into_iter().for_each(|diagnostic| account.note(diagnostic));
         std::mem::take(captures).finish(now, None, account);
     }
 }

@@ -7,7 +7,7 @@ use crate::control::policy::Backend;
 use crate::drain::Walk;
 use crate::error::Error;
 use crate::output::recording::component;
-use crate::output::stream::{AppendError, Body, HeaderValues, Lane};
+use crate::output::stream::{AppendError, Body, HeaderValues, StreamFileWriter};
 use crate::recording::Recording;
 use crate::ring::{Fault, Look, Ring, RingSlice};
 use crate::runtime_dir::process::Process;
@@ -109,7 +109,7 @@ impl Snapshot {
             if copy.lane.is_none() {
                 let first = HeaderValues { begin: self.begin.min(slice.begin), discarded: 0, position: 0, ..stamp.clone() };
                 let (class, uuid) = ((copy.number, common.stream), recording.files.destination.uuid);
-                let made = Lane::create(&self.path.join("user"), &copy.name, class, uuid, &process.label, &first);
+                let made = StreamFileWriter::create(&self.path.join("user"), &copy.name, class, uuid, &process.label, &first);
                 copy.lane = Some(made.map_err(Error::io("make", &file))?);
             }
             match copy.write(&stamp, Body { length, ..ring.body(&slice) }) {
@@ -166,7 +166,7 @@ struct HistoryCopy {
     /// Name of the copy's stream file.
     name: String,
     /// `None` before the first packet.
-    lane: Option<Lane>,
+    lane: Option<StreamFileWriter>,
     /// Position in the ring up to which it was copied.
     tail: u64,
     /// The ring's number of events and of losses at `tail`.
@@ -232,7 +232,7 @@ impl HistoryCopy {
     }
 
     /// Writes what was lost after the last packet. Returns the lane, if there is a packet.
-    fn finish(mut self, look: &Look) -> io::Result<Option<Lane>> {
+    fn finish(mut self, look: &Look) -> io::Result<Option<StreamFileWriter>> {
         let lost = look.events.saturating_sub(self.events).saturating_add(look.lost.saturating_sub(self.reported));
         let Some(lane) = self.lane.as_mut().filter(|_| lost > 0) else { return Ok(self.lane) };
         let discarded = self.discarded.saturating_add(lost);

@@ -3,37 +3,37 @@
 //! A ring refers to its lane by an index, which stays valid until the recording or the chunk ends.
 //! A closed lane leaves only its description, so thousands of short threads need no descriptors.
 
-use crate::output::stream::Lane;
+use crate::output::stream::StreamFileWriter;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The open and closed lanes of a recording or chunk.
 #[derive(Debug, Default)]
-pub(crate) struct Lanes {
+pub(crate) struct StreamFiles {
     /// Open stream files, by lane number.
-    open: Vec<Option<Lane>>,
+    open: Vec<Option<StreamFileWriter>>,
     /// Descriptions of closed stream files for `longpole.json`, by lane number.
     closed: BTreeMap<u32, Value>,
 }
 
-impl Lanes {
+impl StreamFiles {
     /// Index and number of the next lane.
     pub fn next(&self) -> usize {
         self.open.len()
     }
 
-    /// Adds the lane with the number [`Lanes::next`]. Returns its index.
-    pub fn add(&mut self, lane: Lane) -> usize {
+    /// Adds the lane with the number [`StreamFiles::next`]. Returns its index.
+    pub fn add(&mut self, lane: StreamFileWriter) -> usize {
         self.open.push(Some(lane));
         self.open.len() - 1
     }
 
     /// An open lane.
-    pub fn get(&self, index: usize) -> Option<&Lane> {
+    pub fn get(&self, index: usize) -> Option<&StreamFileWriter> {
         self.open.get(index)?.as_ref()
     }
 
-    pub fn get_mut(&mut self, index: usize) -> Option<&mut Lane> {
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut StreamFileWriter> {
         self.open.get_mut(index)?.as_mut()
     }
 
