@@ -16,7 +16,6 @@
 mod convert;
 mod counters;
 mod ctf;
-mod dump;
 mod exclude_self;
 mod faults;
 mod groups;
@@ -31,6 +30,7 @@ mod overload;
 mod plan;
 pub mod reap;
 mod source;
+mod state_reader;
 mod survey;
 
 use longpole_ftrace::{TraceFs, TraceFsError};
@@ -44,12 +44,12 @@ pub use plan::{KernelError, Request};
 pub use source::cpu_loss::CpuLoss;
 pub use survey::{survey, Survey, Trouble};
 
-pub(crate) use dump::symbols as save_symbols;
-pub(crate) use dump::write as dump_state;
 pub(crate) use names::write as write_names;
 pub(crate) use plan::Plan;
 pub use source::pause::Pause;
 pub(crate) use source::KernelSource;
+pub(crate) use state_reader::symbols as save_symbols;
+pub(crate) use state_reader::write as dump_state;
 
 /// Prefix of the names of our tracer instances.
 pub const PREFIX: &str = "longpole";

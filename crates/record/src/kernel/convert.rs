@@ -15,10 +15,10 @@ mod calls;
 mod classes;
 mod conversion;
 mod cpu_pages;
-mod dump;
 mod follow;
 mod marks;
 mod source;
+mod state_events;
 
 use super::ctf;
 use super::layout::{Int, LayoutError};
@@ -31,7 +31,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 #[cfg(test)]
-pub(crate) use dump::classes as statedump_classes;
+pub(crate) use state_events::classes as statedump_classes;
 
 const TID: Int = Int { signed: true, ..Int::unsigned(32) };
 /// Folder in `kernel/` of a conversion that is not complete.

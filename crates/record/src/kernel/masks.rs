@@ -11,9 +11,9 @@
 //! within those microseconds, the answer may be that of the later change; a reader sees this
 //! possibility from both times. A thread that has ended by then has no mask.
 
-use super::dump;
 use super::exclude_self::SelfExclusion;
 use super::plan::KernelError;
+use super::state_reader;
 use crate::clock::ClockSource;
 use longpole_ftrace::{EventName, Instance, TraceFs};
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
@@ -229,7 +229,7 @@ impl Answers<'_> {
         let nobody = Call { by: 0, about: 0, tid: 0, numbers: AT_END };
         let asked = self.clock.now();
         self.write(nobody, asked, online.trim());
-        let threads = dump::numbers("/proc").into_iter().flat_map(|pid| dump::numbers(&format!("/proc/{pid}/task")));
+        let threads = state_reader::numbers("/proc").into_iter().flat_map(|pid| state_reader::numbers(&format!("/proc/{pid}/task")));
         for tid in threads.take(MAX_THREADS) {
             self.ask(Call { tid, ..nobody });
         }

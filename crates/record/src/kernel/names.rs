@@ -14,7 +14,7 @@ mod cgroup;
 mod script;
 mod title;
 
-use super::dump::numbers;
+use super::state_reader::numbers;
 use script::Interpreters;
 use serde_json::{json, Value};
 use std::collections::HashMap;

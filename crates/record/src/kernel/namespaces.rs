@@ -6,9 +6,9 @@
 //! here keeps a namespace alive, because that would also keep the devices of a namespace that
 //! should be gone.
 
-use super::dump::{names, numbers};
 use super::exclude_self::SelfExclusion;
 use super::netlink;
+use super::state_reader::{names, numbers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;

@@ -12,7 +12,6 @@ mod prepare;
 mod rotate;
 
 use super::counters::Counters;
-use super::dump;
 use super::exclude_self::{SelfExclusion, CALLS};
 use super::importance::Step;
 use super::masks::Masks;
@@ -20,6 +19,7 @@ use super::names::Names;
 use super::overload::{narrowed, Buffer, OverloadThread, SwitchedOff, Work};
 use super::plan::KernelError;
 use super::reap;
+use super::state_reader;
 use crate::clock::{Clock, ClockSource};
 use crate::output::folder::Folder;
 use crate::output::recording::Reserve;
@@ -90,7 +90,7 @@ impl KernelSource {
     /// Saves the kernel's symbols. A kernel that hides its addresses has no address in its events
     /// to be looked up, so nothing is saved then.
     fn symbols(&self, recording: &Path) {
-        if let Err(error) = dump::symbols(recording) {
+        if let Err(error) = state_reader::symbols(recording) {
             self.shared.trouble(format!("the kernel's symbols could not be saved: {error}"));
         }
     }
@@ -142,7 +142,7 @@ impl KernelSource {
         // Dump the state after the tracer was started: a thread that begins meanwhile is then in
         // the dump, in the events, or in both.
         let begin = clock.now();
-        let dumped = self.raw.create("state.jsonl").and_then(|file| dump::write(file, super::has_foreign_pids(), &|| clock.now()));
+        let dumped = self.raw.create("state.jsonl").and_then(|file| state_reader::write(file, super::has_foreign_pids(), &|| clock.now()));
         dumped.map_err(KernelError::io("write", self.raw.join("state.jsonl")))?;
         self.description["state_dump"] = json!({ "begin": begin, "end": clock.now() });
         if !super::has_foreign_pids() {

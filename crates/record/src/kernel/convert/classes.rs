@@ -7,7 +7,7 @@ use super::calls::Calls;
 use super::follow::{follow, Follow};
 use super::marks::{self, Marks};
 use super::source::Description;
-use super::{dump, TID};
+use super::{state_events, TID};
 use longpole_ftrace::{ByteOrder, EventFormat, Field};
 
 /// What is done with an event of the kernel, by the id of its format.
@@ -91,7 +91,7 @@ impl Classes {
         };
         let field = |name: &str, kind| (name.to_owned(), kind);
         let bytes = Kind::List(32, Int { base: 16, ..Int::unsigned(8) });
-        let dump = own(dump::classes());
+        let dump = own(state_events::classes());
         let unknown = own(vec![("unknown".to_owned(), vec![field("id", Kind::Int(Int::unsigned(16))), field("bytes", bytes)])]);
         let running = own(vec![("longpole_running".to_owned(), vec![field("tid", Kind::Int(TID))])]);
         let mask = own(vec![marks::Mask::class(), marks::Mask::class_at_end()]);

@@ -8,7 +8,7 @@ use super::classes::{Class, Classes};
 use super::cpu_pages::{Bounds, CpuPages, Next};
 use super::follow::{Context, Running};
 use super::source::{self, Description};
-use super::{dump, marks, ConvertError, Converted, PROGRESS_STEP, TID};
+use super::{marks, state_events, ConvertError, Converted, PROGRESS_STEP, TID};
 use crate::output::folder::Folder;
 use longpole_ftrace::{ByteOrder, PageLayout};
 use std::cmp::Reverse;
@@ -131,7 +131,8 @@ impl Conversion<'_> {
         }
         if let Some(stream) = streams.first_mut() {
             let Conversion { threads, context, done, counts, classes, .. } = self;
-            let mut dump = dump::Dump { stream, time: start, first: classes.dump, counts, context: context.nobody(), layout };
+            let mut dump =
+                state_events::StateEvents { stream, time: start, first: classes.dump, counts, context: context.nobody(), layout };
             let written = dump.write(self.raw.read("state.jsonl"), self.raw.read("names.jsonl"), threads, done);
             written.map_err(|error| self.write_error(error))?;
             self.offs_until(start, stream).map_err(|error| self.write_error(error))?;

@@ -1,8 +1,8 @@
 //! Reads the counters of one network namespace, the one that this thread is in: those of its
 //! interfaces, their queueing disciplines, and its protocols.
 
-use crate::kernel::dump::network::{RTM_GETQDISC, RTM_NEWQDISC, TCA_KIND, TCMSG};
 use crate::kernel::netlink;
+use crate::kernel::state_reader::network::{RTM_GETQDISC, RTM_NEWQDISC, TCA_KIND, TCMSG};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};

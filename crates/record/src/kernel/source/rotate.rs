@@ -5,7 +5,7 @@ use super::cpu_loss::CpuLoss;
 use super::pages::PageFiles;
 use super::pause::since;
 use super::KernelSource;
-use crate::kernel::{dump, reap, KernelError};
+use crate::kernel::{reap, state_reader, KernelError};
 use crate::output::folder::Folder;
 use longpole_ftrace::CpuStats;
 use serde_json::json;
@@ -75,7 +75,7 @@ impl KernelSource {
                     fs::rename(&hidden, raw.join(name))
                 };
                 let foreign = crate::kernel::has_foreign_pids();
-                written("state.jsonl", &|file| dump::write(file, foreign, &|| clock.now()))?;
+                written("state.jsonl", &|file| state_reader::write(file, foreign, &|| clock.now()))?;
                 if foreign {
                     return Ok(());
                 }

@@ -118,7 +118,7 @@ pub fn classes() -> Vec<(String, Vec<(String, Kind)>)> {
 }
 
 /// Destination of the state dump's events.
-pub struct Dump<'a> {
+pub struct StateEvents<'a> {
     pub stream: &'a mut Stream,
     pub time: u64,
     /// Id of the first class of the state dump.
@@ -131,7 +131,7 @@ pub struct Dump<'a> {
     pub layout: &'a Layout,
 }
 
-impl Dump<'_> {
+impl StateEvents<'_> {
     fn event(&mut self, kind: usize, payload: &[u8]) -> io::Result<()> {
         let id = self.first + kind as u16;
         self.counts[usize::from(id)] += 1;

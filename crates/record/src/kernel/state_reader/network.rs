@@ -2,7 +2,7 @@
 //! process. All network namespaces that a process or `ip netns` keeps alive are included. To enter
 //! a namespace other than our own needs root; without it they are left out.
 
-use super::Dump;
+use super::StateWriter;
 use crate::kernel::namespaces;
 use crate::kernel::netlink::{ask, attribute, text, word};
 use serde_json::{json, Value};
@@ -25,7 +25,7 @@ pub const TCA_KIND: u16 = 1;
 
 /// Writes sockets and disciplines of all namespaces. `owners` has the process of each socket, by
 /// the socket's inode.
-pub(super) fn write(dump: &mut Dump<'_>, owners: &HashMap<u64, i32>) -> io::Result<()> {
+pub(super) fn write(dump: &mut StateWriter<'_>, owners: &HashMap<u64, i32>) -> io::Result<()> {
     let mut lines = Vec::new();
     namespaces::in_each(&mut |_| look(owners, &mut lines));
     lines.into_iter().try_for_each(|line| dump.line(line))

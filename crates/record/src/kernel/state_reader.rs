@@ -55,12 +55,12 @@ const LONGEST_PATH: usize = 4096;
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// Writer of the state dump.
-struct Dump<'a> {
+struct StateWriter<'a> {
     out: BufWriter<File>,
     now: &'a dyn Fn() -> u64,
 }
 
-impl Dump<'_> {
+impl StateWriter<'_> {
     fn line(&mut self, mut value: Value) -> io::Result<()> {
         value["t"] = json!((self.now)());
         serde_json::to_writer(&mut self.out, &value)?;
@@ -71,7 +71,7 @@ impl Dump<'_> {
 /// Writes the whole state, one JSON object per line. With `foreign_pids`, processes are left out,
 /// because /proc then numbers threads differently from the kernel's events.
 pub fn write(file: File, foreign_pids: bool, now: &dyn Fn() -> u64) -> io::Result<()> {
-    let mut dump = Dump { out: BufWriter::new(file), now };
+    let mut dump = StateWriter { out: BufWriter::new(file), now };
     let sockets = if foreign_pids { HashMap::new() } else { processes(&mut dump)? };
     timer_functions(&mut dump)?;
     interrupts(&mut dump)?;
@@ -90,7 +90,7 @@ pub(super) fn numbers(path: &str) -> Vec<i32> {
 }
 
 /// Writes all processes. Returns the process of each socket, by the socket's inode.
-fn processes(dump: &mut Dump<'_>) -> io::Result<HashMap<u64, i32>> {
+fn processes(dump: &mut StateWriter<'_>) -> io::Result<HashMap<u64, i32>> {
     let (mut files, mut left_out) = (0, 0);
     let mut sockets = HashMap::new();
     for pid in numbers("/proc") {
@@ -203,7 +203,7 @@ fn parse_stat(text: &str) -> Option<Value> {
 }
 
 /// Writes the addresses of known timer functions; none if the kernel hides its addresses.
-fn timer_functions(dump: &mut Dump<'_>) -> io::Result<()> {
+fn timer_functions(dump: &mut StateWriter<'_>) -> io::Result<()> {
     if TIMERS.get().is_none() {
         let mut timers = Vec::new();
         let _ = each_symbol(|_, symbol| {
@@ -225,7 +225,7 @@ fn timer(symbol: &Symbol<'_>) -> Option<(u64, &'static str)> {
     (address != 0).then_some((address, name))
 }
 
-fn interrupts(dump: &mut Dump<'_>) -> io::Result<()> {
+fn interrupts(dump: &mut StateWriter<'_>) -> io::Result<()> {
     for irq in numbers("/sys/kernel/irq") {
         let text = |name: &str| fs::read_to_string(format!("/sys/kernel/irq/{irq}/{name}")).map(|text| text.trim().to_owned());
         let actions = text("actions").unwrap_or_default();
@@ -244,7 +244,7 @@ fn interrupts(dump: &mut Dump<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn interfaces(dump: &mut Dump<'_>) -> io::Result<()> {
+fn interfaces(dump: &mut StateWriter<'_>) -> io::Result<()> {
     let addresses = ipv4_addresses();
     for name in names("/sys/class/net") {
         let index = fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).ok();
@@ -295,7 +295,7 @@ fn ipv4_addresses() -> BTreeMap<String, Ipv4Addr> {
     found
 }
 
-fn block_devices(dump: &mut Dump<'_>) -> io::Result<()> {
+fn block_devices(dump: &mut StateWriter<'_>) -> io::Result<()> {
     for name in names("/sys/class/block") {
         let text = fs::read_to_string(format!("/sys/class/block/{name}/dev")).unwrap_or_default();
         if let Some(dev) = device_number(text.trim()) {
