@@ -159,7 +159,7 @@ impl Recorder {
                 since.as_secs()
             ));
         }
-        let longest = [watching, self.directories.patience(now)].into_iter().flatten();
+        let longest = [watching, self.directories.time_until_search(now)].into_iter().flatten();
         let next = self.pace.next(pressure, since, (now, self.intake.newest), self.period());
         Ok(longest.fold(next, Duration::min))
     }
@@ -210,15 +210,15 @@ impl Recorder {
             match wakeup {
                 Wakeup::Directory => {
                     self.pace.hurry();
-                    self.directories.hear();
+                    self.directories.read_reports();
                 }
-                Wakeup::OtherDirectories => self.directories.hear_others(),
+                Wakeup::OtherDirectories => self.directories.read_reports_of_others(),
                 Wakeup::Stop => {
                     if let Some(wake) = Stop.wake() {
                         let _ = rustix::io::read(wake, &mut [0u8; 8]);
                     }
                 }
-                Wakeup::Request => self.requests.heard(),
+                Wakeup::Request => self.requests.note_change(),
                 Wakeup::Process => self.intake.deaths = true,
             }
         }

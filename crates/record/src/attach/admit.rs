@@ -91,7 +91,7 @@ impl Visit<'_> {
         if *looks >= MAX_WAITING_TURNS {
             return false;
         }
-        self.directory.arrivals.heard.push(name.to_owned());
+        self.directory.arrivals.reported.push(name.to_owned());
         self.intake.newest = Instant::now();
         true
     }

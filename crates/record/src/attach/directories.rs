@@ -60,8 +60,8 @@ impl Directories {
     }
 
     /// Reads the reports of new control files in all directories.
-    pub fn hear(&mut self) {
-        self.all.iter_mut().for_each(|directory| directory.arrivals.hear());
+    pub fn read_reports(&mut self) {
+        self.all.iter_mut().for_each(|directory| directory.arrivals.read_reports());
     }
 
     /// Watches for further directories from now on.
@@ -70,21 +70,21 @@ impl Directories {
     }
 
     /// Reads the reports about directories of other users.
-    pub fn hear_others(&mut self) {
+    pub fn read_reports_of_others(&mut self) {
         let Some(watch) = &mut self.watch else { return };
         let taken: Vec<_> = self.all.iter().map(|directory| directory.common.runtime.path()).collect();
-        watch.hear(|path| taken.iter().any(|other| other.ends_with(path.strip_prefix("/").unwrap_or(path))));
+        watch.read_reports(|path| taken.iter().any(|other| other.ends_with(path.strip_prefix("/").unwrap_or(path))));
     }
 
     /// Longest time until the next search; `None` if none is needed.
-    pub fn patience(&self, now: Instant) -> Option<Duration> {
-        self.watch.as_ref()?.patience(now)
+    pub fn time_until_search(&self, now: Instant) -> Option<Duration> {
+        self.watch.as_ref()?.time_until_search(now)
     }
 
     /// Searches the runtime directories of other users after a process appeared in one of them.
     pub fn search_if_reported(&mut self, recording: &mut Recording, intake: &mut Intake) {
         let began = Instant::now();
-        if !self.watch.as_mut().is_some_and(|watch| watch.asks(began)) {
+        if !self.watch.as_mut().is_some_and(|watch| watch.take_due(began)) {
             return;
         }
         if let Err(error) = self.search(false, recording, intake) {
@@ -92,7 +92,7 @@ impl Directories {
         }
         intake.list_again = true;
         if let Some(watch) = &mut self.watch {
-            watch.searched(began);
+            watch.set_next_search(began);
         }
     }
 

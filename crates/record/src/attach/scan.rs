@@ -56,11 +56,11 @@ impl Visit<'_> {
     /// directory for each new process would take longer and longer, and would wait for the
     /// directory's lock, which starting processes hold while they wait for a CPU.
     pub fn take_up_reported(&mut self) {
-        let heard = &mut self.directory.arrivals.heard;
-        if heard.is_empty() {
+        let reported = &mut self.directory.arrivals.reported;
+        if reported.is_empty() {
             return;
         }
-        let names: Vec<String> = heard.drain(..heard.len().min(PROCESSES_A_TURN)).collect();
+        let names: Vec<String> = reported.drain(..reported.len().min(PROCESSES_A_TURN)).collect();
         self.look_at_sites();
         for name in names {
             match classify(&name) {

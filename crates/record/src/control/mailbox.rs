@@ -59,7 +59,8 @@ impl Mailbox {
         Ok(Mailbox { folder, watch })
     }
 
-    pub fn heard(&self) {
+    /// Reads and discards the reports of the folder's watch; the folder is listed instead.
+    pub fn discard_reports(&self) {
         let mut buffer = [0u8; 4096];
         while matches!(rustix::io::read(&self.watch, &mut buffer), Ok(read) if read > 0) {}
     }

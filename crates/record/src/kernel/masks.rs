@@ -158,7 +158,7 @@ impl Masks {
             if let Some(quiet) = quiet {
                 quiet.join();
             }
-            listen(calls, Answers { marker: answers, clock, missed: &missing }, &waking, &stopping);
+            answer_calls(calls, Answers { marker: answers, clock, missed: &missing }, &waking, &stopping);
         };
         instance.start()?;
         let thread = std::thread::Builder::new().name("longpole-masks".to_owned()).spawn(work);
@@ -237,7 +237,7 @@ impl Answers<'_> {
 }
 
 /// Body of the thread: reads calls from the second instance and answers them, until it is stopped.
-fn listen(mut calls: File, mut answers: Answers<'_>, wake: &OwnedFd, stop: &AtomicBool) {
+fn answer_calls(mut calls: File, mut answers: Answers<'_>, wake: &OwnedFd, stop: &AtomicBool) {
     let mut text = vec![0; MAX_TEXT];
     let (mut filled, mut callers) = (0, HashMap::new());
     loop {

@@ -26,7 +26,7 @@ impl Requests {
         Ok(())
     }
 
-    pub fn heard(&mut self) {
+    pub fn note_change(&mut self) {
         self.changed = true;
     }
 
@@ -38,7 +38,7 @@ impl Requests {
     /// Existing requests and their names, oldest first.
     fn existing(&self) -> Vec<(String, Request)> {
         let Some(mailbox) = &self.mailbox else { return Vec::new() };
-        mailbox.heard();
+        mailbox.discard_reports();
         mailbox.requests()
     }
 

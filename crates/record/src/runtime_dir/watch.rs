@@ -11,8 +11,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Searches take at most one part in this many of the time, whatever the watch reports.
-const SHARE: u32 = 20;
+/// Searches take at most 1/20 (5 %) of the recorder's time.
+const SEARCH_SHARE_DIVISOR: u32 = 20;
 /// Limit of the number of watched directories.
 const MAX_WATCHED: usize = 1024;
 
@@ -38,9 +38,9 @@ impl RuntimeWatch {
         let flags = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::ONLYDIR;
         inotify::add_watch(&watch, USERS, flags).ok()?;
         wakeups.watch(&watch, Wakeup::OtherDirectories).ok()?;
-        let mut neighbours = RuntimeWatch { watch, directories: HashMap::new(), due: false, next: Instant::now() };
-        neighbours.list();
-        Some(neighbours)
+        let mut watch_of_others = RuntimeWatch { watch, directories: HashMap::new(), due: false, next: Instant::now() };
+        watch_of_others.list();
+        Some(watch_of_others)
     }
 
     fn list(&mut self) {
@@ -58,7 +58,7 @@ impl RuntimeWatch {
 
     /// Reads the reports. `taken`: directories that the recorder has already taken up and watches
     /// itself.
-    pub fn hear(&mut self, taken: impl Fn(&Path) -> bool) {
+    pub fn read_reports(&mut self, taken: impl Fn(&Path) -> bool) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.watch, &mut buffer);
         let (mut new, mut due) = (false, false);
@@ -80,18 +80,18 @@ impl RuntimeWatch {
     }
 
     /// Returns whether a search must run now, and resets the request.
-    pub fn asks(&mut self, now: Instant) -> bool {
+    pub fn take_due(&mut self, now: Instant) -> bool {
         self.due && now >= self.next && std::mem::take(&mut self.due)
     }
 
     /// Sets the time of the next search after one has ended.
-    pub fn searched(&mut self, began: Instant) {
+    pub fn set_next_search(&mut self, began: Instant) {
         let now = Instant::now();
-        self.next = now + (now - began) * SHARE;
+        self.next = now + (now - began) * SEARCH_SHARE_DIVISOR;
     }
 
     /// Longest time until the next search; `None` if none is needed.
-    pub fn patience(&self, now: Instant) -> Option<Duration> {
+    pub fn time_until_search(&self, now: Instant) -> Option<Duration> {
         self.due.then(|| self.next.saturating_duration_since(now))
     }
 }

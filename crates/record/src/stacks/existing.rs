@@ -28,7 +28,7 @@ pub const ANONYMOUS: &[u8] = b"//anon";
 
 /// True if the program may have generated this code itself, and may provide a list of its functions
 /// for profilers.
-pub fn is_made(path: &[u8]) -> bool {
+pub fn may_be_generated(path: &[u8]) -> bool {
     path == ANONYMOUS || path.starts_with(b"/memfd:")
 }
 

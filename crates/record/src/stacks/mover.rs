@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_millis(100);
 /// Longest time of one look at existing processes, so that the rings do not fill up meanwhile.
 const LOOK: Duration = Duration::from_millis(20);
-/// Largest number of processes that are remembered as makers of code.
-const MAX_MAKERS: usize = 1 << 16;
+/// Largest number of processes that are remembered as jit_processes of code.
+const MAX_JIT_PROCESSES: usize = 1 << 16;
 
 /// One CPU.
 pub(super) struct CpuStream {
@@ -68,7 +68,7 @@ struct Existing {
 struct Records {
     /// Processes that generate code at run time, such as JIT compilers, and whose owner is already
     /// in the trace.
-    makers: HashSet<i32>,
+    jit_processes: HashSet<i32>,
     clock: Clock,
     hz: u32,
     payload: Vec<u8>,
@@ -80,12 +80,12 @@ impl Mover {
     /// `begin` is the stream of the processes that exist now, and `start` the time of its events in
     /// clock ticks.
     pub fn new(cpus: Vec<CpuStream>, (begin, start): (Stream, u64), clock: Clock, hz: u32, shared: Arc<Shared>) -> Mover {
-        let (makers, payload, chain) = (HashSet::new(), Vec::new(), (Vec::new(), Vec::new()));
+        let (jit_processes, payload, chain) = (HashSet::new(), Vec::new(), (Vec::new(), Vec::new()));
         Mover {
             cpus,
             scratch: Vec::new(),
             existing: Existing { stream: begin, start, waiting: existing::processes() },
-            records: Records { makers, clock, hz, payload, chain, shared },
+            records: Records { jit_processes, clock, hz, payload, chain, shared },
         }
     }
 
@@ -196,7 +196,7 @@ impl Records {
             }
             RecordContent::Mapping { start, length, offset, inode, path } => {
                 mapping(&mut self.payload, [start, length, offset, inode], path);
-                if existing::is_made(path) {
+                if existing::may_be_generated(path) {
                     self.maker(stream, time, record.pid)?;
                 }
                 MAPPING
@@ -213,7 +213,7 @@ impl Records {
             }
             RecordContent::Exit => {
                 if record.pid == record.tid {
-                    self.makers.remove(&record.pid);
+                    self.jit_processes.remove(&record.pid);
                 }
                 EXIT
             }
@@ -225,7 +225,7 @@ impl Records {
     /// Writes the owner of a process that generates code. The list of functions that such a process
     /// provides is accepted only if it belongs to the same user.
     fn maker(&mut self, stream: &mut Stream, time: u64, pid: i32) -> io::Result<()> {
-        if self.makers.len() >= MAX_MAKERS || !self.makers.insert(pid) {
+        if self.jit_processes.len() >= MAX_JIT_PROCESSES || !self.jit_processes.insert(pid) {
             return Ok(());
         }
         let Some((uid, inner)) = existing::owner(pid) else { return Ok(()) };
@@ -276,10 +276,10 @@ impl Existing {
         for found in existing::mappings(pid) {
             whose(payload, pid);
             mapping(payload, [found.start, found.length, found.offset, found.inode], &found.path);
-            makes |= existing::is_made(&found.path);
+            makes |= existing::may_be_generated(&found.path);
             self.stream.event(start, MAPPING, payload)?;
         }
-        if makes && records.makers.len() < MAX_MAKERS && records.makers.insert(pid) {
+        if makes && records.jit_processes.len() < MAX_JIT_PROCESSES && records.jit_processes.insert(pid) {
             if let Some((uid, inner)) = existing::owner(pid) {
                 whose(payload, pid);
                 payload.extend_from_slice(&uid.to_ne_bytes());

@@ -23,7 +23,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 /// Limit of the number of waiting names.
-const MAX_HEARD: usize = 1 << 16;
+const MAX_REPORTED: usize = 1 << 16;
 
 /// A runtime directory that is being recorded.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(crate) struct DirectoryState {
 pub(crate) struct Arrivals {
     watch: Option<OwnedFd>,
     /// Names of control files that the watch has reported and that have not been looked at.
-    pub heard: Vec<String>,
+    pub reported: Vec<String>,
     /// Reports were lost or too many, so the whole directory must be listed.
     pub missed: bool,
     /// Stems of control files whose processes cannot be identified from this namespace; their files
@@ -72,7 +72,7 @@ impl RecordedRuntimeDir {
         RecordedRuntimeDir {
             common: DirectoryState { runtime, held, stream, foreign_identity, classes: Classes::new(), sites: None },
             processes: HashMap::new(),
-            arrivals: Arrivals { watch, heard: Vec::new(), missed: false, unknown: HashSet::new(), awaiting_final_name: HashMap::new() },
+            arrivals: Arrivals { watch, reported: Vec::new(), missed: false, unknown: HashSet::new(), awaiting_final_name: HashMap::new() },
         }
     }
 
@@ -166,15 +166,15 @@ impl Arrivals {
 
     /// Reads the reports of the directory watch. Only control files count; the number of rings is
     /// in the control file.
-    pub fn hear(&mut self) {
+    pub fn read_reports(&mut self) {
         let Some(watch) = &self.watch else { return };
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(watch, &mut buffer);
         while let Ok(event) = reader.next() {
-            self.missed |= event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW) || self.heard.len() >= MAX_HEARD;
+            self.missed |= event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW) || self.reported.len() >= MAX_REPORTED;
             let name = event.file_name().and_then(|name| name.to_str().ok());
-            if let Some(name) = name.filter(|name| name.ends_with(CONTROL) && self.heard.len() < MAX_HEARD) {
-                self.heard.push(name.to_owned());
+            if let Some(name) = name.filter(|name| name.ends_with(CONTROL) && self.reported.len() < MAX_REPORTED) {
+                self.reported.push(name.to_owned());
             }
         }
     }
