@@ -54,7 +54,10 @@ pub(crate) fn directory(directory: &mut RecordedRuntimeDir, recording: &mut Reco
     let rings = processes.values().flat_map(|subject| &subject.sources);
     recording.larger_rings.set(drain.common.stream, rings.map(RingSource::larger_rings).sum());
     let now = Instant::now();
-    recording.files.disk.looked(processes.values_mut().flat_map(|subject| &mut subject.sources).map(|source| source.waiting(now)));
+    recording
+        .files
+        .disk
+        .set_waiting_rings(processes.values_mut().flat_map(|subject| &mut subject.sources).map(|source| source.waiting(now)));
     let mut pressure: f64 = 0.0;
     for subject in processes.values_mut() {
         let final_look = last || subject.ended;

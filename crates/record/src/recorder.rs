@@ -152,7 +152,7 @@ impl Recorder {
             self.follow_moved_folder()?;
             self.each_second();
         }
-        let since = self.pace.turned(now);
+        let since = self.pace.end_turn(now);
         if self.recording.clock.ticks(since) >= 1 << 47 {
             self.recording.note(format!(
                 "the recorder stood still for {} s; times of events that were written in that period may be wrong",
@@ -243,7 +243,7 @@ impl Recorder {
             Reloaded::Unchanged => {}
             Reloaded::New => {
                 self.each(|visit| {
-                    visit.directory.common.held.order(&visit.recording.rules.default_order());
+                    visit.directory.common.held.set_orders(&visit.recording.rules.default_order());
                     visit.decide_again();
                 });
                 eprintln!("longpole: the new configuration is in use");
@@ -262,7 +262,7 @@ impl Recorder {
         let Some(before) = destination.follow()? else { return Ok(()) };
         let path = destination.path.clone();
         self.recording.note(format!("the recording's folder was moved from {} to {}", before.display(), path.display()));
-        self.each(|visit| visit.directory.common.held.moves(&path));
+        self.each(|visit| visit.directory.common.held.set_path(&path));
         Ok(())
     }
 

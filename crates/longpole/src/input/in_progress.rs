@@ -3,12 +3,12 @@
 
 use crate::render::table::plain;
 use anyhow::bail;
-use longpole_record::runtime_dir::session::{self, Responsibility, Running};
+use longpole_record::runtime_dir::session::{self, Responsibility, RunningRecording};
 use longpole_record::RuntimeDir;
 use serde_json::Value;
 
 /// Returns all recordings in progress, and the runtime directory; `None` if it does not exist.
-pub fn all() -> anyhow::Result<(Vec<Running>, Option<RuntimeDir>)> {
+pub fn all() -> anyhow::Result<(Vec<RunningRecording>, Option<RuntimeDir>)> {
     let path = RuntimeDir::default_path();
     if !path.exists() {
         return Ok((Vec::new(), None));
@@ -19,10 +19,10 @@ pub fn all() -> anyhow::Result<(Vec<Running>, Option<RuntimeDir>)> {
 
 /// Returns the recording of the process `pid`, or the one whose recorder has that pid. Without
 /// `pid`, returns the only recording. `none` is the error message if nothing is being recorded.
-pub fn one(pid: Option<i32>, none: &str) -> anyhow::Result<(Running, RuntimeDir)> {
+pub fn one(pid: Option<i32>, none: &str) -> anyhow::Result<(RunningRecording, RuntimeDir)> {
     let (all, runtime) = all()?;
     let Some(runtime) = runtime.filter(|_| !all.is_empty()) else { bail!("{none}") };
-    let meant = |running: &&Running| pid.is_none_or(|pid| running.of() == Some(pid) || running.pid == pid);
+    let meant = |running: &&RunningRecording| pid.is_none_or(|pid| running.of() == Some(pid) || running.pid == pid);
     let mut found = all.iter().filter(meant);
     match (found.next(), found.next()) {
         (Some(running), None) => Ok((running.clone(), runtime)),
@@ -33,13 +33,13 @@ pub fn one(pid: Option<i32>, none: &str) -> anyhow::Result<(Running, RuntimeDir)
 
 /// Returns the recording's current state, because a recording with a limit may have begun another
 /// chunk. `None` if it has ended.
-pub fn again(running: &Running, runtime: &RuntimeDir) -> anyhow::Result<Option<Running>> {
+pub fn again(running: &RunningRecording, runtime: &RuntimeDir) -> anyhow::Result<Option<RunningRecording>> {
     Ok(session::running(runtime)?.into_iter().find(|now| now.session == running.session))
 }
 
 /// Returns what is being recorded, in words.
-pub fn of(running: &Running) -> String {
-    match (running.whose, command(running)) {
+pub fn of(running: &RunningRecording) -> String {
+    match (running.responsibility, command(running)) {
         (Responsibility::Process(pid), _) => format!("process {pid}"),
         (_, Some(command)) => format!("the command {command}"),
         (Responsibility::Command(_), None) => "a command".to_owned(),
@@ -48,19 +48,19 @@ pub fn of(running: &Running) -> String {
 }
 
 /// Returns the recording's description (`longpole.json`).
-pub fn description(running: &Running) -> Value {
+pub fn description(running: &RunningRecording) -> Value {
     let text = std::fs::read(running.path.join("longpole.json")).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or(Value::Null)
 }
 
 /// Returns the recorded command; `None` if the recording is not one of a command.
-pub fn command(running: &Running) -> Option<String> {
+pub fn command(running: &RunningRecording) -> Option<String> {
     let description = description(running);
     let words: Vec<&str> = description["command"].as_array()?.iter().filter_map(Value::as_str).collect();
     (!words.is_empty()).then(|| plain(words.join(" ")))
 }
 
-fn list(all: &[Running]) -> String {
+fn list(all: &[RunningRecording]) -> String {
     all.iter()
         .map(|running| {
             format!("\n  --pid {}  {} ({})", running.of().unwrap_or(running.pid), plain(running.path.display().to_string()), of(running))

@@ -12,7 +12,7 @@ use crate::say;
 use longpole_record::counter_is_a_clock;
 use longpole_record::kernel;
 use longpole_record::root;
-use longpole_record::runtime_dir::session::{Responsibility, Running};
+use longpole_record::runtime_dir::session::{Responsibility, RunningRecording};
 use longpole_record::subjects::list as subjects;
 use longpole_record::RuntimeDir;
 use rustix::fs::{access, statvfs, Access};
@@ -274,9 +274,9 @@ fn recorder() -> Finding {
     match in_progress::all() {
         Ok((all, _)) if all.is_empty() => finding(WHAT, State::Good, "none is running", None),
         Ok((all, _)) => {
-            let described = |running: &Running| {
+            let described = |running: &RunningRecording| {
                 let (pid, path) = (running.pid, running.path.display());
-                match running.whose {
+                match running.responsibility {
                     Responsibility::Process(of) => {
                         format!("process {pid} is recording process {of} to {path}; a second recording of it is refused")
                     }

@@ -4,7 +4,7 @@ use crate::input::in_progress;
 use crate::render::answer;
 use crate::render::table::{bytes, duration, number};
 use crate::say;
-use longpole_record::runtime_dir::session::Running;
+use longpole_record::runtime_dir::session::RunningRecording;
 use serde_json::{json, Value};
 use std::io;
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn described(running: &Running) -> Value {
+fn described(running: &RunningRecording) -> Value {
     let description = in_progress::description(running);
     let lanes = description["lanes"].as_array().map_or(&[][..], Vec::as_slice);
     let recorded: u64 = lanes.iter().filter_map(|lane| lane["recorded_bytes"].as_u64()).sum();
@@ -61,7 +61,7 @@ fn described(running: &Running) -> Value {
     })
 }
 
-fn show(running: &Running) -> anyhow::Result<()> {
+fn show(running: &RunningRecording) -> anyhow::Result<()> {
     let status = described(running);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
     say(format_args!("recording  {}", running.path.display()))?;

@@ -58,7 +58,7 @@ impl Attach<'_> {
         }
         if subject.claimed
             && subject.order.mask != 0
-            && matches!(self.common.held.whose(), Responsibility::Command(_))
+            && matches!(self.common.held.responsibility(), Responsibility::Command(_))
             && subject.process.recording_of_command() != self.recording.rules.session
         {
             let text = "programs of the command without LONGPOLE_SESSION in their environment are recorded only after they were found, because another recorder records new programs";

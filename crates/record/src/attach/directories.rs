@@ -55,8 +55,8 @@ impl Directories {
     }
 
     /// Marks the recording as complete, so that no later recorder tries to recover it.
-    pub fn finished(&self) {
-        self.all.iter().for_each(|directory| directory.common.finished());
+    pub fn mark_finished(&self) {
+        self.all.iter().for_each(|directory| directory.common.mark_finished());
     }
 
     /// Reads the reports of new control files in all directories.
@@ -152,7 +152,7 @@ impl Directories {
         self.all.retain(|directory| {
             let leave = gone(directory);
             if leave {
-                directory.common.finished();
+                directory.common.mark_finished();
                 recording.larger_rings.forget(directory.common.stream);
             }
             !leave

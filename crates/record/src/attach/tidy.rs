@@ -55,7 +55,7 @@ impl Visit<'_> {
             self.directory.common.runtime.with_no_process_starting(|| {
                 let runtime = &self.directory.common.runtime;
                 let nobody = runtime.entries().is_ok_and(|all| !all.iter().any(|(_, entry)| matches!(entry, Entry::Control { .. })))
-                    && session::running(runtime).is_ok_and(|all| all.iter().all(|running| running.whose == Responsibility::All));
+                    && session::running(runtime).is_ok_and(|all| all.iter().all(|running| running.responsibility == Responsibility::All));
                 if nobody {
                     self.directory.common.runtime.remove("sites");
                 }

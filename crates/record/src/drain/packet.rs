@@ -96,7 +96,7 @@ impl Drain<'_> {
             Ok(written) => {
                 // A direct write that the file system refused was written through the page cache.
                 if direct && lane.is_direct() {
-                    self.recording.files.disk.took(length, begin.elapsed());
+                    self.recording.files.disk.add_measurement(length, begin.elapsed());
                 }
                 self.recording.account.totals.written += written;
             }

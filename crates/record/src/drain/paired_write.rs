@@ -61,7 +61,7 @@ impl Drain<'_> {
         let begin = Instant::now();
         let Ok(Some(written)) = lane.append_both([(first, bodies[0]), (second, bodies[1])]) else { return false };
         let length = lengths[0] + lengths[1];
-        self.recording.files.disk.took(length, begin.elapsed());
+        self.recording.files.disk.add_measurement(length, begin.elapsed());
         source.ring.release(slices[1].tail, reported);
         source.content += length as u64;
         source.extra_lost = 0;

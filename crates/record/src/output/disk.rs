@@ -59,7 +59,7 @@ impl Waiting {
 
 impl Disk {
     /// Adds a measurement: the write of `bytes` took this time.
-    pub fn took(&mut self, bytes: usize, took: Duration) {
+    pub fn add_measurement(&mut self, bytes: usize, took: Duration) {
         if bytes >= MIN_MEASURED_BYTES {
             let ns = took.as_nanos() as f64 / bytes as f64;
             self.pace = Some(self.pace.map_or(ns, |mean| mean + NEWEST_WEIGHT * (ns - mean)));
@@ -67,8 +67,8 @@ impl Disk {
         }
     }
 
-    /// Takes the rings of a turn, in the order in which they will be emptied.
-    pub fn looked(&mut self, rings: impl Iterator<Item = Waiting>) {
+    /// Sets the rings of a turn, in the order in which they will be emptied.
+    pub fn set_waiting_rings(&mut self, rings: impl Iterator<Item = Waiting>) {
         let mut rings: Vec<Waiting> = rings.collect();
         let pace = self.pace.unwrap_or(UNMEASURED_SPEED);
         let mut behind = f64::INFINITY;
@@ -85,7 +85,7 @@ impl Disk {
     }
 
     /// Returns whether the next ring must not wait for the disk. Called once per ring, in the order
-    /// of [`Disk::looked`].
+    /// of [`Disk::set_waiting_rings`].
     pub fn is_too_slow(&mut self) -> bool {
         let now = Instant::now();
         let passed = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
@@ -112,7 +112,7 @@ mod tests {
 
     /// For each ring, whether it must not wait.
     fn too_slow(disk: &mut Disk, rings: &[Waiting]) -> Vec<bool> {
-        disk.looked(rings.iter().copied());
+        disk.set_waiting_rings(rings.iter().copied());
         // The time that this test takes must not count.
         let start = Instant::now() + Duration::from_secs(1);
         rings
@@ -126,14 +126,14 @@ mod tests {
 
     fn of(ms: u64) -> Disk {
         let mut disk = Disk::default();
-        disk.took(MIB as usize, Duration::from_millis(ms));
+        disk.add_measurement(MIB as usize, Duration::from_millis(ms));
         disk
     }
 
     #[test]
     fn a_nearly_full_ring_waits_for_the_disk_only_if_the_disk_is_fast_enough() {
         let mut disk = Disk::default();
-        disk.took(4096, Duration::from_millis(1));
+        disk.add_measurement(4096, Duration::from_millis(1));
         assert_eq!(too_slow(&mut disk, &[ring(80, 1000)]), [true]);
         assert_eq!(too_slow(&mut disk, &[ring(50, 1000)]), [false]);
         let mut disk = of(1);
@@ -141,9 +141,9 @@ mod tests {
         assert_eq!(too_slow(&mut disk, &[Waiting { is_full: true, ..ring(80, 1000) }]), [true]);
         assert_eq!(too_slow(&mut disk, &[ring(50, 1)]), [false]);
         // One slow packet does not make a disk too slow; a dozen does.
-        disk.took(MIB as usize, Duration::from_millis(2));
+        disk.add_measurement(MIB as usize, Duration::from_millis(2));
         assert_eq!(too_slow(&mut disk, &[ring(80, 3)]), [false]);
-        (0..12).for_each(|_| disk.took(MIB as usize, Duration::from_millis(20)));
+        (0..12).for_each(|_| disk.add_measurement(MIB as usize, Duration::from_millis(20)));
         assert_eq!([20, 50].map(|left| too_slow(&mut disk, &[ring(80, left)])[0]), [true, false]);
     }
 
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn elapsed_time_reduces_the_time_that_is_left() {
         let mut disk = of(1);
-        disk.looked([ring(80, 40)].into_iter());
+        disk.set_waiting_rings([ring(80, 40)].into_iter());
         disk.since = Instant::now().checked_sub(Duration::from_millis(39));
         assert!(disk.is_too_slow());
     }

@@ -53,7 +53,7 @@ impl Recorder {
             notes.into_iter().for_each(|note| self.recording.note(note));
             let _ = self.describe(Some(end));
         }
-        self.directories.finished();
+        self.directories.mark_finished();
         let no_other_events = kernel.is_none_or(|kernel| kernel.events == 0) && samples.is_none_or(|samples| samples.samples == 0);
         let empty = self.why_empty().filter(|_| no_other_events);
         let Recording { files, account, .. } = self.recording;
@@ -112,7 +112,7 @@ impl Recorder {
     pub fn abandon(mut self) {
         self.each(|visit| visit.withdraw_all_orders());
         self.sources.abandon();
-        self.directories.finished();
+        self.directories.mark_finished();
         // If the removal fails, a readable, empty recording remains.
         let _ = std::fs::remove_dir_all(&self.recording.files.destination.path);
     }

@@ -34,7 +34,7 @@ impl Pace {
     }
 
     /// Ends a turn. Returns the time since the end of the turn before.
-    pub fn turned(&mut self, now: Instant) -> Duration {
+    pub fn end_turn(&mut self, now: Instant) -> Duration {
         let since = now - self.last_turn;
         self.last_turn = now;
         since

@@ -63,7 +63,7 @@ impl Recorder {
         });
         self.chunks.ended(old.path, (old.start_ns, now), &self.recording.account.totals, self.sources.kernel.bytes());
         let path = self.path().to_owned();
-        self.each(|visit| visit.directory.common.held.moves(&path));
+        self.each(|visit| visit.directory.common.held.set_path(&path));
         self.chunks.announce(&path);
         self.describe(None)
     }

@@ -9,7 +9,7 @@ use crate::control::options::Scope;
 use crate::error::Error;
 use crate::files::mapping::Access;
 use crate::runtime_dir::process::Process;
-use crate::runtime_dir::session::{self, Held, Responsibility, Running, Unfinished};
+use crate::runtime_dir::session::{self, HeldSession, Responsibility, RunningRecording, Unfinished};
 use crate::runtime_dir::{Entry, RuntimeDir};
 use std::time::Duration;
 
@@ -18,19 +18,19 @@ const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The running recording with this number.
-pub(crate) fn holder(runtime: &RuntimeDir, number: u64) -> Option<Running> {
+pub(crate) fn holder(runtime: &RuntimeDir, number: u64) -> Option<RunningRecording> {
     session::running(runtime).ok()?.into_iter().find(|running| running.session == number)
 }
 
 /// Takes the session file for a scope. `number`: the number of the recording.
-pub(crate) fn hold(runtime: &RuntimeDir, scope: Scope, number: u64) -> Result<(Held, Option<Unfinished>), Error> {
+pub(crate) fn hold(runtime: &RuntimeDir, scope: Scope, number: u64) -> Result<(HeldSession, Option<Unfinished>), Error> {
     match scope {
-        Scope::Everything => Held::take(runtime, Responsibility::All),
-        Scope::Process(pid) => Held::take(runtime, Responsibility::Process(pid)),
+        Scope::Everything => HeldSession::take(runtime, Responsibility::All),
+        Scope::Process(pid) => HeldSession::take(runtime, Responsibility::Process(pid)),
         // With `session`, the recorder also finds programs of the command that do not store its
         // number. With `session-c<number>`, it finds those only through their parents.
-        Scope::Descendants => match Held::take(runtime, Responsibility::All) {
-            Err(Error::Busy { .. }) => Held::take(runtime, Responsibility::Command(number)),
+        Scope::Descendants => match HeldSession::take(runtime, Responsibility::All) {
+            Err(Error::Busy { .. }) => HeldSession::take(runtime, Responsibility::Command(number)),
             other => other,
         },
     }
@@ -38,7 +38,7 @@ pub(crate) fn hold(runtime: &RuntimeDir, scope: Scope, number: u64) -> Result<(H
 
 /// Takes the session file for a scope. Fails if another recorder already records the process in
 /// question.
-pub(crate) fn take(runtime: &RuntimeDir, scope: Scope, number: u64) -> Result<(Held, Option<Unfinished>), Error> {
+pub(crate) fn take(runtime: &RuntimeDir, scope: Scope, number: u64) -> Result<(HeldSession, Option<Unfinished>), Error> {
     let Scope::Process(wanted) = scope else { return hold(runtime, scope, number) };
     let taken = match hold(runtime, scope, number) {
         Err(Error::Busy { pid, path }) => return Err(Error::Taken { process: wanted, pid, path }),
@@ -47,7 +47,7 @@ pub(crate) fn take(runtime: &RuntimeDir, scope: Scope, number: u64) -> Result<(H
     match other_recorder(runtime, wanted)? {
         None => Ok(taken),
         Some(running) => {
-            taken.0.finished(runtime);
+            taken.0.mark_finished(runtime);
             Err(Error::Taken {
                 process: wanted,
                 pid: running.as_ref().map_or(0, |running| running.pid),
@@ -59,7 +59,7 @@ pub(crate) fn take(runtime: &RuntimeDir, scope: Scope, number: u64) -> Result<(H
 
 /// Waits a moment for another recorder to release a process. Returns that recorder if it does not;
 /// the inner `None` means that it cannot be identified.
-fn other_recorder(runtime: &RuntimeDir, wanted: i32) -> Result<Option<Option<Running>>, Error> {
+fn other_recorder(runtime: &RuntimeDir, wanted: i32) -> Result<Option<Option<RunningRecording>>, Error> {
     let mut number = None;
     for _ in 0..TRIES {
         let entries = runtime.entries().map_err(Error::io("list", runtime.path()))?;

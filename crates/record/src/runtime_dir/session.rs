@@ -54,13 +54,13 @@ impl Responsibility {
 /// The responsibility that a session file's name states; `None` for other files.
 pub(crate) fn parse_name(name: &str) -> Option<Responsibility> {
     let rest = name.strip_prefix(NAME)?;
-    let whose = match (rest, rest.strip_prefix("-c"), rest.strip_prefix('-')) {
+    let responsibility = match (rest, rest.strip_prefix("-c"), rest.strip_prefix('-')) {
         ("", ..) => Responsibility::All,
         (_, Some(number), _) => Responsibility::Command(number.parse().ok().filter(|number| *number > 0)?),
         (_, _, Some(pid)) => Responsibility::Process(pid.parse().ok().filter(|pid| *pid > 0)?),
         _ => return None,
     };
-    (whose.name() == name).then_some(whose)
+    (responsibility.name() == name).then_some(responsibility)
 }
 
 /// Instructions for a process: what to record, and how.
@@ -119,17 +119,17 @@ pub struct Unfinished {
 
 /// The session file, with its lock held.
 #[derive(Debug)]
-pub struct Held {
-    whose: Responsibility,
+pub struct HeldSession {
+    responsibility: Responsibility,
     _file: OwnedFd,
     mapping: Mapping,
 }
 
-impl Held {
+impl HeldSession {
     /// Takes the lock. If another recorder holds it, the error names that recorder. Returns also
     /// the recording that the previous holder of the lock did not end.
-    pub fn take(runtime: &RuntimeDir, whose: Responsibility) -> Result<(Held, Option<Unfinished>), Error> {
-        let name = whose.name();
+    pub fn take(runtime: &RuntimeDir, responsibility: Responsibility) -> Result<(HeldSession, Option<Unfinished>), Error> {
+        let name = responsibility.name();
         let path = runtime.path().join(&name);
         let mut tries = 0;
         let (file, mapping) = loop {
@@ -151,7 +151,7 @@ impl Held {
             let mapping =
                 Mapping::new(std::os::fd::AsFd::as_fd(&file.file), SIZE as usize, Access::Write).map_err(Error::io("map", &path))?;
             if !lock::take(&file.file).map_err(Error::io("lock", &path))? {
-                let running = layout(&mapping).map(|layout| read(layout, whose));
+                let running = layout(&mapping).map(|layout| read(layout, responsibility));
                 return Err(Error::Busy {
                     pid: running.as_ref().map_or(0, |running| running.pid),
                     path: running.map_or_else(String::new, |running| running.path.display().to_string()),
@@ -163,20 +163,20 @@ impl Held {
             }
             tries += 1;
         };
-        let held = Held { whose, _file: file.file, mapping };
+        let held = HeldSession { responsibility, _file: file.file, mapping };
         let mut unfinished = None;
         if let Some(layout) = layout(&held.mapping) {
             let session = layout.orders.session.load(Ordering::Relaxed);
             if layout.magic.load(Ordering::Relaxed) == MAGIC && layout.version.load(Ordering::Relaxed) == VERSION && session != 0 {
-                unfinished = Some(Unfinished { session, path: read(layout, whose).path });
+                unfinished = Some(Unfinished { session, path: read(layout, responsibility).path });
             }
             layout.orders.mask.store(0, Ordering::Release);
         }
         Ok((held, unfinished))
     }
 
-    pub fn whose(&self) -> Responsibility {
-        self.whose
+    pub fn responsibility(&self) -> Responsibility {
+        self.responsibility
     }
 
     /// Publishes the path of the recording and the orders that are valid from now on.
@@ -192,7 +192,7 @@ impl Held {
     }
 
     /// Publishes a new path of the recording.
-    pub fn moves(&self, path: &std::path::Path) {
+    pub fn set_path(&self, path: &std::path::Path) {
         use std::os::unix::ffi::OsStrExt;
         if let Some(layout) = layout(&self.mapping) {
             store(&layout.path, path.as_os_str().as_bytes());
@@ -200,7 +200,7 @@ impl Held {
     }
 
     /// Changes the orders. A process that starts meanwhile gets the old or the new orders.
-    pub fn order(&self, order: &Order) {
+    pub fn set_orders(&self, order: &Order) {
         if let Some(layout) = layout(&self.mapping) {
             order.apply(&layout.orders);
         }
@@ -214,31 +214,31 @@ impl Held {
     }
 
     /// Marks the recording as complete, so that no later recorder tries to recover it.
-    pub fn finished(&self, runtime: &RuntimeDir) {
+    pub fn mark_finished(&self, runtime: &RuntimeDir) {
         if let Some(layout) = layout(&self.mapping) {
             layout.orders.mask.store(0, Ordering::SeqCst);
             layout.orders.session.store(0, Ordering::SeqCst);
         }
-        if self.whose != Responsibility::All {
-            runtime.remove(&self.whose.name());
+        if self.responsibility != Responsibility::All {
+            runtime.remove(&self.responsibility.name());
         }
     }
 }
 
 /// A recording in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Running {
+pub struct RunningRecording {
     /// Pid of the recorder.
     pub pid: i32,
     pub path: PathBuf,
     pub session: u64,
-    pub whose: Responsibility,
+    pub responsibility: Responsibility,
 }
 
-impl Running {
+impl RunningRecording {
     /// The recorded process, if the recorder records a single one.
     pub fn of(&self) -> Option<i32> {
-        match self.whose {
+        match self.responsibility {
             Responsibility::Process(pid) => Some(pid),
             _ => None,
         }
@@ -247,22 +247,22 @@ impl Running {
 
 /// The recordings in progress in this runtime directory: first that of all programs, then those of
 /// single processes, then those of commands.
-pub fn running(runtime: &RuntimeDir) -> Result<Vec<Running>, Error> {
+pub fn running(runtime: &RuntimeDir) -> Result<Vec<RunningRecording>, Error> {
     let names = runtime.sessions().map_err(Error::io("list", runtime.path()))?;
     let mut all = Vec::new();
-    for (name, whose) in names {
-        all.extend(of_file(runtime, &name, whose)?);
+    for (name, responsibility) in names {
+        all.extend(of_file(runtime, &name, responsibility)?);
     }
-    all.sort_by_key(|running| running.whose);
+    all.sort_by_key(|running| running.responsibility);
     Ok(all)
 }
 
 /// Returns whether a recorder with this responsibility is running.
-pub(crate) fn is_held(runtime: &RuntimeDir, whose: Responsibility) -> bool {
-    runtime.open_readable(&whose.name()).is_ok_and(|file| lock::is_taken(&file.file))
+pub(crate) fn is_held(runtime: &RuntimeDir, responsibility: Responsibility) -> bool {
+    runtime.open_readable(&responsibility.name()).is_ok_and(|file| lock::is_taken(&file.file))
 }
 
-fn of_file(runtime: &RuntimeDir, name: &str, whose: Responsibility) -> Result<Option<Running>, Error> {
+fn of_file(runtime: &RuntimeDir, name: &str, responsibility: Responsibility) -> Result<Option<RunningRecording>, Error> {
     let path = runtime.path().join(name);
     let file = match runtime.open_readable(name) {
         Ok(file) if file.size >= SIZE => file,
@@ -276,14 +276,16 @@ fn of_file(runtime: &RuntimeDir, name: &str, whose: Responsibility) -> Result<Op
     let mapping = Mapping::new(std::os::fd::AsFd::as_fd(&file.file), SIZE as usize, Access::Read).map_err(Error::io("map", path))?;
     // Between taking the lock and publishing its first orders, the recorder has not stored its
     // identity.
-    Ok(layout(&mapping).map(|layout| read(layout, whose)).filter(|running| running.session != 0 && proc_status::alive(running.pid)))
+    Ok(layout(&mapping)
+        .map(|layout| read(layout, responsibility))
+        .filter(|running| running.session != 0 && proc_status::alive(running.pid)))
 }
 
 /// Removes session files of killed recorders that cannot be recovered: those of processes that are
 /// gone, and those of commands.
 pub(crate) fn tidy(runtime: &RuntimeDir) {
-    for (name, whose) in runtime.sessions().unwrap_or_default() {
-        let over = match whose {
+    for (name, responsibility) in runtime.sessions().unwrap_or_default() {
+        let over = match responsibility {
             Responsibility::All => false,
             Responsibility::Process(pid) => !proc_status::alive(pid),
             Responsibility::Command(_) => true,
@@ -298,15 +300,15 @@ fn layout(mapping: &Mapping) -> Option<&Layout> {
     mapping.get::<Layout>(0)
 }
 
-fn read(layout: &Layout, whose: Responsibility) -> Running {
+fn read(layout: &Layout, responsibility: Responsibility) -> RunningRecording {
     use std::os::unix::ffi::OsStringExt;
     let mut path: Vec<u8> = layout.path.iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
     path.truncate(path.iter().position(|byte| *byte == 0).unwrap_or(path.len()));
-    Running {
+    RunningRecording {
         pid: layout.recorder.load(Ordering::Relaxed),
         path: PathBuf::from(std::ffi::OsString::from_vec(path)),
         session: layout.orders.session.load(Ordering::Relaxed),
-        whose,
+        responsibility,
     }
 }
 
@@ -327,30 +329,35 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let runtime = crate::runtime_dir::private(directory.path());
         assert_eq!(running(&runtime).unwrap(), []);
-        let (held, unfinished) = Held::take(&runtime, Responsibility::All).unwrap();
+        let (held, unfinished) = HeldSession::take(&runtime, Responsibility::All).unwrap();
         assert!(unfinished.is_none());
         held.publish(std::path::Path::new("/some/where"), &Order { mask: 1, session: 7, ..Order::default() });
-        let expected = Running { pid: std::process::id() as i32, path: "/some/where".into(), session: 7, whose: Responsibility::All };
+        let expected = RunningRecording {
+            pid: std::process::id() as i32,
+            path: "/some/where".into(),
+            session: 7,
+            responsibility: Responsibility::All,
+        };
         assert_eq!(running(&runtime).unwrap(), [expected]);
-        match Held::take(&runtime, Responsibility::All) {
+        match HeldSession::take(&runtime, Responsibility::All) {
             Err(Error::Busy { pid, path }) => assert_eq!((pid, path.as_str()), (std::process::id() as i32, "/some/where")),
             other => panic!("{other:?}"),
         }
         drop(held);
         assert_eq!(running(&runtime).unwrap(), []);
-        let (held, unfinished) = Held::take(&runtime, Responsibility::All).unwrap();
+        let (held, unfinished) = HeldSession::take(&runtime, Responsibility::All).unwrap();
         assert_eq!(unfinished.map(|unfinished| unfinished.session), Some(7));
-        held.finished(&runtime);
+        held.mark_finished(&runtime);
         drop(held);
-        assert!(Held::take(&runtime, Responsibility::All).unwrap().1.is_none());
+        assert!(HeldSession::take(&runtime, Responsibility::All).unwrap().1.is_none());
     }
     #[test]
     fn recorders_of_processes_and_commands_run_next_to_one_of_all_programs_and_leave_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let runtime = crate::runtime_dir::private(directory.path());
         let order = |session| Order { session, ..Order::default() };
-        let begin = |whose, session| {
-            let (held, _) = Held::take(&runtime, whose).unwrap();
+        let begin = |responsibility, session| {
+            let (held, _) = HeldSession::take(&runtime, responsibility).unwrap();
             held.publish(std::path::Path::new("/some/where"), &order(session));
             held
         };
@@ -360,14 +367,14 @@ mod tests {
             begin(Responsibility::All, 2),
             begin(Responsibility::Process(4), 3),
         ];
-        let all: Vec<_> = running(&runtime).unwrap().into_iter().map(|running| (running.whose, running.session)).collect();
+        let all: Vec<_> = running(&runtime).unwrap().into_iter().map(|running| (running.responsibility, running.session)).collect();
         assert_eq!(
             all,
             [(Responsibility::All, 2), (Responsibility::Process(4), 3), (Responsibility::Process(30), 1), (Responsibility::Command(9), 4)]
         );
-        assert!(matches!(Held::take(&runtime, Responsibility::Process(4)), Err(Error::Busy { .. })));
+        assert!(matches!(HeldSession::take(&runtime, Responsibility::Process(4)), Err(Error::Busy { .. })));
         assert_eq!(runtime.entries().unwrap(), [], "none of their files is a program's, or foreign");
-        held.iter().for_each(|held| held.finished(&runtime));
+        held.iter().for_each(|held| held.mark_finished(&runtime));
         drop(held);
         let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, [NAME]);
@@ -378,14 +385,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let runtime = crate::runtime_dir::private(directory.path());
         let own = std::process::id() as i32;
-        for whose in [Responsibility::Process(own), Responsibility::Process(i32::MAX), Responsibility::Command(7)] {
-            let (held, _) = Held::take(&runtime, whose).unwrap();
+        for responsibility in [Responsibility::Process(own), Responsibility::Process(i32::MAX), Responsibility::Command(7)] {
+            let (held, _) = HeldSession::take(&runtime, responsibility).unwrap();
             held.publish(std::path::Path::new("/some/where"), &Order { session: 1, ..Order::default() });
         }
         tidy(&runtime);
         assert_eq!(runtime.sessions().unwrap(), [(format!("{NAME}-{own}"), Responsibility::Process(own))]);
         assert_eq!(
-            Held::take(&runtime, Responsibility::Process(own)).unwrap().1.map(|unfinished| unfinished.session),
+            HeldSession::take(&runtime, Responsibility::Process(own)).unwrap().1.map(|unfinished| unfinished.session),
             Some(1),
             "recovery is possible"
         );

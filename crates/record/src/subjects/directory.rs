@@ -13,7 +13,7 @@ use crate::output::metadata::Metadata;
 use crate::ring::class::Classes;
 use crate::ring::sites::Sites;
 use crate::runtime_dir::foreign::Identity;
-use crate::runtime_dir::session::{Held, Responsibility};
+use crate::runtime_dir::session::{HeldSession, Responsibility};
 use crate::runtime_dir::{Entry, RuntimeDir, CONTROL};
 use crate::subjects::Subject;
 use rustix::fs::inotify;
@@ -38,7 +38,7 @@ pub(crate) struct RecordedRuntimeDir {
 #[derive(Debug)]
 pub(crate) struct DirectoryState {
     pub runtime: RuntimeDir,
-    pub held: Held,
+    pub held: HeldSession,
     /// Number of the CTF stream class of its streams.
     pub stream: u32,
     /// Identity of the directory; `None` for the recorder's own directory.
@@ -64,7 +64,13 @@ pub(crate) struct Arrivals {
 }
 
 impl RecordedRuntimeDir {
-    pub fn new(runtime: RuntimeDir, held: Held, stream: u32, foreign_identity: Option<Identity>, wakeups: &Wakeups) -> RecordedRuntimeDir {
+    pub fn new(
+        runtime: RuntimeDir,
+        held: HeldSession,
+        stream: u32,
+        foreign_identity: Option<Identity>,
+        wakeups: &Wakeups,
+    ) -> RecordedRuntimeDir {
         let watch = watch(&runtime);
         if let Some(watch) = &watch {
             let _ = wakeups.watch(watch, Wakeup::Directory);
@@ -105,7 +111,7 @@ impl DirectoryState {
     /// Returns whether this recorder gives orders only to a single process or to the processes of
     /// its command.
     pub fn is_alone(&self) -> bool {
-        self.held.whose() != Responsibility::All
+        self.held.responsibility() != Responsibility::All
     }
 
     /// The files of the directory, by name.
@@ -114,8 +120,8 @@ impl DirectoryState {
     }
 
     /// Marks the recording as complete, so that no later recorder tries to recover it.
-    pub fn finished(&self) {
-        self.held.finished(&self.runtime);
+    pub fn mark_finished(&self) {
+        self.held.mark_finished(&self.runtime);
     }
 
     /// Reads new event classes into the metadata. Must run before a packet is written that uses
