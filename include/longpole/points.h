@@ -48,7 +48,7 @@ struct longpole_point_result {
 #else
 
 #include "key.h"
-#include "say.h"
+#include "stderr_line.h"
 
 #if defined(__cplusplus)
 extern "C" {
@@ -285,7 +285,7 @@ LONGPOLE_SLOW void longpole_points_print(void)
 	if (all->printed == 0)
 		return;
 	length = longpole_append(text, sizeof text, length, "[");
-	length = longpole_say_label(text, sizeof text, length);
+	length = longpole_append_label(text, sizeof text, length);
 	length = longpole_append(text, sizeof text, length, "] trace points, in cycles\n  point     samples         min         max          mean         sigma  sigma %\n");
 	for (uint32_t i = 0; i < LONGPOLE_TRACE_POINTS; i++) {
 		if (!longpole_point_result(i, &result))
@@ -295,12 +295,12 @@ LONGPOLE_SLOW void longpole_points_print(void)
 		for (int at = 0; at < 4; at++) {
 			begin = length;
 			length = longpole_append_number(text, sizeof text, length, whole[at], 10, 0);
-			length = longpole_say_right(text, sizeof text, begin, length, at == 0 ? 7 : 12);
+			length = longpole_align_right(text, sizeof text, begin, length, at == 0 ? 7 : 12);
 		}
 		for (int at = 0; at < 3; at++) {
 			begin = length;
-			length = longpole_say_decimal(text, sizeof text, length, parts[at]);
-			length = longpole_say_right(text, sizeof text, begin, length, at == 2 ? 9 : 14);
+			length = longpole_append_decimal(text, sizeof text, length, parts[at]);
+			length = longpole_align_right(text, sizeof text, begin, length, at == 2 ? 9 : 14);
 		}
 		length = longpole_append(text, sizeof text, length, "\n");
 	}
@@ -309,7 +309,7 @@ LONGPOLE_SLOW void longpole_points_print(void)
 	length = longpole_append(text, sizeof text, length, "; a pair within another takes ");
 	length = longpole_append_number(text, sizeof text, length, (uint64_t)(all->cost + all->cost_around), 10, 0);
 	length = longpole_append(text, sizeof text, length, "\n");
-	longpole_say(text, length);
+	longpole_write_stderr(text, length);
 }
 
 LONGPOLE_SLOW void longpole_points_reset(void)

@@ -146,13 +146,13 @@ LONGPOLE_SLOW int longpole_is_another(const struct longpole_process *process)
 	                           user != (uint32_t)longpole_call(SYS_geteuid, 0, 0, 0, 0, 0, 0));
 }
 
-LONGPOLE_SLOW void longpole_begin_anew(void);
+LONGPOLE_SLOW void longpole_connect_new_process(void);
 
 /* The process's table. If the process is a new one, it connects first. */
 LONGPOLE_INLINE struct longpole_process *longpole_own_process(void)
 {
 	if (longpole_library.process != NULL && LONGPOLE_UNLIKELY(longpole_is_another(longpole_library.process)))
-		longpole_begin_anew();
+		longpole_connect_new_process();
 	return longpole_library.process;
 }
 
@@ -406,7 +406,7 @@ LONGPOLE_SLOW void longpole_sweep(int directory, const char *stem)
 }
 
 /* Fills a new control file and gives it its name. `control` is its mapping over the page. */
-LONGPOLE_SLOW int longpole_introduce(int directory, struct longpole_control *control, const char *path, const char *stem,
+LONGPOLE_SLOW int longpole_publish_control_file(int directory, struct longpole_control *control, const char *path, const char *stem,
                                      const char *temporary, const char *name)
 {
 	struct longpole_process *process = (struct longpole_process *)longpole_map_private(NULL, 0, sizeof *process);
@@ -564,7 +564,7 @@ LONGPOLE_SLOW struct longpole_process *longpole_connect(void)
 		longpole_close((int)file);
 		if (control == NULL)
 			break;
-		if (made && longpole_introduce((int)directory, control, path, stem, temporary, name) < 0) {
+		if (made && longpole_publish_control_file((int)directory, control, path, stem, temporary, name) < 0) {
 			longpole_map_private(&longpole_page, 1, LONGPOLE_CONTROL_SIZE);
 			longpole_call(SYS_unlinkat, (uintptr_t)directory, (uintptr_t)temporary, 0, 0, 0, 0);
 			continue;

@@ -317,7 +317,7 @@ LONGPOLE_SLOW struct longpole_entry *longpole_take_entry(struct longpole_process
 
 /* Connects a new process. Of all threads and handlers that notice it at the same time, one connects
  * the process. */
-LONGPOLE_SLOW void longpole_begin_anew(void)
+LONGPOLE_SLOW void longpole_connect_new_process(void)
 {
 	const int64_t pause[2] = {0, 50000};
 	const uint64_t signals = longpole_block_signals();

@@ -29,7 +29,7 @@
 #else
 
 #include "key.h"
-#include "say.h"
+#include "stderr_line.h"
 
 #if defined(__cplusplus)
 extern "C" {
@@ -177,19 +177,19 @@ LONGPOLE_SLOW void longpole_tsc_tell(const struct longpole_tsc_scope *scope)
 	uint64_t calls;
 	const uint64_t sum = longpole_tsc_fold(here, &calls);
 	size_t length = longpole_append(line, sizeof line, 0, "[");
-	length = longpole_say_label(line, sizeof line, length);
+	length = longpole_append_label(line, sizeof line, length);
 	length = longpole_append(line, sizeof line, length, "] TSC ");
 	length = longpole_append(line, 640, length, scope->name);
 	length = longpole_append(line, sizeof line, length, ": ");
-	length = longpole_say_cycles(line, sizeof line, length, sum);
+	length = longpole_append_cycles(line, sizeof line, length, sum);
 	length = longpole_append(line, sizeof line, length, " (");
 	length = longpole_append_number(line, sizeof line, length, calls, 10, 0);
 	length = longpole_append(line, sizeof line, length, " calls, last ");
-	length = longpole_say_cycles(line, sizeof line, length, here->last);
+	length = longpole_append_cycles(line, sizeof line, length, here->last);
 	length = longpole_append(line, sizeof line, length, ")");
 	if (!scope->traced) {
 		length = longpole_append(line, sizeof line, length, "\n");
-		longpole_say(line, length);
+		longpole_write_stderr(line, length);
 	} else if (LONGPOLE_WANTED_(LONGPOLE_CATEGORY_LOG)) {
 		const struct longpole_ref text = {line, length, NULL, 0};
 		longpole_log(text);

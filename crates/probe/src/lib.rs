@@ -78,7 +78,7 @@ recording! {
     #[cfg(feature = "std")]
     mod points;
     #[cfg(feature = "std")]
-    mod say;
+    mod stderr_line;
     #[cfg(feature = "tracing")]
     pub mod tracing;
     #[cfg(feature = "std")]

@@ -12,7 +12,7 @@
 //! there the counters do not live in thread-local storage. The module needs `std`, for thread-local
 //! storage.
 
-use crate::say;
+use crate::stderr_line;
 use crate::system::{self, counter, Text};
 use core::cell::Cell;
 use core::mem::size_of;
@@ -266,18 +266,18 @@ pub fn print() {
         return;
     }
     let mut text = Text::<7168>::of(&[b"["]);
-    say::label(&mut text);
+    stderr_line::label(&mut text);
     text.push(b"] trace points, in cycles\n  point     samples         min         max          mean         sigma  sigma %\n");
     for (number, found) in (0..POINTS).filter_map(|number| Some((number, result(number)?))) {
         for (value, width) in [(number, 7), (found.samples, 12), (found.minimum, 12), (found.maximum, 12)] {
             let mut word = Text::new();
             word.push_number(value, 10, 0);
-            say::right(&mut text, &word, width);
+            stderr_line::right(&mut text, &word, width);
         }
         for (value, width) in [(found.mean, 14), (found.sigma, 14), (found.sigma_percent, 9)] {
             let mut word = Text::new();
-            say::decimal(&mut word, value);
-            say::right(&mut text, &word, width);
+            stderr_line::decimal(&mut word, value);
+            stderr_line::right(&mut text, &word, width);
         }
         text.push(b"\n");
     }
@@ -286,7 +286,7 @@ pub fn print() {
     text.push(b"; a pair within another takes ");
     text.push_number(ALL.cost.load(Relaxed) + ALL.cost_around.load(Relaxed), 10, 0);
     text.push(b"\n");
-    say::say(text.bytes());
+    stderr_line::write(text.bytes());
 }
 
 #[cold]

@@ -196,7 +196,7 @@ fn is_new_process(process: &Process) -> bool {
 /// The process's table. If the process is a new one, it connects first.
 pub fn own_process() -> Option<&'static Process> {
     if library().process().is_some_and(is_new_process) {
-        begin_anew();
+        connect_new_process();
     }
     library().process()
 }
@@ -204,7 +204,7 @@ pub fn own_process() -> Option<&'static Process> {
 /// Connects a new process. Of all threads and handlers that notice it at the same time, one
 /// connects the process.
 #[cold]
-fn begin_anew() {
+fn connect_new_process() {
     let _signals = Blocked::new();
     let library = library();
     let mut turn = 0;
@@ -262,7 +262,7 @@ pub fn set_label(text: &[u8]) {
 
 /// Applies the orders for processes that start now, unless a recorder gave other orders in the
 /// meantime.
-fn obey(own: &Orders, orders: &Orders) {
+fn apply_orders(own: &Orders, orders: &Orders) {
     let (mask, session) = (orders.mask.load(Relaxed), orders.session.load(Relaxed));
     // A recorder that has already written its orders here has precedence.
     if mask == 0 || own.session.load(Acquire) != 0 {
@@ -279,7 +279,7 @@ fn obey(own: &Orders, orders: &Orders) {
 }
 
 /// Fills a new control file, which is mapped over the page, and gives it its name.
-fn introduce(directory: &File, path: &Text<208>, stem: &Text<32>, temporary: &Text<64>, name: &Text<64>) -> Option<()> {
+fn publish_control_file(directory: &File, path: &Text<208>, stem: &Text<32>, temporary: &Text<64>, name: &Text<64>) -> Option<()> {
     let control = page();
     let table = NonNull::new(system::map_private(size_of::<Process>()))?;
     system::wipe_on_fork(table.as_ptr(), size_of::<Process>());
@@ -315,7 +315,7 @@ fn introduce(directory: &File, path: &Text<208>, stem: &Text<32>, temporary: &Te
     // The file has its name before the orders are read. So a recorder that publishes new orders and
     // then looks for control files misses no process.
     match read_orders(directory).filter(|session| session.orders.mask.load(Relaxed) != 0) {
-        Some(session) => obey(&control.orders, &session.orders),
+        Some(session) => apply_orders(&control.orders, &session.orders),
         None => sweep(directory, stem),
     }
     Some(())
@@ -446,11 +446,11 @@ fn adopt(directory: &File, file: File, path: &Text<208>, stem: &Text<32>, tempor
         return Adopted::Never;
     }
     let made = temporary.is_none_or(|temporary| {
-        let introduced = introduce(directory, path, stem, temporary, name);
-        if introduced.is_none() {
+        let published = publish_control_file(directory, path, stem, temporary, name);
+        if published.is_none() {
             directory.unlink(temporary);
         }
-        introduced.is_some()
+        published.is_some()
     });
     let control = page();
     let known = control.magic.load(Relaxed) == MAGIC && control.version.load(Relaxed) == VERSION;

@@ -8,7 +8,7 @@
 //! thread-local storage.
 
 use crate::event::{log, logs};
-use crate::say;
+use crate::stderr_line;
 use crate::system::{counter, Text};
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -97,21 +97,21 @@ impl<'a> Scope<'a> {
         let Some(site) = here.site.get() else { return };
         let (sum, calls) = here.fold(site);
         let mut line = Text::<768>::of(&[b"["]);
-        say::label(&mut line);
+        stderr_line::label(&mut line);
         line.push(b"] TSC ");
         let room = 640usize.saturating_sub(line.bytes().len());
         let name = self.name.as_bytes();
         line.push(&name[..name.len().min(room)]);
         line.push(b": ");
-        say::cycles(&mut line, sum);
+        stderr_line::cycles(&mut line, sum);
         line.push(b" (");
         line.push_number(calls, 10, 0);
         line.push(b" calls, last ");
-        say::cycles(&mut line, here.last.get());
+        stderr_line::cycles(&mut line, here.last.get());
         line.push(b")");
         if !self.traced {
             line.push(b"\n");
-            say::say(line.bytes());
+            stderr_line::write(line.bytes());
         } else if logs() {
             log(&std::string::String::from_utf8_lossy(line.bytes()));
         }

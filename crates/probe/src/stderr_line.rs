@@ -1,5 +1,5 @@
 //! Lines that a program prints without a recorder: the label of the program, numbers in a readable
-//! form, and one write per text. The Rust counterpart of `include/longpole/say.h`.
+//! form, and one write per text. The Rust counterpart of `include/longpole/stderr_line.h`.
 
 use crate::process::page;
 use crate::system::{self, c_bytes, Text};
@@ -53,7 +53,7 @@ pub fn right<const N: usize>(line: &mut Text<N>, word: &Text<32>, width: usize) 
 }
 
 /// Writes to stderr in one system call, so that the lines of several threads are not mixed.
-pub fn say(text: &[u8]) {
+pub fn write(text: &[u8]) {
     system::write(2, text);
 }
 

@@ -1,7 +1,7 @@
 /* Lines that a program prints without a recorder: the label of the program, numbers in a readable
  * form, and one write per text. */
-#ifndef LONGPOLE_SAY_H
-#define LONGPOLE_SAY_H
+#ifndef LONGPOLE_STDERR_LINE_H
+#define LONGPOLE_STDERR_LINE_H
 
 #include "process.h"
 
@@ -11,7 +11,7 @@ extern "C" {
 
 /* Appends the label of the program: the one that was set, else that of the environment, else the
  * name of the executable. */
-LONGPOLE_SLOW size_t longpole_say_label(char *buffer, size_t capacity, size_t length)
+LONGPOLE_SLOW size_t longpole_append_label(char *buffer, size_t capacity, size_t length)
 {
 	char path[256];
 	const char *label = NULL;
@@ -32,7 +32,7 @@ LONGPOLE_SLOW size_t longpole_say_label(char *buffer, size_t capacity, size_t le
 
 /* Appends a number of cycles. A number above 100 of a unit (K, M, G) is shown in that unit,
  * truncated. */
-LONGPOLE_SLOW size_t longpole_say_cycles(char *buffer, size_t capacity, size_t length, uint64_t cycles)
+LONGPOLE_SLOW size_t longpole_append_cycles(char *buffer, size_t capacity, size_t length, uint64_t cycles)
 {
 	const uint64_t thousand = 1000;
 	const char *unit = "";
@@ -50,7 +50,7 @@ LONGPOLE_SLOW size_t longpole_say_cycles(char *buffer, size_t capacity, size_t l
 }
 
 /* Appends a number with one decimal, which is the useful precision of cycles. */
-LONGPOLE_SLOW size_t longpole_say_decimal(char *buffer, size_t capacity, size_t length, double value)
+LONGPOLE_SLOW size_t longpole_append_decimal(char *buffer, size_t capacity, size_t length, double value)
 {
 	const uint64_t tenths = value > 0 ? (uint64_t)(value * 10 + 0.5) : 0;
 	length = longpole_append_number(buffer, capacity, length, tenths / 10, 10, 0);
@@ -59,7 +59,7 @@ LONGPOLE_SLOW size_t longpole_say_decimal(char *buffer, size_t capacity, size_t 
 }
 
 /* Right-aligns the text from `begin` on to a width of `width` characters. */
-LONGPOLE_SLOW size_t longpole_say_right(char *buffer, size_t capacity, size_t begin, size_t length, size_t width)
+LONGPOLE_SLOW size_t longpole_align_right(char *buffer, size_t capacity, size_t begin, size_t length, size_t width)
 {
 	const size_t size = length - begin;
 	if (size >= width || begin + width + 1 > capacity)
@@ -72,7 +72,7 @@ LONGPOLE_SLOW size_t longpole_say_right(char *buffer, size_t capacity, size_t be
 }
 
 /* Writes to stderr in one system call, so that the lines of several threads are not mixed. */
-LONGPOLE_SLOW void longpole_say(const char *text, size_t size)
+LONGPOLE_SLOW void longpole_write_stderr(const char *text, size_t size)
 {
 	longpole_call(SYS_write, 2, (uintptr_t)text, size, 0, 0, 0);
 }
