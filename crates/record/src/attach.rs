@@ -36,9 +36,9 @@ pub(crate) struct Intake {
     pub predecessor: Option<KilledRecording>,
     /// Time at which the newest process appeared.
     pub newest: Instant,
-    /// The runtime directories must be listed in the next turn.
+    /// True if the runtime directories must be listed in the next turn.
     pub list_again: bool,
-    /// Some process may have ended.
+    /// True if some process may have ended.
     pub deaths: bool,
 }
 

@@ -73,8 +73,8 @@ pub(crate) fn directory(directory: &mut RecordedRuntimeDir, recording: &mut Reco
 pub(crate) fn take_now(directory: &mut RecordedRuntimeDir, recording: &mut Recording) {
     let now = Instant::now();
     for source in directory.processes.values_mut().flat_map(|subject| &mut subject.sources) {
-        source.partial = now;
-        source.begun = source.ring.begun();
+        source.take_partial_at = now;
+        source.subbuffer_at_partial = source.ring.begun();
     }
     self::directory(directory, recording, false);
     // Otherwise the losses since the last event would be written with the next event only.
@@ -152,7 +152,7 @@ impl Drain<'_> {
     /// had filled up; at least 1 if the ring lost events.
     fn drain_ring(&mut self, subject: &mut Subject, at: usize, last: bool) -> f64 {
         let source = &mut subject.sources[at];
-        source.hurried = self.recording.files.disk.is_too_slow();
+        source.uses_page_cache = self.recording.files.disk.is_too_slow();
         let Some(look) = source.look.take() else { return 0.0 };
         let (idle, size) = (look.state == RING_IDLE, source.ring.size);
         let filled = (look.head - source.ring.tail) as f64 / size as f64;
@@ -173,16 +173,15 @@ impl Drain<'_> {
             self.watch_overwriting_ring(subject, at, &look);
             return 0.0;
         }
-        // Taking part of a sub-buffer gives the thread no room; it only brings events to the reader
-        // sooner, and a partial sub-buffer cannot bypass the page cache. So it is done once a
-        // period, and only if no sub-buffer was completed in that period.
+        // An unfinished sub-buffer is taken at most once a period, and only if none was finished in
+        // that period: it frees no room and cannot bypass the page cache.
         let mut partial = last || look.state != RING_OWNED;
         let mut early = None;
-        if now >= source.partial {
-            source.partial = now + self.recording.rules.config.period;
+        if now >= source.take_partial_at {
+            source.take_partial_at = now + self.recording.rules.config.period;
             early = self.early(source);
-            let (before, begun) = (source.begun, source.ring.begun());
-            source.begun = begun;
+            let (before, begun) = (source.subbuffer_at_partial, source.ring.begun());
+            source.subbuffer_at_partial = begun;
             partial |= before == begun;
         }
         self.take_everything(&subject.process, &mut subject.sources[at], look, partial);

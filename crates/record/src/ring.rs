@@ -49,13 +49,13 @@ pub struct Ring {
     pub name: String,
     /// Number in the file's name.
     pub number: u32,
-    /// Made by a thread of the process, not by a recorder.
+    /// True if a thread of the process made the ring, not a recorder.
     pub own: bool,
     /// Bytes of the data area, a power of two.
     pub size: u64,
     /// Number of the clock of its times.
     pub clock: u32,
-    /// The thread overwrites the oldest sub-buffer and ignores `tail`.
+    /// True if the thread overwrites the oldest sub-buffer and ignores `tail`.
     pub overwrites: bool,
     /// Bytes per sub-buffer.
     subbuffer: u64,

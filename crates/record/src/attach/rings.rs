@@ -128,7 +128,7 @@ fn attach_larger_rings(sources: &mut Vec<RingSource>) {
             Some(next) if next != at && sources[next].larger().is_none() => {
                 let taken = sources.remove(next);
                 let at_now = if next < at { at - 1 } else { at };
-                sources[at_now].resize = Resize::Offered { larger: taken.ring, answer: Answer::None };
+                sources[at_now].resize = Resize::Offered { larger: taken.ring, answer: Answer::Unread };
                 at = at_now + 1;
             }
             _ => at += 1,

@@ -6,14 +6,18 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::OnceLock;
 
+/// Newest ending signal; 0 if none.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// The signal was sent to this process alone, not by the terminal to the whole group.
+/// True if the signal was sent to this process alone, not by the terminal to the whole group.
 static DIRECTED: AtomicBool = AtomicBool::new(false);
+/// Number of ending signals.
 static COUNT: AtomicI32 = AtomicI32::new(0);
+/// Descriptor of the eventfd that the handler writes to; -1 if none.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
+/// Owner of that descriptor.
 static OPEN: OnceLock<OwnedFd> = OnceLock::new();
 
-/// SIGINT was ignored when this process started.
+/// True if SIGINT was ignored when this process started.
 static INTERRUPT_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// Bit mask of the signals for the command that arrived since the last call of [`Stop::passed`].

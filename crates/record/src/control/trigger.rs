@@ -49,7 +49,7 @@ pub struct Cause {
 /// A condition that has become true.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fired {
-    /// Time of the event in clock ticks; `None` if the reason is the absence of events.
+    /// The same as [`Cause::event`].
     pub event: Option<u64>,
     pub text: String,
 }

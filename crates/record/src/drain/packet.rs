@@ -90,7 +90,7 @@ impl Drain<'_> {
         let Some(lane) = self.recording.files.stream_files.get_mut(index) else { return };
         let stamp = stamp(process, source, &slice, lane.discarded.saturating_add(delta));
         let mut body = source.ring.body(&slice);
-        body.aligned &= !source.hurried;
+        body.aligned &= !source.uses_page_cache;
         let (direct, begin) = (lane.takes_directly(&body), Instant::now());
         match commit(lane, &source.ring, stamp, slice.tail, reported, Some(body)) {
             Ok(written) => {

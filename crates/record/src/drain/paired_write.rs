@@ -22,7 +22,7 @@ impl Drain<'_> {
     pub(super) fn second_of_pair(&self, source: &RingSource, look: &Look, first: &RingSlice) -> Option<RingSlice> {
         let ring = &source.ring;
         let complete = |slice: &RingSlice| slice.whole && slice.tail.is_multiple_of(ring.subbuffer());
-        if source.hurried || !source.has_room || ring.overwrites || !complete(first) {
+        if source.uses_page_cache || !source.has_room || ring.overwrites || !complete(first) {
             return None;
         }
         let policy = self.recording.rules.policy_of(source.decision);

@@ -82,7 +82,7 @@ impl Drain<'_> {
         match resize::make(&self.common.runtime, &subject.process.stem, number, &source.ring, (size, action)) {
             Ok(ring) => {
                 self.recording.larger_rings.add(self.common.stream, size);
-                source.resize = Resize::Offered { larger: ring, answer: Answer::None };
+                source.resize = Resize::Offered { larger: ring, answer: Answer::Unread };
             }
             Err(error) => {
                 source.resize = Resize::Refused;

@@ -39,7 +39,7 @@ pub fn create(root: &Path, unix_ns: u64) -> Result<PathBuf, FileError> {
     Err(FileError::io("make", root.join(name))(io::ErrorKind::AlreadyExists.into()))
 }
 
-/// For example `2026-11-20T23-04-05.123Z`.
+/// Name of a recording's folder: its start in UTC, `2026-11-20T23-04-05.123Z`.
 fn name(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let millis = unix_ns / 1_000_000 % 1000;

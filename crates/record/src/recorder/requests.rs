@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(super) struct Requests {
     /// `None` if no requests can be made.
     mailbox: Option<Mailbox>,
-    /// A request arrived or was withdrawn.
+    /// True if a request arrived or was withdrawn.
     changed: bool,
 }
 

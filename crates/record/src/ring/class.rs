@@ -27,9 +27,9 @@ pub struct Classes {
     /// Size in bytes of the events of each class that has a fixed size and is not a packet; 0 for
     /// all other classes. Decoding looks here first.
     plain: Vec<u16>,
-    /// Some id has an entry that cannot be understood.
+    /// True if some id has an entry that cannot be understood.
     pub invalid: bool,
-    /// Some site captures packets.
+    /// True if some site captures packets.
     pub packets: bool,
 }
 

@@ -33,7 +33,7 @@ pub struct RingSlice {
     pub tid: i32,
     /// Name of the writer, padded with NUL.
     pub thread: [u8; 32],
-    /// The slice begins at the begin of its sub-buffer.
+    /// True if the slice begins at the begin of its sub-buffer.
     pub whole: bool,
     /// The ring's `events` counter at `from`; valid only if `whole`.
     pub events: u64,
@@ -48,12 +48,12 @@ struct Extent<'a> {
     begin: u64,
     from: u64,
     to: u64,
-    /// The thread writes to a later sub-buffer.
+    /// True if the thread writes to a later sub-buffer.
     complete: bool,
 }
 
 impl Extent<'_> {
-    /// The extent begins at the begin of its sub-buffer.
+    /// Returns true if the extent begins at the begin of its sub-buffer.
     fn is_whole(&self) -> bool {
         self.from == self.begin + SUBBUFFER_HEADER
     }

@@ -1,9 +1,8 @@
 //! Takes the session file for a recording, unless another recorder already records the process in
 //! question.
 //!
-//! One recorder at a time writes the orders of a process and takes its events: the one that holds
-//! the lock of the process's control file. To *claim* a process is to take that lock; `attach`
-//! does that. A recorder of a single process does not begin if another one holds that process.
+//! `attach::claim` explains what it means to claim a process. A recorder of a single process does
+//! not begin if another one holds that process.
 
 use crate::control::options::Scope;
 use crate::error::Error;

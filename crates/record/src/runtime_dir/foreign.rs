@@ -36,7 +36,7 @@ pub struct Search {
     pub refused: HashSet<Identity>,
     /// Directories in which another recorder runs; they are tried again, because it may end.
     pub busy: HashSet<Identity>,
-    /// Some process is in another pid namespace.
+    /// True if some process is in another pid namespace.
     pub pid_namespaces: bool,
     /// Processes, by pid.
     known: HashMap<i32, Known>,

@@ -22,7 +22,7 @@ pub(crate) struct RuntimeWatch {
     watch: OwnedFd,
     /// Watched directories, by watch descriptor; does not contain the parent directory.
     directories: HashMap<i32, PathBuf>,
-    /// A search is needed.
+    /// True if a search is needed.
     pub due: bool,
     next: Instant,
 }

@@ -54,7 +54,7 @@ pub(crate) struct Arrivals {
     watch: Option<OwnedFd>,
     /// Names of control files that the watch has reported and that have not been looked at.
     pub reported: Vec<String>,
-    /// Reports were lost or too many, so the whole directory must be listed.
+    /// True if reports were lost or too many, so that the whole directory must be listed.
     pub missed: bool,
     /// Stems of control files whose processes cannot be identified from this namespace; their files
     /// are left alone.

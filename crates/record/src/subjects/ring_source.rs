@@ -14,7 +14,7 @@ pub struct RingSource {
     /// The ring that is being read.
     pub ring: Ring,
     pub resize: Resize,
-    /// A larger ring was refused for lack of memory; the diagnostic is written only once.
+    /// True if a larger ring was refused for lack of memory; the diagnostic is written only once.
     pub denied: bool,
     /// Index of the ring's stream file; `None` before its first packet.
     pub lane: Option<usize>,
@@ -35,15 +35,15 @@ pub struct RingSource {
     pub watched: Option<u64>,
     /// The ring's `events` counter at `watched`.
     pub seen_events: u64,
-    /// The ring cannot be read any further.
+    /// True if the ring cannot be read any further.
     pub broken: bool,
-    /// The disk is too slow for this ring, so its packets go through the page cache.
-    pub hurried: bool,
-    /// The ring is not nearly full and loses nothing.
+    /// True if the packets go through the page cache, because direct I/O is too slow for this ring.
+    pub uses_page_cache: bool,
+    /// True if the ring is not nearly full and loses nothing.
     pub has_room: bool,
     /// Time of the newest look.
     pub looked: Instant,
-    /// The ring is ended, empty, and has no replacement.
+    /// True if the ring is ended, empty, and has no replacement.
     pub over: bool,
     /// State of the ring at this turn's look.
     pub look: Option<Look>,
@@ -52,12 +52,12 @@ pub struct RingSource {
     /// Number of periods in which the ring was looked at.
     pub periods: u32,
     /// Time from which the events of an unfinished sub-buffer are taken as well.
-    pub partial: Instant,
-    /// Begin of the sub-buffer that contained `tail` when `partial` was last reached.
-    pub begun: u64,
+    pub take_partial_at: Instant,
+    /// Begin of the sub-buffer that contained `tail` when `take_partial_at` was last reached.
+    pub subbuffer_at_partial: u64,
 }
 
-/// Whether a larger ring replaces a ring.
+/// State of the replacement of a ring by a larger one.
 #[derive(Debug)]
 pub enum Resize {
     /// The thread may be offered a larger ring.
@@ -68,15 +68,16 @@ pub enum Resize {
     Refused,
 }
 
-/// What a thread did that was offered a larger ring.
+/// Reaction of the thread to the offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It has not read the number of the larger ring.
-    None,
-    /// It has read the number.
+    /// The thread has not read the number of the larger ring.
+    Unread,
+    /// The thread has read the number.
     Read,
-    /// It had read the number one turn before the ring's head was here.
-    ReadBefore { head: u64 },
+    /// The number had been read one turn earlier; `head` is the ring's head at that time. If the
+    /// head moves, the thread has refused.
+    ReadAndStillWriting { head: u64 },
 }
 
 /// Decision whether the events of a ring are recorded.
@@ -113,15 +114,15 @@ impl RingSource {
             watched: None,
             seen_events: 0,
             broken: false,
-            hurried: false,
+            uses_page_cache: false,
             has_room: false,
             looked: Instant::now(),
             over: false,
             look: None,
             content: 0,
             periods: 0,
-            partial: Instant::now(),
-            begun: 0,
+            take_partial_at: Instant::now(),
+            subbuffer_at_partial: 0,
         }
     }
 
@@ -154,14 +155,14 @@ impl RingSource {
         }
         let now = self.ring.layout().head.load(Ordering::Acquire);
         match *answer {
-            Answer::None => *answer = Answer::Read,
-            Answer::Read => *answer = Answer::ReadBefore { head: now },
-            Answer::ReadBefore { head } if now != head && !self.ring.is_ended() => {
+            Answer::Unread => *answer = Answer::Read,
+            Answer::Read => *answer = Answer::ReadAndStillWriting { head: now },
+            Answer::ReadAndStillWriting { head } if now != head && !self.ring.is_ended() => {
                 let refused = self.take_larger();
                 self.resize = Resize::Refused;
                 return refused;
             }
-            Answer::ReadBefore { .. } => {}
+            Answer::ReadAndStillWriting { .. } => {}
         }
         None
     }
