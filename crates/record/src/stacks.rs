@@ -42,9 +42,6 @@ pub const FOLDER: &str = "samples";
 const RING: usize = 512 << 10;
 /// File with the largest number of samples per second that the kernel allows.
 const MAX_HZ: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
-/// Link of the initial pid namespace, which contains the processes of the whole host
-/// (`PROC_PID_INIT_INO` in `linux/proc_ns.h`).
-const FIRST_PIDS: &str = "pid:[4026531836]";
 
 /// Reason why no stacks are sampled.
 #[derive(Debug, thiserror::Error)]
@@ -167,7 +164,7 @@ impl Stacks {
             ));
         }
         let hz = hz.clamp(1, most.max(1));
-        if fs::read_link("/proc/self/ns/pid").is_ok_and(|space| space.as_os_str() != FIRST_PIDS) {
+        if crate::kernel::has_foreign_pids() {
             shared.trouble(
                 "in a container, samples of processes outside of it have no process: run longpole outside of the container".to_owned(),
             );

@@ -21,7 +21,7 @@ mod source;
 mod state_events;
 
 use super::ctf;
-use super::layout::{Int, LayoutError};
+use super::layout::LayoutError;
 use crate::output::folder::Folder;
 use conversion::pages_to_ctf;
 use longpole_ftrace::FormatError;
@@ -33,7 +33,6 @@ use std::path::{Path, PathBuf};
 #[cfg(test)]
 pub(crate) use state_events::classes as statedump_classes;
 
-const TID: Int = Int { signed: true, ..Int::unsigned(32) };
 /// Folder in `kernel/` of a conversion that is not complete.
 const BUILDING_FOLDER: &str = ".converting";
 /// Largest number of diagnostics that a conversion returns.

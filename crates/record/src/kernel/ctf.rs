@@ -8,13 +8,13 @@
 
 use super::layout::{Kind, VERSION};
 use crate::output::metadata::{encoded, literal};
+use crate::output::packet::CTF_MAGIC;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
 
 /// Size of the packet's header and context in bytes.
 pub const HEADER: usize = 84;
-const MAGIC: u32 = 0xc1fc_1fc1;
 /// Size in bytes from which a packet is written.
 const FULL: usize = 1 << 20;
 /// First event id that needs the extended event header.
@@ -127,7 +127,7 @@ impl Stream {
     fn write(&mut self) -> io::Result<()> {
         let bits = self.packet.len() as u64 * 8;
         let header = &mut self.packet[..HEADER];
-        header[0..4].copy_from_slice(&MAGIC.to_ne_bytes());
+        header[0..4].copy_from_slice(&CTF_MAGIC.to_ne_bytes());
         header[4..20].copy_from_slice(&self.uuid);
         header[20..24].copy_from_slice(&0u32.to_ne_bytes());
         header[24..32].copy_from_slice(&u64::from(self.cpu).to_ne_bytes());

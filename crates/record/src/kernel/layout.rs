@@ -22,6 +22,11 @@ pub use longpole_ftrace::format::Label;
 /// The version of lttng-modules whose layout is followed. Readers choose their behaviour by it.
 pub const VERSION: (u32, u32, u32) = (2, 10, 0);
 
+/// Type of thread ids and of other signed numbers of 32 bits.
+pub(super) const I32: Int = Int { signed: true, ..Int::unsigned(32) };
+/// Number that the kernel adds to real-time priorities.
+pub(super) const MAX_RT_PRIO: i64 = 100;
+
 const EVENTS: &str = include_str!("layout/events.toml");
 const CALLS_X86_64: &str = include_str!("layout/syscalls-x86_64.toml");
 

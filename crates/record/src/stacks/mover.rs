@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_millis(100);
 /// Longest time of one look at existing processes, so that the rings do not fill up meanwhile.
 const LOOK: Duration = Duration::from_millis(20);
-/// Largest number of processes that are remembered as jit_processes of code.
+/// Largest number of processes that are remembered because they may generate code.
 const MAX_JIT_PROCESSES: usize = 1 << 16;
 
 /// One CPU.

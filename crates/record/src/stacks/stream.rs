@@ -13,6 +13,7 @@
 //! because readers see only increases of that count.
 
 use crate::output::metadata::Uuid;
+use crate::output::packet::CTF_MAGIC;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -20,7 +21,6 @@ use std::path::Path;
 
 /// Size of the packet's header and context in bytes, in the order of the metadata.
 const HEADER: usize = 76;
-const MAGIC: u32 = 0xc1fc_1fc1;
 /// Alignment of packets in bytes. No header crosses a page boundary, so the kernel writes each
 /// header as a whole.
 const ALIGN: usize = 128;
@@ -188,7 +188,7 @@ impl Stream {
 
     fn header(&self, (begin, end): (u64, u64), content: usize, size: usize, sequence: u64) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
-        bytes[0..4].copy_from_slice(&MAGIC.to_ne_bytes());
+        bytes[0..4].copy_from_slice(&CTF_MAGIC.to_ne_bytes());
         bytes[4..20].copy_from_slice(&self.uuid);
         bytes[20..24].copy_from_slice(&self.class.to_ne_bytes());
         let words = [begin, end, content as u64 * 8, size as u64 * 8, sequence, self.discarded];

@@ -1,13 +1,13 @@
 //! The classes of the converted trace, their ids, and what is done with each event of the kernel.
 
 use super::super::layout::encode::Plan;
-use super::super::layout::{Int, Kind, Layout};
+use super::super::layout::{Int, Kind, Layout, I32};
 use super::super::masks;
 use super::calls::Calls;
 use super::follow::{follow, Follow};
 use super::marks::{self, Marks};
 use super::source::Description;
-use super::{state_events, TID};
+use super::state_events;
 use longpole_ftrace::{ByteOrder, EventFormat, Field};
 
 /// What is done with an event of the kernel, by the id of its format.
@@ -93,7 +93,7 @@ impl Classes {
         let bytes = Kind::List(32, Int { base: 16, ..Int::unsigned(8) });
         let dump = own(state_events::classes());
         let unknown = own(vec![("unknown".to_owned(), vec![field("id", Kind::Int(Int::unsigned(16))), field("bytes", bytes)])]);
-        let running = own(vec![("longpole_running".to_owned(), vec![field("tid", Kind::Int(TID))])]);
+        let running = own(vec![("longpole_running".to_owned(), vec![field("tid", Kind::Int(I32))])]);
         let mask = own(vec![marks::Mask::class(), marks::Mask::class_at_end()]);
         let switched_off = own(vec![marks::SwitchedOff::class()]);
         calls.name(layout, &mut names);

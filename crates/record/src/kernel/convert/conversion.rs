@@ -3,12 +3,12 @@
 use super::super::ctf::{self, Preamble, Stream};
 use super::super::layout::encode::integer;
 use super::super::layout::known_threads::KnownThreads;
-use super::super::layout::Layout;
+use super::super::layout::{Layout, I32};
 use super::classes::{Class, Classes};
 use super::cpu_pages::{Bounds, CpuPages, Next};
 use super::follow::{Context, Running};
 use super::source::{self, Description};
-use super::{marks, state_events, ConvertError, Converted, PROGRESS_STEP, TID};
+use super::{marks, state_events, ConvertError, Converted, PROGRESS_STEP};
 use crate::output::folder::Folder;
 use longpole_ftrace::{ByteOrder, PageLayout};
 use std::cmp::Reverse;
@@ -286,7 +286,7 @@ impl Conversion<'_> {
         };
         if let Some(tid) = running.unseen(self.context.tid(data, self.order), to.map(|to| to as i32)) {
             let out = self.begin(stream, time, classes.running, data)?;
-            integer(out, tid.into(), TID);
+            integer(out, tid.into(), I32);
         }
         match class {
             Some(Class::Plain { id, plan, follow, .. }) => {

@@ -3,12 +3,10 @@
 
 use super::super::layout::encode::integer;
 use super::super::layout::known_threads::KnownThreads;
-use super::super::layout::{Int, Kind};
+use super::super::layout::{Kind, I32, MAX_RT_PRIO};
 use longpole_ftrace::{ByteOrder, EventFormat, Field};
 use serde_json::Value;
 
-const I32: Int = Int { signed: true, ..Int::unsigned(32) };
-const MAX_RT_PRIO: i64 = 100;
 /// Value of the context fields for an event that no thread caused.
 const NOBODY: i64 = -1;
 

@@ -3,12 +3,11 @@
 //! which it noted in the description of the pages.
 
 use super::super::layout::encode::integer;
-use super::super::layout::{Int, Kind};
+use super::super::layout::{Int, Kind, I32};
 use super::super::masks::{AT_END, MARK};
 use super::source::Off;
 use longpole_ftrace::{ByteOrder, EventFormat, Field};
 
-const TID: Int = Int { signed: true, ..Int::unsigned(32) };
 const NS: Int = Int::unsigned(64);
 
 /// Decoder of the marker event by which the recorder writes masks.
@@ -40,13 +39,13 @@ impl Mask<'_> {
 
     /// Name and fields of the class for masks that were read at the end of the recording.
     pub fn class_at_end() -> (String, Vec<(String, Kind)>) {
-        let fields = [("tid", Kind::Int(TID)), ("cpus_allowed", Kind::String), ("waited_ns", Kind::Int(NS))];
+        let fields = [("tid", Kind::Int(I32)), ("cpus_allowed", Kind::String), ("waited_ns", Kind::Int(NS))];
         ("longpole_affinity_end".to_owned(), fields.map(|(name, kind)| (name.to_owned(), kind)).into())
     }
 
     /// Name and fields of the class for masks that were read after a call.
     pub fn class() -> (String, Vec<(String, Kind)>) {
-        let number = |name: &str| (name.to_owned(), Kind::Int(TID));
+        let number = |name: &str| (name.to_owned(), Kind::Int(I32));
         let fields = [number("tid"), ("cpus_allowed".to_owned(), Kind::String), number("by_tid"), number("about"), number("own_numbers")];
         ("longpole_affinity".to_owned(), fields.into_iter().chain([("waited_ns".to_owned(), Kind::Int(NS))]).collect())
     }
@@ -54,12 +53,12 @@ impl Mask<'_> {
     /// Appends the payload of a mark that was written at `time`. `second` is the number of ticks of
     /// one second.
     pub fn write(&self, time: u64, second: u64, out: &mut Vec<u8>) {
-        integer(out, self.tid.into(), TID);
+        integer(out, self.tid.into(), I32);
         out.extend_from_slice(self.list);
         out.push(0);
         if !self.is_at_end() {
             for number in [self.by, self.about, self.numbers] {
-                integer(out, number.into(), TID);
+                integer(out, number.into(), I32);
             }
         }
         integer(out, nanoseconds(time.saturating_sub(self.asked), second), NS);

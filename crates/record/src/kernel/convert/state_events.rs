@@ -7,7 +7,7 @@
 use super::super::ctf::Stream;
 use super::super::layout::encode::integer;
 use super::super::layout::known_threads::{KnownThread, KnownThreads};
-use super::super::layout::{Int, Kind, Layout};
+use super::super::layout::{Int, Kind, Layout, I32, MAX_RT_PRIO};
 use super::Converted;
 use serde_json::Value;
 use std::fs::File;
@@ -32,7 +32,6 @@ const MAX_LINE: u64 = 1 << 20;
 /// Longest text that is written, in bytes.
 const MAX_TEXT: usize = 4096;
 
-const I32: Int = Int { signed: true, ..Int::unsigned(32) };
 const I64: Int = Int { signed: true, ..Int::unsigned(64) };
 const U32: Int = Int::unsigned(32);
 const OCTAL: Int = Int { base: 8, ..Int::unsigned(32) };
@@ -51,7 +50,6 @@ const WAIT: i64 = 5;
 const DEAD: i64 = 7;
 /// Pid of `kthreadd`, the parent of all kernel threads.
 const KTHREADD: i64 = 2;
-const MAX_RT_PRIO: i64 = 100;
 
 /// Names and fields of the classes, in the order of the constants above. Fields after LTTng's are
 /// ours.

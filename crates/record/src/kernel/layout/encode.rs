@@ -5,12 +5,10 @@
 //! conversion fails.
 
 use super::known_threads::KnownThreads;
-use super::{EventRow, FieldRow, Int, Kind, Label, Transform, ValueSource};
+use super::{EventRow, FieldRow, Int, Kind, Label, Transform, ValueSource, MAX_RT_PRIO};
 use longpole_ftrace::format::Shape;
 use longpole_ftrace::{ByteOrder, EventFormat, Field};
 
-/// Number that the kernel adds to real-time priorities.
-const MAX_RT_PRIO: i64 = 100;
 /// The low 8 bits of `prev_state`, which hold the reported states. The next bit means "preempted".
 const REPORTED: i64 = 0xff;
 
