@@ -160,7 +160,7 @@ pub struct Preamble<'a> {
     pub context: &'a [(String, Kind)],
 }
 
-/// Returns the metadata up to the event classes.
+/// Returns the metadata up to the event classes. Its format string is in `ctf/preamble.txt`.
 pub fn preamble(of: &Preamble<'_>) -> String {
     let order = if cfg!(target_endian = "big") { "be" } else { "le" };
     let mut context = String::new();
@@ -172,83 +172,9 @@ pub fn preamble(of: &Preamble<'_>) -> String {
         context.push_str("\t};\n");
     }
     format!(
-        r#"/* CTF 1.8 */
-
-typealias integer {{ size = 8; align = 8; signed = false; }} := uint8_t;
-typealias integer {{ size = 16; align = 8; signed = false; }} := uint16_t;
-typealias integer {{ size = 32; align = 8; signed = false; }} := uint32_t;
-typealias integer {{ size = 64; align = 8; signed = false; }} := uint64_t;
-typealias integer {{ size = 64; align = 8; signed = false; }} := unsigned long;
-typealias integer {{ size = 5; align = 1; signed = false; }} := uint5_t;
-typealias integer {{ size = 27; align = 1; signed = false; }} := uint27_t;
-
-trace {{
-	major = 1;
-	minor = 8;
-	uuid = "{uuid}";
-	byte_order = {order};
-	packet.header := struct {{
-		uint32_t magic;
-		uint8_t  uuid[16];
-		uint32_t stream_id;
-		uint64_t stream_instance_id;
-	}};
-}};
-
-env {{
-	hostname = "{host}";
-	domain = "kernel";
-	sysname = "Linux";
-	kernel_release = "{kernel}";
-	tracer_name = "lttng-modules";
-	tracer_major = {major};
-	tracer_minor = {minor};
-	tracer_patchlevel = {patch};
-	longpole_version = "{version}";
-	clock_source = "{source}";
-{damage}}};
-
-{clock}
-
-typealias integer {{
-	size = 32; align = 8; signed = false;
-	map = clock.longpole.value;
-}} := uint32_clock_longpole_t;
-
-typealias integer {{
-	size = 64; align = 8; signed = false;
-	map = clock.longpole.value;
-}} := uint64_clock_longpole_t;
-
-struct packet_context {{
-	uint64_clock_longpole_t timestamp_begin;
-	uint64_clock_longpole_t timestamp_end;
-	uint64_t content_size;
-	uint64_t packet_size;
-	uint64_t packet_seq_num;
-	unsigned long events_discarded;
-	uint32_t cpu_id;
-}};
-
-struct event_header_large {{
-	enum : uint16_t {{ compact = 0 ... 65534, extended = 65535 }} id;
-	variant <id> {{
-		struct {{
-			uint32_clock_longpole_t timestamp;
-		}} compact;
-		struct {{
-			uint32_t id;
-			uint64_clock_longpole_t timestamp;
-		}} extended;
-	}} v;
-}} align(8);
-
-stream {{
-	id = 0;
-	event.header := struct event_header_large;
-	packet.context := struct packet_context;
-{context}}};
-"#,
+        include_str!("ctf/preamble.txt"),
+        order = order,
+        context = context,
         uuid = of.uuid,
         host = literal(of.host),
         kernel = literal(of.kernel),
