@@ -706,7 +706,7 @@ SYSTEMS = [
         truth="bell rings 25 times in a second, as it should, ringer takes each signal at once and tells node, and all are idle most of the time",
         load=bell,
         rate=ITEMS,
-        acceptable=(r"^\W*bell\b.*(sleep|timer|until a time|intention|pace)", r"\bidle\b", r"nothing is short"),
+        acceptable=(r"\bbell\b.*(sleep|timer|until a time|intention|pace)", r"\bidle\b", r"nothing is short"),
         needs=("gcc", "node", PYTHON),
     ),
     System(

@@ -169,11 +169,12 @@ fn outcome(verdict: &Verdict) -> String {
                 Because::CpuUsers { waits, .. } if verdict.mechanism == Some(Mechanism::CpuContention) => Some(waits),
                 _ => None,
             });
+            let waits = waits.filter(|_| verdict.state.as_ref().is_some_and(|state| state.kind == StateKind::Runnable));
             match &verdict.state {
-                Some(state) if waits.is_some() && waits == verdict.subject.as_ref() && state.kind == StateKind::Runnable => {
+                _ if waits.is_some() && waits == verdict.subject.as_ref() => {
                     format!("{who} is the bottleneck: it computes on all CPUs, and waits for one for {share}")
                 }
-                _ if waits.is_some_and(|waits| Some(waits) != verdict.subject.as_ref()) => {
+                _ if waits.is_some() => {
                     let waits = waits.map(name).unwrap_or_default();
                     format!("{who} is the bottleneck: the CPUs are full, and {waits} waits for those that it uses, for {share}")
                 }
