@@ -183,7 +183,7 @@ fn a_mount_left_by_a_killed_process_is_removed_and_unmounting_ends_the_process()
     assert!(again.wait().unwrap().success());
     let mut told = String::new();
     std::io::Read::read_to_string(&mut again.stderr.take().unwrap(), &mut told).unwrap();
-    assert!(told.contains("was left mounted by one that was killed") && told.contains("no program was enabled"), "{told}");
+    assert!(told.contains("was still mounted by a `longpole mount` that was killed") && told.contains("no program was enabled"), "{told}");
     // The only recording is that of the killed process.
     assert_eq!(place.recordings().len(), 1);
 }

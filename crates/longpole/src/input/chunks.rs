@@ -48,7 +48,7 @@ impl Chain {
     }
 
     /// Returns the next event or loss, if it is not after `until_ns`. An error can be ignored if
-    /// the chunk was [removed](Chain::has_gone).
+    /// the chunk was [removed](Chain::was_removed).
     pub fn next_until(&mut self, until_ns: i64) -> Result<Option<(Item<'_>, &Catalogue)>, Error> {
         self.follower.next_until(until_ns)
     }

@@ -33,7 +33,7 @@ pub fn part(path: &Path, part: Options) -> Options {
         Some((begin, before)) => {
             if global::is_verbose() {
                 let before = duration(before);
-                eprintln!("longpole: note: the path begins with the command, {before} after the recording did (--all takes that, too)");
+                eprintln!("longpole: note: the path begins with the command, {before} after the recording began; --all includes that time");
             }
             Options { begin: Some(Moment::At(begin)), ..part }
         }

@@ -24,7 +24,8 @@ pub fn explained(error: impl Into<anyhow::Error>) -> anyhow::Error {
             WrongUsage(format!("the trace has no thread of {}{nearest}", subject::options(&selection, None))).into()
         }
         Error::NothingHappens { selection, progress } => {
-            anyhow!("nothing happens to {} in this part of the trace", subject::options(&selection, progress.as_deref()))
+            let what = subject::options(&selection, progress.as_deref());
+            anyhow!("the trace has no event of {what} in the requested range; if --begin or --end is given, widen the range")
         }
         Error::NoProgress { event, why } => anyhow!("--progress {event}: {why}"),
         Error::ProgressOfLog => anyhow!("--progress names events of a trace, and a machine log has none"),

@@ -84,7 +84,7 @@ impl Measurement {
                     "1" => Threads::One,
                     "2a" => Threads::FirstOfTwo,
                     "2b" => Threads::SecondOfTwo,
-                    other => bail!("threads {other}"),
+                    other => bail!("unknown thread count {other:?}"),
                 };
                 let series = self.series.entry(Key::new(place, state, probe, threads)).or_default();
                 series.ns.insert(round.parse()?, ns.parse()?);
@@ -105,7 +105,7 @@ impl Measurement {
             ["clock", ns] => self.clock.push(ns.parse()?),
             ["frequency", hz] => self.frequency_hz = Some(hz.parse()?),
             ["lost", count] => self.lost = Some(count.parse()?),
-            _ => bail!("not understood"),
+            _ => bail!("expected tab-separated fields that begin with batch, nested, thread, site, clock, frequency or lost"),
         }
         Ok(())
     }

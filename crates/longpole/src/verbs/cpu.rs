@@ -27,8 +27,9 @@ const MAX_ROWS: usize = 100;
 /// Measure the time of CPUs, and of threads in each state
 #[derive(clap::Args)]
 #[command(after_help = "\
-With kernel events (`longpole record --kernel sched,irq,softirq`): the time of each CPU, and for each thread how long it ran, waited for a CPU, was
-blocked. Probes do not see the scheduler: a thread that is ready but not running counts as being in its state.
+With kernel events (`longpole record --kernel sched,irq,softirq`): the time of each CPU, and for
+each thread how long it ran, waited for a CPU, and was blocked. Probes do not see the scheduler: a
+thread that is ready but not running counts as being in its state.
 
 Examples:
   longpole cpu                               of the newest recording

@@ -24,7 +24,8 @@ const BUFFER: &str = "4MiB";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Knobs to change, instead of the one that the report points to
+    /// Knobs (settings in the example's `demo.toml`) to change, instead of the one that the report
+    /// points to
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     fix: Vec<String>,
     /// Duration of each recording in seconds

@@ -41,10 +41,14 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Conditions are about the second recording, or about the change to it:
-  criticality(\"MACHINE::STATE\")    the state's share of the critical path      more_critical(…)  by how much it grew
-  mean(\"NAME\"), p99(\"NAME\")        of a call or span, in ns                    slower(…)         by how much the mean grew, relative
-  rate(\"QUEUE\")                    items per second                            less_rate(…)      by how much it fell, relative
-Times are those of all threads together. What a condition asks for must occur where it is needed, and events must not be lost; else status 1 and why.
+  criticality(\"MACHINE::STATE\")    the state's share of the critical path
+  more_critical(…)                 by how much that share grew
+  mean(\"NAME\"), p99(\"NAME\")        of a call or span, in ns
+  slower(…)                        by how much the mean grew, relative
+  rate(\"QUEUE\")                    items per second
+  less_rate(…)                     by how much the rate fell, relative
+Times are those of all threads together. If a name does not occur or events were lost, the condition
+cannot be checked: the reason is printed and the exit status is 1.
 
 Examples:
   longpole diff before after

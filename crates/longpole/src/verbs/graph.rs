@@ -27,15 +27,16 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(mut_arg(crate::input::memory_dump::FORMAT, |format| format.long("input-format")))]
 #[command(after_help = "\
-Each pair of class and state on the path is one node, each pair of neighbours on it one edge, whatever the length of the path.
-Rare ones are gathered: nodes in one other node, edges as a count, until --most is kept.
+Each pair of class and state on the path is one node, each pair of neighbours on it one edge,
+whatever the length of the path. Beyond --most, the rarest nodes become one node,
+`(N rare states)`, and the rarest edges are only counted.
 
 Examples:
   longpole graph                                              nodes, edges and loops of the newest recording's path
   longpole graph -o path.svg simulation.jsonl                 as a picture; the suffix gives the format
   longpole graph --format dot simulation.jsonl | dot -Tpdf -o path.pdf
   longpole graph --json simulation.jsonl | jq '.nodes[0]'
-  longpole graph --waits                                      who waits for whom, and who holds back a system without an end
+  longpole graph --waits                                      which thread waits for which, and which one slows a system that never ends
   longpole graph --waits -o waits.svg                         the same as a picture")]
 pub struct Args {
     #[command(flatten)]
@@ -60,11 +61,12 @@ pub struct Args {
     #[arg(long, value_name = "K", default_value_t = 10)]
     top: usize,
 
-    /// Show at most N nodes and edges [default: 545; 150 in a picture]
+    /// Show at most N nodes and edges together, at least 6 [default: 545; 150 in a picture]
     #[arg(long, value_name = "N", value_parser = at_least_six)]
     most: Option<usize>,
 
-    /// Path from the end (global), or one machine's own time with its blocks explained (active)
+    /// global: the path back from the end of the run. active: the time of one thread or device, with
+    /// each wait replaced by its cause
     #[arg(long, value_name = "MODE", default_value = "global")]
     mode: Way,
 
@@ -133,7 +135,7 @@ struct GraphAnswer<'a> {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let format = match (args.input.json, args.format) {
         (true, None | Some(Format::Text | Format::Json)) => Format::Json,
-        (true, Some(_)) => return Err(WrongUsage("--json is a format of its own; name one of both".to_owned()).into()),
+        (true, Some(_)) => return Err(WrongUsage("--json and --format exclude each other".to_owned()).into()),
         (false, Some(format)) => format,
         (false, None) => match &args.output {
             Some(file) => Format::of_suffix(file)?.unwrap_or(Format::Text),

@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", default_value = "ctf", requires = "output")]
     to: To,
 
-    /// How to align the clocks [default: as the traces themselves state]
+    /// How to align the clocks [default: use the clocks stored in the traces]
     #[arg(long, value_name = "HOW")]
     sync: Option<Sync>,
 

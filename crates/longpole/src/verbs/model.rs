@@ -11,7 +11,7 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   longpole model > machines.jsonl                            of the newest recording
-  longpole model simulation.jsonl                            the same in the form that we write
+  longpole model simulation.jsonl                            an existing log, rewritten in normal form
   longpole model --end +1s simulation.jsonl > begin.jsonl    its first second")]
 pub struct Args {
     #[command(flatten)]
@@ -21,9 +21,8 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut interactions = interactions::open(&args.input)?;
     if args.input.begin.is_some() {
-        return Err(
-            WrongUsage("--begin: what machines did before decides what they do later; only --end cuts a machine log".to_owned()).into()
-        );
+        let text = "--begin cannot be used here: states at TIME depend on earlier events. Use --end to shorten the log.";
+        return Err(WrongUsage(text.to_owned()).into());
     }
     interactions.write(BufWriter::new(io::stdout().lock()))?;
     Ok(ExitCode::SUCCESS)

@@ -126,7 +126,7 @@ fn mountable(directory: &Path) -> anyhow::Result<PathBuf> {
             unmount(directory).with_context(|| {
                 format!("{}: an earlier `longpole mount` ended without unmounting it; run `{}`", directory.display(), remedy(directory))
             })?;
-            eprintln!("longpole: note: {} was left mounted by one that was killed", directory.display());
+            eprintln!("longpole: note: {} was still mounted by a `longpole mount` that was killed; it was unmounted", directory.display());
             std::fs::read_dir(directory)
         }
         looked => looked,

@@ -17,7 +17,7 @@ const TURNS: u32 = 32_768;
 #[command(after_help = "\
 Examples:
   longpole overhead                  all probes, in an executable and in a library; takes some seconds
-  longpole overhead --rounds 301     narrower intervals on a busy machine
+  longpole overhead --rounds 301     narrower intervals on a busy host
   longpole overhead --quick          only one 16-byte event; takes less than 0.1 s
   longpole overhead --json | jq '.budgets[] | select(.outcome != \"met\")'")]
 pub struct Args {

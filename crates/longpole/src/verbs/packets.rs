@@ -142,7 +142,7 @@ fn one_journey(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, wanted: 
     let Some(path) = &kernel.journeys.found else {
         match wanted {
             Wanted::Number(number) => bail!("there is no journey {number}: the trace holds {}", kernel.journeys.count),
-            Wanted::Slowest => bail!("no packet was read by a receive call"),
+            Wanted::Slowest => bail!("no packet was read by a receive call; record with `--kernel sched,irq,softirq,net,syscall`"),
         }
     };
     let mut journey = kernel.packets(|packets| packets.journey(path));

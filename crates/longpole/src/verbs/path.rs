@@ -36,17 +36,18 @@ use std::process::ExitCode;
 /// Show the critical path: the states and links that nothing else could have hidden
 #[derive(clap::Args)]
 #[command(after_help = "\
-The global path leads back from the end: at every end of a block it continues with the cause. Shares of it sum up to 100 %, UNKNOWN included.
-The active path of a machine is its own time, with each of its blocks replaced by what it waited for.
+The global path leads back from the end: at the end of every wait it continues with the cause. Its
+shares sum up to 100 %, UNKNOWN included. The active path of a machine is its own time, with each of
+its waits replaced by what it waited for.
 
 Examples:
   longpole path                                               of the newest recording
   longpole path simulation.jsonl                              of a machine log, from its end
   longpole path --machine sink --segments simulation.jsonl    from the end of one machine, with each segment
   longpole path --mode active --machine sink simulation.jsonl
-  longpole path client/ server/                               of one run that two have recorded, on one clock
+  longpole path client/ server/                               of one run, recorded by two recorders on one clock
   longpole path --functions                                   the functions on the path, by samples (`longpole record --stacks 999`)
-  longpole path --flame path.svg                              the sampled stacks of nothing but the path
+  longpole path --flame path.svg                              only the stacks sampled on the path
   longpole path --json --no-segments simulation.jsonl | jq '.criticality[0]'")]
 pub struct Args {
     #[command(flatten)]
@@ -58,7 +59,8 @@ pub struct Args {
     #[command(flatten)]
     length: Length,
 
-    /// Path from the end (global), or one machine's own time with its blocks explained (active)
+    /// global: the path back from the end of the run. active: the time of one thread or device, with
+    /// each wait replaced by its cause
     #[arg(long, value_name = "MODE", default_value = "global")]
     mode: Way,
 

@@ -45,8 +45,9 @@ use std::process::ExitCode;
 /// Name the bottleneck, with its evidence.
 #[derive(clap::Args)]
 #[command(after_help = "\
-The verdict names what limits the system, by the critical path: a process, a pool, a thread or a state. Where the path does not decide, it names the stage
-behind a full and before an empty queue. Otherwise it says that the system is paced, that the path is spread, or that too little is known.
+The verdict names what limits the system, by the critical path: a process, a pool, a thread or a
+state. Where the path does not decide, it names the stage behind a full and before an empty queue.
+Otherwise it says that the system is paced, that the path is spread, or that too little is known.
 
 Examples:
   longpole report                            of the newest recording

@@ -35,7 +35,7 @@ pub struct Args {
     /// Directory for the snapshot's own directory [default: that of the recording]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Which of several recordings: the one of this process, or written by this process
+    /// Pid of the recorded process or of the recorder; needed if several recordings run
     #[arg(short, long, value_name = "PID")]
     pid: Option<i32>,
     /// Time before now, or before the condition, to include: 5s, 500ms [default: all]

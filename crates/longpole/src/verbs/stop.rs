@@ -16,7 +16,7 @@ The path of the recording goes to stdout.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Which of several recordings: the one of this process, or written by this process
+    /// Pid of the recorded process or of the recorder; needed if several recordings run
     #[arg(short, long, value_name = "PID")]
     pid: Option<i32>,
 }
@@ -30,7 +30,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // The pid comes from a file that programs can write to; a process that is no recorder must not
     // be signalled.
     if !is_recorder(running.pid) {
-        bail!("process {} holds the recording but is not `longpole`; end it yourself", running.pid);
+        bail!("process {0} writes the recording but its program is not longpole; end it with `kill -INT {0}`", running.pid);
     }
     kill_process(pid, Signal::INT)?;
     let begin = Instant::now();

@@ -80,7 +80,7 @@ impl Growing {
         match (recordings.as_slice(), paths.len()) {
             ([], _) => Ok(Growing::Foreign(Box::new(Live::open(paths, options.shifts.clone())?))),
             ([recording], 1) => Ok(Growing::Recording(Box::new(RecordingFollower::open(recording)?), recording.clone())),
-            _ => Err(WrongUsage("a recording is followed alone".to_owned()).into()),
+            _ => Err(WrongUsage("--follow accepts one recording; name only that".to_owned()).into()),
         }
     }
 
