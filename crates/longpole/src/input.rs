@@ -324,11 +324,11 @@ fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<T
     }
     let ranged = options.begin.is_some() && options.end.is_some();
     let mut trace = Trace::open(paths, options).map_err(|error| match remedy(&error) {
-        Some(remedy) if error.to_string().contains('\n') => anyhow!("{error}\n{remedy}"),
+        Some(remedy) if error.is_multiline() => anyhow!("{error}\n{remedy}"),
         Some(remedy) => anyhow!("{error}; {remedy}"),
         None => error.into(),
     })?;
-    if !logs && trace.producers() == ["machine log"] {
+    if !logs && trace.is_only_machine_log() {
         bail!(
             "{} contains only a machine log; name the log itself",
             paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")

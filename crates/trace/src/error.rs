@@ -42,6 +42,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns true if the message has several lines, because it draws the place in the input.
+    pub fn is_multiline(&self) -> bool {
+        self.to_string().contains('\n')
+    }
+
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
         move |source| Error::Io { path, source }

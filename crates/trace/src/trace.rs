@@ -105,6 +105,7 @@ pub struct Trace {
     clock: Clock,
     probe_cost_ns: Option<f64>,
     producers: Vec<String>,
+    has_machine_log: bool,
     /// Set if the trace ends at the first stream that ends at damage ([`Damage::EndsTrace`]).
     ends_at_damage: bool,
     /// Set if damage is an error ([`Damage::IsError`]).
@@ -193,6 +194,7 @@ impl Trace {
             clock: Clock::default(),
             probe_cost_ns: None,
             producers: Vec::new(),
+            has_machine_log: false,
             ends_at_damage: false,
             damage_is_error: false,
             finished: false,
@@ -353,6 +355,7 @@ impl Trace {
                 let source = LogSource::open(path, name, &mut self.shared)?;
                 self.add_slot(Source::Log(Box::new(source)), false, shift);
                 self.add_producer("machine log".to_owned());
+                self.has_machine_log = true;
             }
             Format::TraceDat => {
                 let opened = trace_dat::open(path, &name, &mut self.shared)?;
@@ -634,6 +637,11 @@ impl Trace {
     /// Returns the producers of the trace: names of tracers, and `packets` for captures.
     pub fn producers(&self) -> &[String] {
         &self.producers
+    }
+
+    /// Returns true if the trace contains machine logs and nothing else.
+    pub fn is_only_machine_log(&self) -> bool {
+        self.has_machine_log && self.producers.len() == 1
     }
 }
 
