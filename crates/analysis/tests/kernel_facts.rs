@@ -54,12 +54,12 @@ fn answers(kernel: &Kernel, about: About) -> Answers {
     facts.after(&linux);
     let answer = critical_path.answer(composer.vocabulary()).unwrap();
     let waits = waits.answer(composer.vocabulary()).unwrap();
-    let mut seats: HashMap<&str, Vec<RunsOn>> = HashMap::new();
-    for &(machine, seat) in composer.seats() {
-        seats.entry(composer.vocabulary().machine_name(machine)).or_default().push(seat);
+    let mut runs_on: HashMap<&str, Vec<RunsOn>> = HashMap::new();
+    for &(machine, place) in composer.runs_on() {
+        runs_on.entry(composer.vocabulary().machine_name(machine)).or_default().push(place);
     }
     let path = answer.segments.as_ref().unwrap();
-    let on_path = OnPath::new(path, (answer.start_ns, answer.length_ns), &seats);
+    let on_path = OnPath::new(path, (answer.start_ns, answer.length_ns), &runs_on);
     let rules = Rules::built_in().unwrap();
     let findings = Critical::findings(&Participation::new(&answer, path), &waits, Some((&facts, &linux, &on_path)), &rules);
     let mut recorders: Vec<String> = composer.recorders().map(str::to_owned).collect();

@@ -91,7 +91,7 @@ pub struct Composer {
     system: System,
     about: About,
     words: Words,
-    heard: Heard,
+    observed: ObservedEffects,
     ahead: Ahead,
     now: u64,
     counters: Counters,
@@ -123,7 +123,8 @@ pub struct Composer {
     step: Option<Step>,
     /// True if the interactions of further events are not wanted.
     is_over: bool,
-    seats: Vec<(MachineId, RunsOn)>,
+    /// The thread or the CPU of each machine that is a thread or an interrupt context.
+    runs_on: Vec<(MachineId, RunsOn)>,
 }
 
 /// Names of states that this module gives.
@@ -226,12 +227,12 @@ impl Words {
 
 /// What the kernel's model reports during one event.
 #[derive(Debug, Default)]
-struct Heard {
+struct ObservedEffects {
     moments: Vec<Moment>,
     hops: Vec<devices::Seen>,
 }
 
-impl Watch for Heard {
+impl Watch for ObservedEffects {
     #[inline]
     fn moment(&mut self, moment: Moment) {
         self.moments.push(moment);
@@ -251,7 +252,7 @@ impl Composer {
             system,
             about,
             words,
-            heard: Heard::default(),
+            observed: ObservedEffects::default(),
             ahead: Ahead::default(),
             now: 0,
             counters: Counters::default(),
@@ -277,7 +278,7 @@ impl Composer {
             losses_ahead: Vec::new(),
             step: None,
             is_over: false,
-            seats: Vec::new(),
+            runs_on: Vec::new(),
         }
     }
 
@@ -297,9 +298,9 @@ impl Composer {
         &mut self.system.vocabulary
     }
 
-    /// The place of each machine that is a thread or an interrupt.
-    pub fn seats(&self) -> &[(MachineId, RunsOn)] {
-        &self.seats
+    /// Returns the thread or the CPU of each machine that is a thread or an interrupt context.
+    pub fn runs_on(&self) -> &[(MachineId, RunsOn)] {
+        &self.runs_on
     }
 
     pub fn counters(&self) -> &Counters {
@@ -376,7 +377,7 @@ impl Composer {
                         self.release_on(catalogue, event.cpu);
                         self.at(event.t_ns);
                         let said = if self.system.has_own_rules() { self.said(catalogue, event) } else { None };
-                        self.linux.event(catalogue, event, &mut (&mut self.heard, watch));
+                        self.linux.event(catalogue, event, &mut (&mut self.observed, watch));
                         let said = said.and_then(|said| self.emit_before(catalogue, event.cpu, said));
                         if let Some(cpu) = event.cpu {
                             self.close_contexts(cpu);
@@ -412,7 +413,7 @@ impl Composer {
                     Some(events) => self.counters.lost = self.counters.lost.saturating_add(events),
                     None => self.counters.uncounted_losses += 1,
                 }
-                self.linux.loss(catalogue, loss, &mut (&mut self.heard, watch));
+                self.linux.loss(catalogue, loss, &mut (&mut self.observed, watch));
                 self.stays_undecided();
                 self.close_all_contexts();
                 self.process_reports(catalogue);
@@ -442,19 +443,19 @@ impl Composer {
     }
 
     fn process_reports(&mut self, catalogue: &Catalogue) {
-        if !self.heard.moments.is_empty() {
-            let mut moments = std::mem::take(&mut self.heard.moments);
+        if !self.observed.moments.is_empty() {
+            let mut moments = std::mem::take(&mut self.observed.moments);
             for moment in moments.drain(..) {
                 self.moment(catalogue, moment);
             }
-            self.heard.moments = moments;
+            self.observed.moments = moments;
         }
-        if !self.heard.hops.is_empty() {
-            let mut hops = std::mem::take(&mut self.heard.hops);
+        if !self.observed.hops.is_empty() {
+            let mut hops = std::mem::take(&mut self.observed.hops);
             for hop in hops.drain(..) {
                 self.hop(catalogue, &hop);
             }
-            self.heard.hops = hops;
+            self.observed.hops = hops;
         }
     }
 

@@ -43,14 +43,15 @@ pub fn matter(answer: &Answer) -> bool {
 }
 
 impl CpuHolders {
-    /// Collects the pieces of a path. `seats` are those of the machines by name.
-    pub fn new(path: &Path, seats: &HashMap<&str, Vec<RunsOn>>) -> CpuHolders {
+    /// Collects the pieces of a path. `runs_on` maps the names of machines to their threads and
+    /// CPUs.
+    pub fn new(path: &Path, runs_on: &HashMap<&str, Vec<RunsOn>>) -> CpuHolders {
         let mut cpu_holders = CpuHolders::default();
-        let tid = |seat: &RunsOn| if let RunsOn::Thread(tid) = seat { Some(*tid) } else { None };
+        let tid = |place: &RunsOn| if let RunsOn::Thread(tid) = place { Some(*tid) } else { None };
         let known: Vec<bool> = (0..path.kinds() as u32)
             .map(|of| {
-                let seats = seats.get(path.machine(of)).filter(|_| path.kind(of) == Kind::Runnable);
-                seats.map(|seats| cpu_holders.threads.insert(of, seats.iter().filter_map(tid).collect())).is_some()
+                let runs_on = runs_on.get(path.machine(of)).filter(|_| path.kind(of) == Kind::Runnable);
+                runs_on.map(|runs_on| cpu_holders.threads.insert(of, runs_on.iter().filter_map(tid).collect())).is_some()
             })
             .collect();
         for stretch in path.stretches().filter(|stretch| known[stretch.of as usize]) {

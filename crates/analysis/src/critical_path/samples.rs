@@ -24,29 +24,29 @@ pub struct OnPath<'a> {
     /// Number of the last stretch in which the machine on the path ran without being interrupted.
     own: Option<u32>,
     /// Seats for each number of stretches; empty if no sample could be taken of that stretch.
-    seats: Vec<&'a [RunsOn]>,
+    runs_on: Vec<&'a [RunsOn]>,
     /// Time on the path in which samples can be taken, in ns.
     pub running_ns: u64,
 }
 
 impl<'a> OnPath<'a> {
-    /// `seats` maps the names of machines to their threads and CPUs.
-    pub fn new(path: &'a Path, seats: &'a HashMap<&str, Vec<RunsOn>>) -> OnPath<'a> {
+    /// `runs_on` maps the names of machines to their threads and CPUs.
+    pub fn new(path: &'a Path, runs_on: &'a HashMap<&str, Vec<RunsOn>>) -> OnPath<'a> {
         let known = |of: u32| match path.kind(of) {
-            Kind::Running | Kind::SystemCall | Kind::Interrupt => seats.get(path.machine(of)).map_or(&[][..], Vec::as_slice),
+            Kind::Running | Kind::SystemCall | Kind::Interrupt => runs_on.get(path.machine(of)).map_or(&[][..], Vec::as_slice),
             _ => &[],
         };
-        let seats: Vec<&[RunsOn]> = (0..path.kinds() as u32).map(known).collect();
-        let running_ns = seats.iter().zip(path.times()).filter(|(seats, _)| !seats.is_empty()).map(|(_, ns)| ns).sum();
+        let runs_on: Vec<&[RunsOn]> = (0..path.kinds() as u32).map(known).collect();
+        let running_ns = runs_on.iter().zip(path.times()).filter(|(runs_on, _)| !runs_on.is_empty()).map(|(_, ns)| ns).sum();
         let stretches: Box<dyn Iterator<Item = Stretch>> = Box::new(path.stretches());
-        let mut on_path = OnPath { at: None, stretches, path, own: None, seats, running_ns };
+        let mut on_path = OnPath { at: None, stretches, path, own: None, runs_on, running_ns };
         on_path.advance();
         on_path
     }
 
     fn advance(&mut self) {
         self.at = self.stretches.next();
-        self.own = self.at.map(|at| at.of).filter(|&of| !self.seats[of as usize].is_empty() && !self.is_interrupted(of)).or(self.own);
+        self.own = self.at.map(|at| at.of).filter(|&of| !self.runs_on[of as usize].is_empty() && !self.is_interrupted(of)).or(self.own);
     }
 
     fn is_interrupted(&self, of: u32) -> bool {
@@ -62,13 +62,13 @@ impl<'a> OnPath<'a> {
             self.advance();
         }
         let stretch = self.at.as_ref().filter(|stretch| stretch.start <= t)?;
-        let is_here = |seat: &RunsOn| match *seat {
+        let is_here = |place: &RunsOn| match *place {
             RunsOn::Thread(thread) => thread == tid,
             RunsOn::Cpu(number) => Some(number) == cpu,
         };
         let of = stretch.of;
         let own = self.own.filter(|&own| self.is_interrupted(of) && self.path.machine(own) == self.path.machine(of));
-        self.seats[of as usize].iter().any(is_here).then_some(own.unwrap_or(of))
+        self.runs_on[of as usize].iter().any(is_here).then_some(own.unwrap_or(of))
     }
 }
 

@@ -188,8 +188,9 @@ pub(crate) struct PathShares {
 }
 
 impl OnPath {
-    /// Computes the shares. `seats` are those of the machines by name.
-    pub fn new(path: &Path, (start, length): (u64, u64), seats: &HashMap<&str, Vec<RunsOn>>) -> OnPath {
+    /// Computes the shares. `runs_on` maps the names of machines to their threads and
+    /// CPUs.
+    pub fn new(path: &Path, (start, length): (u64, u64), runs_on: &HashMap<&str, Vec<RunsOn>>) -> OnPath {
         let mut out = OnPath { start_ns: start as i64, end_ns: start.saturating_add(length) as i64, ..OnPath::default() };
         let mut of_threads: HashMap<(i32, &str), u64> = HashMap::new();
         for (of, &ns) in (0..).zip(path.times()).filter(|&(of, &ns)| ns > 0 && path.kind(of) != Kind::Link) {
@@ -202,8 +203,8 @@ impl OnPath {
                 Kind::Runnable => shares.runnable += share,
                 _ => {}
             }
-            for seat in seats.get(path.machine(of)).into_iter().flatten() {
-                if let RunsOn::Thread(tid) = seat {
+            for place in runs_on.get(path.machine(of)).into_iter().flatten() {
+                if let RunsOn::Thread(tid) = place {
                     *of_threads.entry((*tid, class)).or_default() += ns;
                 }
             }

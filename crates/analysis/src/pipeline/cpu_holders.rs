@@ -30,7 +30,7 @@ pub fn add(interactions: &Interactions, occupancy: &OccupancyLog, answer: &mut A
 /// Returns the holders; `None` if waits for a CPU do not matter on this path.
 fn find(interactions: &Interactions, occupancy: &OccupancyLog, answer: &Answer, segments: &Path) -> Result<Option<CpuHolders>, Error> {
     let Some(composer) = interactions.composer().filter(|_| cpu_holders::matter(answer)) else { return Ok(None) };
-    let mut found = CpuHolders::new(segments, &interactions.seats());
+    let mut found = CpuHolders::new(segments, &interactions.runs_on());
     let read = occupancy.replay(composer.linux(), &mut found);
     read.map_err(|source| Error::Spool { name: "the CPU occupancy".to_owned(), source })?;
     Ok(Some(found))

@@ -202,14 +202,14 @@ impl Interactions {
     }
 
     /// Returns where the machines with each name run. Samples of stacks identify machines by it.
-    pub fn seats(&self) -> HashMap<&str, Vec<RunsOn>> {
-        let mut seats: HashMap<&str, Vec<RunsOn>> = HashMap::new();
+    pub fn runs_on(&self) -> HashMap<&str, Vec<RunsOn>> {
+        let mut runs_on: HashMap<&str, Vec<RunsOn>> = HashMap::new();
         if let Source::Trace(composed) = &self.source {
-            for &(machine, seat) in composed.composer.seats() {
-                seats.entry(composed.composer.vocabulary().machine_name(machine)).or_default().push(seat);
+            for &(machine, place) in composed.composer.runs_on() {
+                runs_on.entry(composed.composer.vocabulary().machine_name(machine)).or_default().push(place);
             }
         }
-        seats
+        runs_on
     }
 
     /// Returns the names of the machines that belong to the recorder. `None` for a machine log,

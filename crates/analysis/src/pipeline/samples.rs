@@ -162,8 +162,8 @@ pub fn path_functions<E: From<Error>>(
     read: impl FnOnce(&mut StackSamples) -> Result<(), E>,
 ) -> Result<PathFunctions, E> {
     let Some(path) = &answer.segments else { return Err(Error::NoSegments.into()) };
-    let seats = interactions.seats();
-    let on_path = OnPath::new(path, &seats);
+    let runs_on = interactions.runs_on();
+    let on_path = OnPath::new(path, &runs_on);
     let running = on_path.running_ns as f64 / answer.length_ns.max(1) as f64;
     let mut samples = StackSamples::new(recording, None, false).on_path(on_path);
     read(&mut samples)?;

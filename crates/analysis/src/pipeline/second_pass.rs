@@ -38,7 +38,7 @@ impl FirstPass {
             answer = path_to_anchor(interactions, &mut spool, found)?;
         }
         let segments = answer.segments.take().ok_or(Error::NoSegments)?;
-        let path = PathFacts::new(interactions, (&answer, &segments), &mut parties, &facts)?;
+        let path = PathEvidence::new(interactions, (&answer, &segments), &mut parties, &facts)?;
         let waits = Waited::new(interactions, self.waits)?;
         let kernel = facts.kernel.zip(path.on_path.as_ref()).map(|((facts, linux), on_path)| (facts, linux, on_path));
         let findings = Critical::findings(&path.participation, &waits.answer, kernel, &rules);
@@ -114,7 +114,7 @@ fn idle(findings: &[Finding]) -> Vec<(String, f64)> {
 }
 
 /// What the segments of the path show. Each field needs one reading of them.
-struct PathFacts {
+struct PathEvidence {
     parts: Parts,
     candidates: Vec<Candidate>,
     participation: Participation,
@@ -122,24 +122,24 @@ struct PathFacts {
     on_path: Option<OnPath>,
 }
 
-impl PathFacts {
+impl PathEvidence {
     /// The parts are made in a thread of their own, at the same time as the others.
     fn new(
         interactions: &Interactions,
         (answer, segments): (&Answer, &Path),
         parties: &mut Parties,
         facts: &TraceFacts<'_>,
-    ) -> Result<PathFacts, Error> {
-        let seats = interactions.seats();
+    ) -> Result<PathEvidence, Error> {
+        let runs_on = interactions.runs_on();
         let Parties { subjects, limits, .. } = parties;
         let considerable = limits.considerable;
         thread::scope(|scope| {
             let parts = scope.spawn(|| Parts::new(answer, segments, subjects, considerable));
             let candidates = machine_states::candidates(answer, segments);
             let participation = Participation::new(answer, segments);
-            let on_path = facts.kernel.map(|_| OnPath::new(segments, (answer.start_ns, answer.length_ns), &seats));
+            let on_path = facts.kernel.map(|_| OnPath::new(segments, (answer.start_ns, answer.length_ns), &runs_on));
             let parts = parts.join().map_err(|_| Error::Panicked)?;
-            Ok(PathFacts { parts, candidates, participation, on_path })
+            Ok(PathEvidence { parts, candidates, participation, on_path })
         })
     }
 }

@@ -54,13 +54,13 @@ pub struct Args {
     input: Input,
 
     #[command(flatten)]
-    whom: SubjectArgs,
+    subject: SubjectArgs,
 
     #[command(flatten)]
     length: Length,
 
-    /// global: the path back from the end of the run. active: the time of one thread or device, with
-    /// each wait replaced by its cause
+    /// global: the path back from the end of the run. active: the time of one thread or device,
+    /// with each wait replaced by its cause
     #[arg(long, value_name = "MODE", default_value = "global")]
     mode: Way,
 
@@ -128,13 +128,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ..Options::default()
     };
     let mut occupancy = pipeline::cpu_holders::occupancy_log();
-    let mut answer = match args.whom.is_given() {
+    let mut answer = match args.subject.is_given() {
         false => interactions.critical_path_with(options, &mut occupancy)?,
         true if mode == Mode::Active || options.machine.is_some() => {
             bail!(WrongUsage("--process, --thread and --port lead to replies; --machine leads to one machine's end".to_owned()))
         }
         true => {
-            let end = spool_to_end(&mut interactions, &args.whom.selection(), args.whom.progress_times())?;
+            let end = spool_to_end(&mut interactions, &args.subject.selection(), args.subject.progress_times())?;
             interactions.path_from_spool(&end.spool, options)?
         }
     };
@@ -156,7 +156,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let counters = interactions.counters().cloned().unwrap_or_default();
     let Counters { events, uncounted_losses, ref unknown_by, from_before, size_mismatches, .. } = counters;
-    let inputs = Inputs { events, uncounted_losses, from_before, size_mismatches };
+    let inputs = EventCounts { events, uncounted_losses, from_before, size_mismatches };
     answer::json_or_text(input.json, &PathAnswer { answer: &answer, functions, unknown_by: unknown_by.clone(), inputs }, |out| {
         print(out, &answer, args.segments, args.length)?;
         print_counters(out, &input, &answer, &counters)?;
@@ -176,8 +176,8 @@ fn sampled_stacks(
     answer: &Answer,
 ) -> anyhow::Result<ExitCode> {
     let Some(path) = &answer.segments else { bail!("internal error: a path without segments") };
-    let seats = interactions.seats();
-    let on_path = OnPath::new(path, &seats);
+    let runs_on = interactions.runs_on();
+    let on_path = OnPath::new(path, &runs_on);
     let running = on_path.running_ns as f64 / answer.length_ns.max(1) as f64;
     let mut samples = StackSamples::new(input.sampled()?, None, true).on_path(on_path);
     let trace = samples::read(input, &mut samples)?;
@@ -228,12 +228,12 @@ struct PathAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     functions: Option<Vec<CriticalFunction>>,
     unknown_by: BTreeMap<&'static str, u64>,
-    inputs: Inputs,
+    inputs: EventCounts,
 }
 
 /// Counts of what the path was made from; all zero for a machine log.
 #[derive(Serialize)]
-struct Inputs {
+struct EventCounts {
     events: u64,
     uncounted_losses: u64,
     from_before: u64,

@@ -257,7 +257,7 @@ impl Composer {
         let known = Known { machine, state };
         self.contexts.machines[id.0 as usize][cpu.0 as usize] = Some(known);
         self.class(machine, &name);
-        self.seats.push((machine, RunsOn::Cpu(number)));
+        self.runs_on.push((machine, RunsOn::Cpu(number)));
         known
     }
 

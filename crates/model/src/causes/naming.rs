@@ -159,7 +159,7 @@ impl Composer {
             }
         }
         self.naming.taken.insert(machine, at);
-        self.seats.extend(tid.map(|tid| (machine, RunsOn::Thread(tid))));
+        self.runs_on.extend(tid.map(|tid| (machine, RunsOn::Thread(tid))));
         self.learn_behind(machine, at);
         self.class(machine, &class_name);
         let id = self.threads[at as usize].linux;
