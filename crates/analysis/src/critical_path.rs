@@ -46,7 +46,7 @@ mod tree;
 mod window;
 mod words;
 
-pub use answer::{Answer, Contradiction, Inner, NoAnswer, Profiled, Row};
+pub use answer::{rows_by_class, Answer, Contradiction, Inner, NoAnswer, Profiled, Row};
 pub use key::Kind;
 pub use options::{Mode, Options};
 pub(crate) use path::Numbered;

@@ -1,9 +1,9 @@
 //! Findings: what an expert finds in a trace by hand, as rules (`rules/findings.toml`).
 //!
-//! The pass collects facts per scope. A scope is one kind of thing, such as a call of a stage, its
-//! signals, its batches, its states, or a queue. A rule names its scope, the condition on the facts
-//! under which it applies, and the remedy. A rule that uses a fact that its scope does not have is
-//! an error, which is reported with its line.
+//! `StageEvidence::facts`, `path_facts` and `kernel_facts` collect facts per scope. A scope is one
+//! kind of thing, such as a call of a stage, its signals, its batches, its states, or a queue. A
+//! rule names its scope, the condition on the facts under which it applies, and the remedy. A rule
+//! that uses a fact that its scope does not have is an error, which is reported with its line.
 //!
 //! Example: the rule for chatty calls applies in the scope `call` if `calls_per_item` and `share`
 //! are large enough, and its advice names `{machine}` and `{call}`.

@@ -18,7 +18,7 @@ use crate::stages::left_out::LeftOut;
 use crate::stages::steps::{Heard, KnownState, Steps};
 use crate::stages::Stages;
 use crate::verdict::anchor::RunOf;
-use crate::verdict::caveat::Doubts;
+use crate::verdict::caveat::Contradictions;
 use crate::verdict::data::{Basis, Verdict};
 use crate::verdict::lost_events;
 use crate::verdict::sensitivity::Sensitive;
@@ -63,7 +63,7 @@ pub struct Report {
     pub sensitivity: Option<Vec<Sensitive>>,
     /// Further facts about the path.
     #[serde(skip)]
-    pub path: Option<PathFacts>,
+    pub path: Option<PathSummary>,
     /// Packet losses at one place, if they are numerous enough to be the verdict where nothing else
     /// is.
     #[serde(skip)]
@@ -72,7 +72,7 @@ pub struct Report {
 
 /// Facts about the critical path that the text of the report uses.
 #[derive(Clone, Debug)]
-pub struct PathFacts {
+pub struct PathSummary {
     pub end_machine: String,
     pub length_ns: u64,
     pub unknown_share: f64,
@@ -385,11 +385,11 @@ impl Report {
         if decides && !self.verdict.explains(&verdict) || self.verdict.basis != Basis::Stages {
             self.verdict = verdict;
         }
-        let doubts = Doubts::of(&answer);
-        if doubts.are_too_many(answer.interactions) {
+        let contradictions = Contradictions::of(&answer);
+        if contradictions.are_too_many(answer.interactions) {
             self.verdict = self.verdict.if_known();
         }
-        self.verdict = self.verdict.or_lost(self.losses.as_ref()).doubted(Some(doubts));
+        self.verdict = self.verdict.or_lost(self.losses.as_ref()).with_contradictions(Some(contradictions));
         self.findings.extend(findings);
         self.findings.sort_by_key(|finding| (!finding.precedes_verdict(), !finding.is_cause()));
         self.run = Some(run);
@@ -398,7 +398,7 @@ impl Report {
         let of_foremost = |(machine, state)| self.participation.as_ref()?.stability(machine, state);
         self.stability = self.foremost().and_then(of_foremost);
         predictions.sort_by(|a, b| b.gain.unwrap_or(f64::MIN).total_cmp(&a.gain.unwrap_or(f64::MIN)));
-        self.path = Some(PathFacts {
+        self.path = Some(PathSummary {
             end_machine: answer.end_machine,
             length_ns: answer.length_ns,
             unknown_share: answer.unknown_ns as f64 / answer.length_ns.max(1) as f64,

@@ -4,7 +4,7 @@
 mod schema;
 
 use longpole_analysis::verdict::because::Because;
-use longpole_analysis::verdict::caveat::{Caveat, Doubts};
+use longpole_analysis::verdict::caveat::{Caveat, Contradictions};
 use longpole_analysis::verdict::data::{Basis, Named, Outcome, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict};
 use longpole_analysis::verdict::figures::{Agreed, Change, Found, Measured, RequiredShare, StateShare, WaitedFor};
 use longpole_analysis::verdict::not_recorded::NotRecorded;
@@ -68,7 +68,7 @@ fn caveats() -> Vec<Caveat> {
     vec![
         Caveat::LostEvents { count: 1, remedy: name() },
         Caveat::UnknownTime { share: 0.1, contradictory: true },
-        Caveat::Contradictions(Doubts { contradictions: 1, negative_links: 2, ignored_wakeups: 3 }),
+        Caveat::Contradictions(Contradictions { contradictions: 1, negative_links: 2, ignored_wakeups: 3 }),
         Caveat::RunningUnknown,
         Caveat::Timer { machine: name(), call: name() },
         Caveat::Bystanders { share: 0.1, example: Named::of_name(SubjectLevel::Thread, "a") },

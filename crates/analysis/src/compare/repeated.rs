@@ -12,7 +12,7 @@ use crate::findings::Finding;
 use crate::report::{Inputs, Report};
 use crate::stages::left_out;
 use crate::verdict::because::Because;
-use crate::verdict::caveat::Doubts;
+use crate::verdict::caveat::Contradictions;
 use crate::verdict::data::{Basis, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
 use crate::verdict::figures::Agreed;
 use crate::what_if::predicted;
@@ -97,7 +97,7 @@ impl Repeated {
     pub fn new(runs: Vec<Run>) -> Repeated {
         let criticality = criticality(&runs);
         let (verdict, agreement) = verdict(&runs, criticality.as_deref());
-        let verdict = verdict.doubted(doubts(&runs));
+        let verdict = verdict.with_contradictions(contradictions(&runs));
         let costs: Vec<f64> = runs.iter().filter_map(|run| run.report.probe_cost_ns).collect();
         Repeated {
             verdict,
@@ -195,8 +195,8 @@ fn disagreement(runs: &[Run]) -> Vec<Agreed> {
 }
 
 /// Returns the contradictions, negative links and ignored wake-ups of all recordings together.
-fn doubts(runs: &[Run]) -> Option<Doubts> {
-    let sum = |a: Doubts, b: Doubts| Doubts {
+fn contradictions(runs: &[Run]) -> Option<Contradictions> {
+    let sum = |a: Contradictions, b: Contradictions| Contradictions {
         contradictions: a.contradictions + b.contradictions,
         negative_links: a.negative_links + b.negative_links,
         ignored_wakeups: a.ignored_wakeups + b.ignored_wakeups,

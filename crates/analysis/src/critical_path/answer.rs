@@ -427,3 +427,22 @@ fn conserved(length: u64, counted: u64) -> Result<(), NoAnswer> {
 fn is_unknown(kind: SegmentKind) -> bool {
     matches!(kind, SegmentKind::Link(LinkKind::Unknown) | SegmentKind::State(StateKind::Unknown | StateKind::Blocked))
 }
+
+/// Returns one row for each state of a class, such as the workers of a pool, with the sum of their
+/// shares. The other figures are those of the thread with the largest share.
+pub fn rows_by_class(rows: &[Row]) -> Vec<Row> {
+    let mut classes: Vec<Row> = Vec::new();
+    let mut known: HashMap<(&str, &str, &str), usize> = HashMap::new();
+    for row in rows {
+        let first = known.entry((&row.host, &row.class, &row.state)).or_insert(classes.len());
+        match classes.get_mut(*first).filter(|first| first.kind == row.kind && !row.kind.is_link()) {
+            Some(first) => {
+                first.share += row.share;
+                first.machine.clone_from(&row.class);
+            }
+            None => classes.push(row.clone()),
+        }
+    }
+    classes.sort_by(|a, b| b.share.total_cmp(&a.share));
+    classes
+}

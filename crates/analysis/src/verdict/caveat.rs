@@ -20,7 +20,7 @@ pub enum Caveat {
     /// each other.
     UnknownTime { share: f64, contradictory: bool },
     /// Events contradict each other.
-    Contradictions(Doubts),
+    Contradictions(Contradictions),
     /// No event shows when threads run, so the state may be work or a wait.
     RunningUnknown,
     /// A thread has set a timer whose signal may be what ends the run.
@@ -69,7 +69,7 @@ impl Serialize for Caveat {
 /// Counts of events that contradict each other: events are missing, or clocks differ, so the
 /// verdict may be wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Doubts {
+pub struct Contradictions {
     pub contradictions: u64,
     /// Number of links that end before they begin.
     pub negative_links: u64,
@@ -81,9 +81,13 @@ pub struct Doubts {
 /// the path does not show what happened.
 const MAX_CONTRADICTORY: f64 = 1e-5;
 
-impl Doubts {
-    pub fn of(answer: &Answer) -> Doubts {
-        Doubts { contradictions: answer.contradictions, negative_links: answer.negative_links, ignored_wakeups: answer.ignored_wakeups }
+impl Contradictions {
+    pub fn of(answer: &Answer) -> Contradictions {
+        Contradictions {
+            contradictions: answer.contradictions,
+            negative_links: answer.negative_links,
+            ignored_wakeups: answer.ignored_wakeups,
+        }
     }
 
     /// Returns whether the contradictions are so numerous that the absence of a bottleneck cannot
@@ -93,6 +97,6 @@ impl Doubts {
     }
 
     pub fn is_none(&self) -> bool {
-        *self == Doubts::default()
+        *self == Contradictions::default()
     }
 }

@@ -4,7 +4,7 @@
 use crate::evidence::Evidence;
 use crate::findings::Finding;
 use crate::verdict::because::Because;
-use crate::verdict::caveat::{Caveat, Doubts};
+use crate::verdict::caveat::{Caveat, Contradictions};
 use crate::verdict::sentence;
 use crate::verdict::subjects::SubjectId;
 use serde::{Serialize, Serializer};
@@ -314,7 +314,7 @@ pub struct Verdict {
     pub evidence: Evidence,
     /// Counts of contradictory events in the trace. `None` without a critical path, since only the
     /// path search finds contradictions.
-    pub doubts: Option<Doubts>,
+    pub doubts: Option<Contradictions>,
     /// Id of the subject in [`crate::verdict::subjects::Subjects`].
     #[serde(skip)]
     pub subject_id: Option<SubjectId>,
@@ -466,7 +466,7 @@ impl Verdict {
     }
 
     /// Stores the counts of contradictory events, and adds a caveat if they are not zero.
-    pub fn doubted(mut self, doubts: Option<Doubts>) -> Verdict {
+    pub fn with_contradictions(mut self, doubts: Option<Contradictions>) -> Verdict {
         self.doubts = doubts;
         self.caveats.extend(doubts.filter(|doubts| !doubts.is_none()).map(Caveat::Contradictions));
         self

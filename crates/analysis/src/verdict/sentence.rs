@@ -7,7 +7,7 @@
 mod machines;
 
 use super::because::Because;
-use super::caveat::{Caveat, Doubts};
+use super::caveat::{Caveat, Contradictions};
 use super::data::{Basis, Locks, Mechanism, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
 use crate::stats::text::{number, percent};
 use crate::verdict::not_recorded;
@@ -115,7 +115,7 @@ pub fn remedy_of(caveat: &Caveat) -> Option<String> {
     Some(remedy.to_owned())
 }
 
-fn contradictions(of: &Doubts) -> String {
+fn contradictions(of: &Contradictions) -> String {
     let counts = [
         (of.contradictions, "contradiction", "contradictions"),
         (of.negative_links, "link that ends before it begins", "links that end before they begin"),
@@ -572,7 +572,7 @@ mod tests {
 
     #[test]
     fn caveats_follow_the_remedy_and_contradictions_come_last() {
-        let contradictions = Caveat::Contradictions(Doubts { contradictions: 1, negative_links: 0, ignored_wakeups: 2 });
+        let contradictions = Caveat::Contradictions(Contradictions { contradictions: 1, negative_links: 0, ignored_wakeups: 2 });
         let bystanders = Caveat::Bystanders { share: 0.5, example: named("make") };
         let verdict = Verdict {
             subject: Some(named("a")),
