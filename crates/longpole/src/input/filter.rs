@@ -81,7 +81,7 @@ fn moment(operand: &Operand) -> Option<Result<Moment, String>> {
 }
 
 /// Selects the events that match the filter and the names.
-pub struct Sieve {
+pub struct EventSelector {
     filter: Option<Filter>,
     names: Option<Patterns>,
     /// Begin of the trace in ns, for relative times; the time of the first event if it is not set.
@@ -94,11 +94,11 @@ pub struct Sieve {
     matched: Vec<bool>,
 }
 
-impl Sieve {
-    pub fn new(filter: Option<Filter>, names: Option<Patterns>) -> Sieve {
+impl EventSelector {
+    pub fn new(filter: Option<Filter>, names: Option<Patterns>) -> EventSelector {
         let found = vec![false; filter.as_ref().map_or(0, |filter| filter.names().len())];
         let matched = vec![false; names.as_ref().map_or(0, |names| names.len())];
-        Sieve { filter, names, start_ns: None, classes: Vec::new(), found, matched }
+        EventSelector { filter, names, start_ns: None, classes: Vec::new(), found, matched }
     }
 
     /// Returns true if every event passes, because there is neither a filter nor a list of names.
@@ -132,9 +132,9 @@ impl Sieve {
                 (_, false) => Bound::Constant(false),
                 (None, true) => Bound::Constant(true),
                 (Some(filter), true) => {
-                    let sources: Vec<Source> = filter.names().iter().map(|name| Source::find(&name.name, class)).collect();
+                    let sources: Vec<ValueSource> = filter.names().iter().map(|name| ValueSource::find(&name.name, class)).collect();
                     for (found, source) in self.found.iter_mut().zip(&sources) {
-                        *found |= !matches!(source, Source::Nothing);
+                        *found |= !matches!(source, ValueSource::Nothing);
                     }
                     Binder { class, names: filter.names(), sources: &sources, start_ns }.bind(filter.0.root())
                 }
@@ -155,7 +155,7 @@ impl Sieve {
 
 /// The place of a name's value in the events of a class.
 #[derive(Clone, Debug)]
-enum Source {
+enum ValueSource {
     Nothing,
     Name,
     Time,
@@ -178,16 +178,16 @@ enum Step {
     Element(usize),
 }
 
-impl Source {
-    fn find(name: &str, class: &Class) -> Source {
-        let field = |name: &str| among(&class.fields, name).map(|(at, steps)| Source::Field(at, steps));
-        let context = |name: &str| among(&class.context, name).map(|(at, steps)| Source::Context(at, steps));
-        let packet = |name: &str| among(&class.packet, name).map(|(at, steps)| Source::Packet(at, steps));
+impl ValueSource {
+    fn find(name: &str, class: &Class) -> ValueSource {
+        let field = |name: &str| among(&class.fields, name).map(|(at, steps)| ValueSource::Field(at, steps));
+        let context = |name: &str| among(&class.context, name).map(|(at, steps)| ValueSource::Context(at, steps));
+        let packet = |name: &str| among(&class.packet, name).map(|(at, steps)| ValueSource::Packet(at, steps));
         match name {
-            "name" => return Source::Name,
-            "t" => return Source::Time,
-            "cpu" => return Source::Cpu,
-            "stream" => return Source::Stream,
+            "name" => return ValueSource::Name,
+            "t" => return ValueSource::Time,
+            "cpu" => return ValueSource::Cpu,
+            "stream" => return ValueSource::Stream,
             _ => {}
         }
         let rest = |prefixes: [&str; 2]| prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
@@ -195,49 +195,49 @@ impl Source {
             return found;
         }
         if let Some(rest) = rest(["field.", "fields."]) {
-            return field(rest).unwrap_or(Source::Nothing);
+            return field(rest).unwrap_or(ValueSource::Nothing);
         }
         if let Some(rest) = rest(["context.", "$ctx."]) {
-            return context(rest).or_else(|| Source::who(rest)).unwrap_or(Source::Nothing);
+            return context(rest).or_else(|| ValueSource::who(rest)).unwrap_or(ValueSource::Nothing);
         }
         if let Some(rest) = name.strip_prefix("packet.") {
-            return packet(rest).unwrap_or(Source::Nothing);
+            return packet(rest).unwrap_or(ValueSource::Nothing);
         }
-        Source::who(name).unwrap_or(Source::Nothing)
+        ValueSource::who(name).unwrap_or(ValueSource::Nothing)
     }
 
-    fn who(name: &str) -> Option<Source> {
+    fn who(name: &str) -> Option<ValueSource> {
         Some(match name {
-            "host" => Source::Host,
+            "host" => ValueSource::Host,
             // `cpu_id` and `t_ns` are the names that the text and JSON output use.
-            "cpu_id" => Source::Cpu,
-            "t_ns" => Source::Time,
-            "label" => Source::Label,
-            "thread" => Source::Thread,
-            "pid" => Source::Pid,
-            "tid" => Source::Tid,
+            "cpu_id" => ValueSource::Cpu,
+            "t_ns" => ValueSource::Time,
+            "label" => ValueSource::Label,
+            "thread" => ValueSource::Thread,
+            "pid" => ValueSource::Pid,
+            "tid" => ValueSource::Tid,
             _ => return None,
         })
     }
 
-    fn value<'a>(&self, event: &Event<'a>, catalogue: &'a Catalogue) -> Reading<'a> {
+    fn value<'a>(&self, event: &Event<'a>, catalogue: &'a Catalogue) -> NamedValue<'a> {
         let subject = || &catalogue.subjects[event.subject.0 as usize];
         let text = |text: &'a str| if text.is_empty() { Datum::Unknown } else { Datum::Text(text.as_bytes()) };
         let number = |number: Option<i128>| number.map_or(Datum::Unknown, Datum::Integer);
-        Reading::One(match self {
-            Source::Nothing => Datum::Unknown,
-            Source::Name => Datum::Text(catalogue.classes[event.class.0 as usize].event_name.as_bytes()),
-            Source::Time => Datum::Integer(i128::from(event.t_ns)),
-            Source::Cpu => number(event.cpu.map(i128::from)),
-            Source::Stream => Datum::Text(catalogue.streams[event.stream.0 as usize].name.as_bytes()),
-            Source::Host => text(&subject().host),
-            Source::Label => text(&subject().label),
-            Source::Thread => text(&subject().thread),
-            Source::Pid => number(subject().pid.map(i128::from)),
-            Source::Tid => number(subject().tid.map(i128::from)),
-            Source::Field(at, steps) => return event.fields.get(*at).map_or(Reading::NONE, |value| part(*value, steps)),
-            Source::Context(at, steps) => return event.context.get(*at).map_or(Reading::NONE, |value| part(*value, steps)),
-            Source::Packet(at, steps) => return event.packet.get(*at).map_or(Reading::NONE, |value| part(value, steps)),
+        NamedValue::One(match self {
+            ValueSource::Nothing => Datum::Unknown,
+            ValueSource::Name => Datum::Text(catalogue.classes[event.class.0 as usize].event_name.as_bytes()),
+            ValueSource::Time => Datum::Integer(i128::from(event.t_ns)),
+            ValueSource::Cpu => number(event.cpu.map(i128::from)),
+            ValueSource::Stream => Datum::Text(catalogue.streams[event.stream.0 as usize].name.as_bytes()),
+            ValueSource::Host => text(&subject().host),
+            ValueSource::Label => text(&subject().label),
+            ValueSource::Thread => text(&subject().thread),
+            ValueSource::Pid => number(subject().pid.map(i128::from)),
+            ValueSource::Tid => number(subject().tid.map(i128::from)),
+            ValueSource::Field(at, steps) => return event.fields.get(*at).map_or(NamedValue::NONE, |value| part(*value, steps)),
+            ValueSource::Context(at, steps) => return event.context.get(*at).map_or(NamedValue::NONE, |value| part(*value, steps)),
+            ValueSource::Packet(at, steps) => return event.packet.get(*at).map_or(NamedValue::NONE, |value| part(value, steps)),
         })
     }
 }
@@ -267,11 +267,11 @@ fn among(fields: &[String], name: &str) -> Option<(usize, Vec<Step>)> {
     Some((at, steps))
 }
 
-fn part<'a>(value: Value<'a>, steps: &[Step]) -> Reading<'a> {
-    let Some((step, rest)) = steps.split_first() else { return Reading::of(value) };
+fn part<'a>(value: Value<'a>, steps: &[Step]) -> NamedValue<'a> {
+    let Some((step, rest)) = steps.split_first() else { return NamedValue::of(value) };
     match (value, step) {
         (Value::Bytes(bytes), Step::Element(at)) if rest.is_empty() => {
-            bytes.get(*at).map_or(Reading::NONE, |byte| Reading::One(Datum::Integer(i128::from(*byte))))
+            bytes.get(*at).map_or(NamedValue::NONE, |byte| NamedValue::One(Datum::Integer(i128::from(*byte))))
         }
         (Value::Nested(nested), step) => {
             let mut index = 0;
@@ -288,15 +288,15 @@ fn part<'a>(value: Value<'a>, steps: &[Step]) -> Reading<'a> {
                     Ok(())
                 }
             });
-            found.err().map_or(Reading::NONE, |inner| part(inner, rest))
+            found.err().map_or(NamedValue::NONE, |inner| part(inner, rest))
         }
-        _ => Reading::NONE,
+        _ => NamedValue::NONE,
     }
 }
 
 /// The value of a name in one event.
 #[derive(Clone, Debug, PartialEq)]
-enum Reading<'a> {
+enum NamedValue<'a> {
     One(Datum<'a>),
     /// A text that had to be converted to UTF-8.
     Decoded(String),
@@ -304,41 +304,41 @@ enum Reading<'a> {
     Several(Vec<Datum<'a>>),
 }
 
-impl<'a> Reading<'a> {
-    const NONE: Reading<'static> = Reading::One(Datum::Unknown);
+impl<'a> NamedValue<'a> {
+    const NONE: NamedValue<'static> = NamedValue::One(Datum::Unknown);
 
-    fn of(value: Value<'a>) -> Reading<'a> {
-        Reading::One(match value {
+    fn of(value: Value<'a>) -> NamedValue<'a> {
+        NamedValue::One(match value {
             Value::U64(value) => Datum::Integer(i128::from(value)),
             Value::I64(value) => Datum::Integer(i128::from(value)),
             Value::F64(value) => Datum::Real(value),
             Value::Str(text) => Datum::Text(text),
-            Value::Wide(text) => return Reading::Decoded(text.decode()),
+            Value::Wide(text) => return NamedValue::Decoded(text.decode()),
             Value::Bool(value) => Datum::Integer(i128::from(value)),
             Value::Nothing => Datum::Unknown,
             Value::Enum { value, label } => Datum::Labelled(value, label.as_bytes()),
             Value::Several { value: number, .. } => {
-                return Reading::Several(value.labels().map(|label| Datum::Labelled(number, label.as_bytes())).collect());
+                return NamedValue::Several(value.labels().map(|label| Datum::Labelled(number, label.as_bytes())).collect());
             }
             _ => Datum::Other,
         })
     }
 
-    fn of_operand(operand: &'a Operand) -> Reading<'a> {
-        Reading::One(operand.datum())
+    fn of_operand(operand: &'a Operand) -> NamedValue<'a> {
+        NamedValue::One(operand.datum())
     }
 
     /// With several labels, `==` is true if one of them matches, and `!=` if none of them does.
-    fn compare(&self, how: Comparison, other: &Reading<'_>) -> bool {
+    fn compare(&self, how: Comparison, other: &NamedValue<'_>) -> bool {
         let one = |datum: &Datum<'_>| match other {
-            Reading::One(other) => datum.compare(how, other),
-            Reading::Decoded(text) => datum.compare(how, &Datum::Text(text.as_bytes())),
-            Reading::Several(labels) => of_labels(labels, how, |label| datum.compare(how, label)),
+            NamedValue::One(other) => datum.compare(how, other),
+            NamedValue::Decoded(text) => datum.compare(how, &Datum::Text(text.as_bytes())),
+            NamedValue::Several(labels) => of_labels(labels, how, |label| datum.compare(how, label)),
         };
         match self {
-            Reading::One(datum) => one(datum),
-            Reading::Decoded(text) => one(&Datum::Text(text.as_bytes())),
-            Reading::Several(labels) => of_labels(labels, how, one),
+            NamedValue::One(datum) => one(datum),
+            NamedValue::Decoded(text) => one(&Datum::Text(text.as_bytes())),
+            NamedValue::Several(labels) => of_labels(labels, how, one),
         }
     }
 }
@@ -357,22 +357,22 @@ enum Bound {
     Any(Vec<Bound>),
     All(Vec<Bound>),
     Not(Box<Bound>),
-    Exists(Source),
+    Exists(ValueSource),
     Compare(Side, Comparison, Side),
 }
 
 #[derive(Clone, Debug)]
 enum Side {
-    Source(Source),
+    Source(ValueSource),
     Operand(Operand),
 }
 
 impl Side {
     #[inline]
-    fn value<'a>(&'a self, event: &Event<'a>, catalogue: &'a Catalogue) -> Reading<'a> {
+    fn value<'a>(&'a self, event: &Event<'a>, catalogue: &'a Catalogue) -> NamedValue<'a> {
         match self {
             Side::Source(source) => source.value(event, catalogue),
-            Side::Operand(operand) => Reading::of_operand(operand),
+            Side::Operand(operand) => NamedValue::of_operand(operand),
         }
     }
 }
@@ -382,17 +382,17 @@ impl Bound {
     fn holds(&self, event: &Event<'_>, catalogue: &Catalogue) -> bool {
         match self {
             Bound::Constant(holds) => *holds,
-            bound => bound.looks(event, catalogue),
+            bound => bound.evaluate(event, catalogue),
         }
     }
 
-    fn looks(&self, event: &Event<'_>, catalogue: &Catalogue) -> bool {
+    fn evaluate(&self, event: &Event<'_>, catalogue: &Catalogue) -> bool {
         match self {
             Bound::Constant(holds) => *holds,
-            Bound::Any(bounds) => bounds.iter().any(|bound| bound.looks(event, catalogue)),
-            Bound::All(bounds) => bounds.iter().all(|bound| bound.looks(event, catalogue)),
-            Bound::Not(bound) => !bound.looks(event, catalogue),
-            Bound::Exists(source) => source.value(event, catalogue) != Reading::NONE,
+            Bound::Any(bounds) => bounds.iter().any(|bound| bound.evaluate(event, catalogue)),
+            Bound::All(bounds) => bounds.iter().all(|bound| bound.evaluate(event, catalogue)),
+            Bound::Not(bound) => !bound.evaluate(event, catalogue),
+            Bound::Exists(source) => source.value(event, catalogue) != NamedValue::NONE,
             Bound::Compare(left, how, right) => left.value(event, catalogue).compare(*how, &right.value(event, catalogue)),
         }
     }
@@ -401,7 +401,7 @@ impl Bound {
 struct Binder<'a> {
     class: &'a Class,
     names: &'a [Name],
-    sources: &'a [Source],
+    sources: &'a [ValueSource],
     start_ns: i64,
 }
 
@@ -415,15 +415,15 @@ impl Binder<'_> {
             Node::Any(nodes) => self.several(nodes, true),
             Node::All(nodes) => self.several(nodes, false),
             Node::Exists(name) => match &self.sources[*name] {
-                Source::Nothing => Bound::Constant(false),
-                Source::Name | Source::Time | Source::Stream => Bound::Constant(true),
+                ValueSource::Nothing => Bound::Constant(false),
+                ValueSource::Name | ValueSource::Time | ValueSource::Stream => Bound::Constant(true),
                 source => Bound::Exists(source.clone()),
             },
             Node::Compare { left, how, right, .. } => {
                 let (left, right) = (self.at_a_time(left, right), self.at_a_time(right, left));
                 match (self.constant(&left), self.constant(&right)) {
                     (Some(left), Some(right)) => Bound::Constant(left.compare(*how, &right)),
-                    (Some(Reading::NONE), _) | (_, Some(Reading::NONE)) => Bound::Constant(false),
+                    (Some(NamedValue::NONE), _) | (_, Some(NamedValue::NONE)) => Bound::Constant(false),
                     _ => Bound::Compare(self.side(&left), *how, self.side(&right)),
                 }
             }
@@ -458,14 +458,14 @@ impl Binder<'_> {
     }
 
     /// Returns the operand's value if it is the same for all events of the class.
-    fn constant<'b>(&'b self, operand: &'b Operand) -> Option<Reading<'b>> {
+    fn constant<'b>(&'b self, operand: &'b Operand) -> Option<NamedValue<'b>> {
         match operand {
             Operand::Name(name) => match &self.sources[*name] {
-                Source::Nothing => Some(Reading::NONE),
-                Source::Name => Some(Reading::One(Datum::Text(self.class.event_name.as_bytes()))),
+                ValueSource::Nothing => Some(NamedValue::NONE),
+                ValueSource::Name => Some(NamedValue::One(Datum::Text(self.class.event_name.as_bytes()))),
                 _ => None,
             },
-            operand => Some(Reading::of_operand(operand)),
+            operand => Some(NamedValue::of_operand(operand)),
         }
     }
 
@@ -517,9 +517,9 @@ mod tests {
             context: &[Value::U64(42)],
             packet: Default::default(),
         };
-        let mut sieve = Sieve::new(Some(Filter::parse(filter).unwrap_or_else(|error| panic!("{error}"))), None);
-        sieve.begins_at(500_000_000);
-        sieve.passes(&event, &catalogue)
+        let mut selector = EventSelector::new(Some(Filter::parse(filter).unwrap_or_else(|error| panic!("{error}"))), None);
+        selector.begins_at(500_000_000);
+        selector.passes(&event, &catalogue)
     }
 
     #[test]
@@ -582,9 +582,9 @@ mod tests {
     fn a_filter_that_a_class_decides_by_its_name_is_a_constant() {
         let class = Class { event_name: "a".to_owned(), fields: vec!["x".to_owned()], ..Class::default() };
         let catalogue = Catalogue { classes: vec![class], ..Catalogue::default() };
-        let mut sieve = Sieve::new(Some(Filter::parse("name == 'b' && x == 1 || y == 2").unwrap()), None);
-        sieve.learn(&catalogue);
-        assert!(matches!(sieve.classes[0], Bound::Constant(false)), "{:?}", sieve.classes[0]);
-        assert_eq!(sieve.notes(), ["the filter uses `y`, which no event of this trace has"]);
+        let mut selector = EventSelector::new(Some(Filter::parse("name == 'b' && x == 1 || y == 2").unwrap()), None);
+        selector.learn(&catalogue);
+        assert!(matches!(selector.classes[0], Bound::Constant(false)), "{:?}", selector.classes[0]);
+        assert_eq!(selector.notes(), ["the filter uses `y`, which no event of this trace has"]);
     }
 }

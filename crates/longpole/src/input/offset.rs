@@ -39,7 +39,7 @@ impl Offset {
 
 impl Offset {
     /// Returns the option that expresses this correction of a path.
-    pub fn said(path: &Path, shift: &Shift) -> String {
+    pub fn as_option(path: &Path, shift: &Shift) -> String {
         let offset = format!("{}={}", path.display(), seconds(shift.offset_ns).replace(' ', ""));
         match shift.drift == 0.0 {
             true => offset,

@@ -1,6 +1,6 @@
 //! `--progress EVENT`: selects the events that count as progress.
 
-use crate::input::filter::{Filter, Patterns, Sieve};
+use crate::input::filter::{EventSelector, Filter, Patterns};
 use longpole_analysis::pipeline::{ProgressEvents, ProgressTimes};
 use longpole_trace::Catalogue;
 use longpole_trace::Event;
@@ -25,11 +25,11 @@ impl Progress {
 
     /// Returns an empty collection of the times of these events.
     pub fn times(&self) -> ProgressTimes<'static> {
-        ProgressTimes::new(&self.text, Sieve::new(self.filter.clone(), self.names.clone()))
+        ProgressTimes::new(&self.text, EventSelector::new(self.filter.clone(), self.names.clone()))
     }
 }
 
-impl ProgressEvents for Sieve {
+impl ProgressEvents for EventSelector {
     fn matches(&mut self, event: &Event<'_>, catalogue: &Catalogue) -> bool {
         self.passes(event, catalogue)
     }

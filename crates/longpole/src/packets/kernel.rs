@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 pub struct Kernel {
     pub reading: Reading,
-    pub journeys: PacketPaths,
+    pub packet_paths: PacketPaths,
     /// Packet counters of the kernel; `None` if the recording has none.
     pub counted: Option<Counted>,
     symbols: Kallsyms,
@@ -28,20 +28,20 @@ impl Kernel {
         wanted: Option<Wanted>,
         other: impl FnMut(&Catalogue, &Item<'_>),
     ) -> anyhow::Result<Kernel> {
-        let mut journeys = PacketPaths::new(wanted);
+        let mut packet_paths = PacketPaths::new(wanted);
         // Counters cover the whole recording, so they cannot be compared with a part of it.
         let counted = if input.begin.is_none() && input.end.is_none() { counted(paths) } else { None };
-        journeys.losses.watch = counted.as_ref().map(Counted::watch);
-        let reading = kernel::read(input, &mut journeys, other)?;
-        Ok(Kernel { counted, ..Kernel::of(reading, journeys, paths) })
+        packet_paths.losses.watch = counted.as_ref().map(Counted::watch);
+        let reading = kernel::read(input, &mut packet_paths, other)?;
+        Ok(Kernel { counted, ..Kernel::of(reading, packet_paths, paths) })
     }
 
     /// Makes the answer's source after the trace's last item.
-    pub fn of(reading: Reading, mut journeys: PacketPaths, paths: &[PathBuf]) -> Kernel {
-        journeys.finish();
-        let locations = journeys.losses.locations();
+    pub fn of(reading: Reading, mut packet_paths: PacketPaths, paths: &[PathBuf]) -> Kernel {
+        packet_paths.finish();
+        let locations = packet_paths.losses.locations();
         let symbols = kernel::symbols(paths, &locations.into_iter().collect::<Vec<_>>());
-        Kernel { reading, journeys, counted: None, symbols }
+        Kernel { reading, packet_paths, counted: None, symbols }
     }
 
     pub fn has_packets(&self) -> bool {
@@ -51,7 +51,7 @@ impl Kernel {
     /// Calls `ask` with the packets and the symbols for their addresses.
     pub fn packets<T>(&self, ask: impl FnOnce(&Packets<'_>) -> T) -> T {
         let symbol = |address| self.symbols.name(address);
-        ask(&Packets { journeys: &self.journeys, linux: &self.reading.linux, symbol: &symbol })
+        ask(&Packets { journeys: &self.packet_paths, linux: &self.reading.linux, symbol: &symbol })
     }
 }
 

@@ -40,8 +40,8 @@ pub fn losses(out: &mut impl Write, lines: &[LossLine], length: Length) -> io::R
             time(line.last_ns),
             line.reason.clone().unwrap_or_default(),
             line.symbol.clone().unwrap_or_default(),
-            line.sender.as_ref().map_or_else(String::new, person),
-            line.owner.as_ref().map_or_else(String::new, person),
+            line.sender.as_ref().map_or_else(String::new, thread_name),
+            line.owner.as_ref().map_or_else(String::new, thread_name),
         ]);
         if line.lost {
             table.paint(Role::Limit);
@@ -176,7 +176,7 @@ pub fn each_loss(out: &mut impl Write, lines: impl Iterator<Item = SingleLine>, 
         let length = line.length.map_or_else(String::new, |length| format!(" {length} bytes"));
         let (mark, kind) = (if line.kind.lost { "lost" } else { "dropped" }, &line.kind);
         let device = kind.device.as_ref().map_or_else(String::new, |device| format!(" device {device}"));
-        let sender = kind.sender.as_ref().map_or_else(String::new, |sender| format!(" sent by {}", person(sender)));
+        let sender = kind.sender.as_ref().map_or_else(String::new, |sender| format!(" sent by {}", thread_name(sender)));
         let symbol = kind.symbol.as_ref().map_or_else(String::new, |symbol| format!(" in {symbol}"));
         writeln!(out, "{} {mark}{length} {}", utc(line.t_ns), plain(format!("{}{symbol}{device}{sender}", kind.text)))?;
     }
@@ -186,7 +186,7 @@ pub fn each_loss(out: &mut impl Write, lines: impl Iterator<Item = SingleLine>, 
     Ok(())
 }
 
-pub fn journeys(out: &mut impl Write, answer: &PacketsAnswer, length: Length) -> io::Result<()> {
+pub fn packet_paths(out: &mut impl Write, answer: &PacketsAnswer, length: Length) -> io::Result<()> {
     let share =
         answer.complete_share.map_or_else(|| "none whose end is in the trace".to_owned(), |share| format!("{} complete", percent(share)));
     writeln!(out, "JOURNEYS: {} packets, {share}", number(answer.count))?;
@@ -238,7 +238,7 @@ pub fn journeys(out: &mut impl Write, answer: &PacketsAnswer, length: Length) ->
 }
 
 fn from(flow: &FlowLine) -> String {
-    flow.from.as_ref().map_or_else(|| "(kernel or outside)".to_owned(), person)
+    flow.from.as_ref().map_or_else(|| "(kernel or outside)".to_owned(), thread_name)
 }
 
 fn to(flow: &FlowLine) -> String {
@@ -248,15 +248,15 @@ fn to(flow: &FlowLine) -> String {
         (None, port) => port.map(|port| format!("port {port}")),
     };
     match (&flow.to, socket, &flow.device) {
-        (Some(to), Some(socket), _) => format!("{} ({socket})", person(to)),
-        (Some(to), None, _) => person(to),
+        (Some(to), Some(socket), _) => format!("{} ({socket})", thread_name(to)),
+        (Some(to), None, _) => thread_name(to),
         (None, Some(socket), _) => socket,
         (None, None, Some(device)) => format!("device {device}"),
         (None, None, None) => "unknown".to_owned(),
     }
 }
 
-fn person(person: &Person) -> String {
+fn thread_name(person: &Person) -> String {
     format!("{}/{}", person.name, person.tid)
 }
 
@@ -265,26 +265,19 @@ fn time(ns: i64) -> String {
     utc(ns).get(11..26).unwrap_or_default().to_owned()
 }
 
-pub fn journey(out: &mut impl Write, journey: &PacketPathLine) -> io::Result<()> {
-    let ns = journey.end_ns.saturating_sub(journey.begin_ns).max(0) as u64;
-    let complete = if journey.complete { "complete" } else { "not complete" };
-    writeln!(out, "JOURNEY {}: {} bytes, {}, {complete}", number(journey.number), number(journey.length.into()), duration(ns))?;
+pub fn packet_path(out: &mut impl Write, path: &PacketPathLine) -> io::Result<()> {
+    let ns = path.end_ns.saturating_sub(path.begin_ns).max(0) as u64;
+    let complete = if path.complete { "complete" } else { "not complete" };
+    writeln!(out, "JOURNEY {}: {} bytes, {}, {complete}", number(path.number), number(path.length.into()), duration(ns))?;
     let mut table = Table::new(&["~time", ">since begin", "step", "~>CPU", "by", "in call", "~device", "~>bytes", "~socket"]);
-    let since = |t_ns: i64| format!("+{}", duration(t_ns.saturating_sub(journey.begin_ns).max(0) as u64));
-    if let (Some(sender), Some(call)) = (&journey.sender, &journey.send_call) {
-        table.row([
-            time_ns(journey.begin_ns),
-            since(journey.begin_ns),
-            "send call".to_owned(),
-            String::new(),
-            person(sender),
-            call.clone(),
-        ]);
+    let since = |t_ns: i64| format!("+{}", duration(t_ns.saturating_sub(path.begin_ns).max(0) as u64));
+    if let (Some(sender), Some(call)) = (&path.sender, &path.send_call) {
+        table.row([time_ns(path.begin_ns), since(path.begin_ns), "send call".to_owned(), String::new(), thread_name(sender), call.clone()]);
     }
-    let mut wakeup = journey.wakeup.as_ref();
-    for step in &journey.steps {
+    let mut wakeup = path.wakeup.as_ref();
+    for step in &path.steps {
         if let Some(wakeup) = wakeup.take_if(|wakeup| wakeup.start_ns <= step.t_ns) {
-            let reader = journey.reader.as_ref().map_or_else(String::new, person);
+            let reader = path.reader.as_ref().map_or_else(String::new, thread_name);
             table.row([time_ns(wakeup.wake_ns), since(wakeup.wake_ns), format!("{reader} is woken"), String::new(), wakeup.waker.clone()]);
             table.row([time_ns(wakeup.start_ns), since(wakeup.start_ns), format!("{reader} runs")]);
         }
@@ -301,7 +294,7 @@ pub fn journey(out: &mut impl Write, journey: &PacketPathLine) -> io::Result<()>
         ]);
     }
     table.print(out)?;
-    if let Some(probes) = &journey.probes {
+    if let Some(probes) = &path.probes {
         if !probes.open.is_empty() {
             writeln!(out, "the receive call is in {}", plain(probes.open.join(" > ")))?;
         }
@@ -309,7 +302,7 @@ pub fn journey(out: &mut impl Write, journey: &PacketPathLine) -> io::Result<()>
             writeln!(out, "then {} {} {}", time_ns(probe.t_ns), since(probe.t_ns), plain(probe.name.clone()))?;
         }
     }
-    for frame in &journey.frames {
+    for frame in &path.frames {
         let way = match frame.outbound {
             Some(true) => "out of",
             Some(false) => "in by",

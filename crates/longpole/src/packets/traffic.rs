@@ -1,8 +1,9 @@
 //! Traffic per interface and direction, from the captures of a trace, or from its `packet` events
 //! if it has no captures.
 
+use crate::render::diagnostics::print_one;
 use crate::render::length::Length;
-use crate::render::table::{bytes, number, plain_lines, rate, Table};
+use crate::render::table::{bytes, number, rate, Table};
 use longpole_trace::InterfaceCount;
 use longpole_trace::Item;
 use longpole_trace::Trace;
@@ -28,23 +29,17 @@ pub fn count(trace: &mut Trace) -> anyhow::Result<(Vec<Group>, bool)> {
     if trace.captures().is_empty() {
         groups.push(Group { capture: None, interfaces: from_events(trace)? });
         damaged |= trace.is_damaged();
-        say(&trace.diagnostics().iter().map(ToString::to_string).collect::<Vec<_>>());
+        trace.diagnostics().iter().for_each(print_one);
     } else {
         let (begin_ns, end_ns) = trace.range();
         for capture in trace.captures() {
             let (interfaces, diagnostics) = capture.count(begin_ns, end_ns)?;
             damaged |= diagnostics.iter().any(longpole_trace::Diagnostic::is_damage);
-            say(&diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>());
+            diagnostics.iter().for_each(print_one);
             groups.push(Group { capture: Some(capture.name.clone()), interfaces });
         }
     }
     Ok((groups, damaged))
-}
-
-fn say(diagnostics: &[String]) {
-    for diagnostic in diagnostics {
-        eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
-    }
 }
 
 /// Counts packets from probe events of the classes `packet:INTERFACE`, or `packet` with the

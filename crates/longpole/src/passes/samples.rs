@@ -1,7 +1,7 @@
 //! Reads the stack samples of a trace: all of them, or those on its critical path.
 
 use crate::input::{self, Input};
-use crate::render::table::plain_lines;
+use crate::render::diagnostics::print_one;
 use anyhow::bail;
 use longpole_analysis::critical_path::Answer;
 use longpole_analysis::pipeline::samples::{has_samples, path_functions, PathFunctions, StackSamples};
@@ -14,9 +14,7 @@ use longpole_trace::Trace;
 /// error if there are no samples.
 pub fn read(input: &Input, samples: &mut StackSamples) -> anyhow::Result<Trace> {
     let trace = read_quietly(input, samples)?;
-    for diagnostic in trace.diagnostics() {
-        eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
-    }
+    trace.diagnostics().iter().for_each(print_one);
     if !has_samples(&trace) {
         bail!("the trace holds no samples of stacks; record them as root with `longpole record --stacks 99`");
     }

@@ -1,13 +1,19 @@
 //! Diagnostics of a trace as text on stderr.
 
 use crate::render::table::plain_lines;
+use longpole_trace::Diagnostic;
 use longpole_trace::NoEvent;
 use longpole_trace::Trace;
 
 /// Prints the diagnostics of a trace that was read to its end, and why it has no event.
 pub fn print(trace: &Trace) {
     print_no_event(trace);
-    trace.diagnostics().iter().for_each(|diagnostic| eprintln!("longpole: {}", plain_lines(diagnostic.to_string())));
+    trace.diagnostics().iter().for_each(print_one);
+}
+
+/// Prints one diagnostic.
+pub fn print_one(diagnostic: &Diagnostic) {
+    eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
 }
 
 /// Prints the reason why a trace has no event. If only the requested part has none, that is an

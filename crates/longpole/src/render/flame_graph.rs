@@ -97,7 +97,8 @@ fn colour(name: &str) -> &'static str {
     }
 }
 
-fn shortened(text: &str, letters: usize) -> String {
+/// Returns the text with its end replaced by `…` if it has more than this number of letters.
+pub fn shortened(text: &str, letters: usize) -> String {
     match text.chars().count() <= letters {
         true => text.to_owned(),
         false => text.chars().take(letters.saturating_sub(1)).chain(['…']).collect(),

@@ -1,5 +1,6 @@
 //! The comparison of the critical path with a profile as text.
 
+use crate::render::flame_graph;
 use crate::render::table::{number, percent, plain};
 use longpole_analysis::critical_path::samples::CriticalFunction;
 use longpole_analysis::critical_path::{Profiled, Row};
@@ -122,11 +123,7 @@ pub fn busy_function(row: &CriticalFunction) -> String {
 
 /// Shortens names of templates, which are too long for a line; the JSON answer has them complete.
 pub fn shortened(name: &str) -> String {
-    if name.chars().count() <= LONGEST_NAME {
-        return name.to_owned();
-    }
-    let begin: String = name.chars().take(LONGEST_NAME - 1).collect();
-    format!("{begin}…")
+    flame_graph::shortened(name, LONGEST_NAME)
 }
 
 fn called(row: &CriticalFunction) -> String {

@@ -177,6 +177,11 @@ const MIN_WIDTH: usize = 12;
 /// Columns are left out before columns of text become narrower than this.
 const READABLE_WIDTH: usize = 24;
 
+/// Formats a change as a percentage that always has its sign.
+pub fn signed_percent(value: f64) -> String {
+    format!("{}{}", if value < 0.0 { "-" } else { "+" }, percent(value.abs()))
+}
+
 /// Returns the text with its middle replaced by `…` if it is wider than `room`, because names often
 /// differ at their ends. Of a list the first entries stay.
 fn shortened(text: &str, room: usize) -> String {

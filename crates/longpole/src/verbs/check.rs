@@ -46,7 +46,7 @@ pub struct Args {
 }
 
 /// The state of one thing that a recording needs.
-struct Finding {
+struct CheckResult {
     what: &'static str,
     state: State,
     detail: String,
@@ -99,44 +99,44 @@ fn word(state: State) -> &'static str {
     }
 }
 
-fn finding(what: &'static str, state: State, detail: impl Into<String>, remedy: Option<String>) -> Finding {
-    Finding { what, state, detail: detail.into(), remedy }
+fn check_result(what: &'static str, state: State, detail: impl Into<String>, remedy: Option<String>) -> CheckResult {
+    CheckResult { what, state, detail: detail.into(), remedy }
 }
 
-fn runtime_directory() -> Finding {
+fn runtime_directory() -> CheckResult {
     const WHAT: &str = "runtime directory";
     let path = RuntimeDir::default_path();
     let shown = path.display();
     if let Err(error) = RuntimeDir::check_length(&path) {
-        return finding(WHAT, State::Bad, error.to_string(), Some("set LONGPOLE_RUNTIME_DIR to a shorter path".to_owned()));
+        return check_result(WHAT, State::Bad, error.to_string(), Some("set LONGPOLE_RUNTIME_DIR to a shorter path".to_owned()));
     }
     if path.symlink_metadata().is_ok() {
         return match RuntimeDir::open(&path) {
-            Ok(_) => finding(WHAT, State::Good, shown.to_string(), None),
+            Ok(_) => check_result(WHAT, State::Good, shown.to_string(), None),
             Err(error) => {
                 let remedy =
                     format!("chmod 700 {shown} if it is your own directory and only for Longpole; else set LONGPOLE_RUNTIME_DIR to such a directory");
-                finding(WHAT, State::Bad, error.to_string(), Some(remedy))
+                check_result(WHAT, State::Bad, error.to_string(), Some(remedy))
             }
         };
     }
     let parent = path.parent().unwrap_or(Path::new("/"));
     match access(parent, Access::WRITE_OK | Access::EXEC_OK) {
-        Ok(()) => finding(WHAT, State::Good, format!("{shown} (will be made by the first program or recorder)"), None),
+        Ok(()) => check_result(WHAT, State::Good, format!("{shown} (will be made by the first program or recorder)"), None),
         Err(error) => {
             let remedy =
                 "mount -t tmpfs -o mode=1777 tmpfs /dev/shm, or set LONGPOLE_RUNTIME_DIR to a directory on a tmpfs that you may write to";
-            finding(WHAT, State::Bad, format!("{shown} cannot be made: {error}"), Some(remedy.to_owned()))
+            check_result(WHAT, State::Bad, format!("{shown} cannot be made: {error}"), Some(remedy.to_owned()))
         }
     }
 }
 
-fn memory() -> Finding {
+fn memory() -> CheckResult {
     const WHAT: &str = "shared memory";
     let path = RuntimeDir::default_path();
     let place = if path.exists() { path.as_path() } else { path.parent().unwrap_or(Path::new("/")) };
     let Ok(found) = statvfs(place) else {
-        return finding(
+        return check_result(
             WHAT,
             State::Bad,
             format!("{} is not there", place.display()),
@@ -147,26 +147,31 @@ fn memory() -> Finding {
     let detail = format!("{} free in {}", bytes(free), place.display());
     match free {
         free if free < 1 << 20 => {
-            finding(WHAT, State::Bad, detail, Some("mount -o remount,size=1G /dev/shm (in a container: --shm-size=1g)".to_owned()))
+            check_result(WHAT, State::Bad, detail, Some("mount -o remount,size=1G /dev/shm (in a container: --shm-size=1g)".to_owned()))
         }
         free if free < MEMORY_WANTED => {
             let remedy = "mount -o remount,size=1G /dev/shm (in a container: --shm-size=1g); a thread takes 36 KiB, a busy one up to 4 MiB";
-            finding(WHAT, State::Limited, detail, Some(remedy.to_owned()))
+            check_result(WHAT, State::Limited, detail, Some(remedy.to_owned()))
         }
-        _ => finding(WHAT, State::Good, detail, None),
+        _ => check_result(WHAT, State::Good, detail, None),
     }
 }
 
-fn clock() -> Finding {
+fn clock() -> CheckResult {
     const WHAT: &str = "clock";
     if std::env::var_os("LONGPOLE_CLOCK").is_some_and(|value| value == "mono_raw") {
-        return finding(WHAT, State::Limited, "CLOCK_MONOTONIC_RAW, as LONGPOLE_CLOCK demands", Some("unset LONGPOLE_CLOCK".to_owned()));
+        return check_result(
+            WHAT,
+            State::Limited,
+            "CLOCK_MONOTONIC_RAW, as LONGPOLE_CLOCK demands",
+            Some("unset LONGPOLE_CLOCK".to_owned()),
+        );
     }
     match counter_is_a_clock() {
-        true => finding(WHAT, State::Good, "the time-stamp counter runs at one rate at all times", None),
+        true => check_result(WHAT, State::Good, "the time-stamp counter runs at one rate at all times", None),
         false => {
             let detail = "the time-stamp counter cannot be used as a clock here (constant_tsc and nonstop_tsc are missing); CLOCK_MONOTONIC_RAW is used, which costs more per probe";
-            finding(
+            check_result(
                 WHAT,
                 State::Limited,
                 detail,
@@ -176,11 +181,11 @@ fn clock() -> Finding {
     }
 }
 
-fn kernel_events() -> Finding {
+fn kernel_events() -> CheckResult {
     const WHAT: &str = "kernel events";
     let found = match kernel::survey() {
         Ok(found) => found,
-        Err(trouble) => return finding(WHAT, State::Limited, trouble.what, Some(trouble.remedy)),
+        Err(trouble) => return check_result(WHAT, State::Limited, trouble.what, Some(trouble.remedy)),
     };
     let names = |groups: &[kernel::Group]| groups.iter().map(|group| group.name()).collect::<Vec<_>>().join(" ");
     let path = found.path.map_or_else(|| "tracefs mounted for the recorder alone".to_owned(), |path| path.display().to_string());
@@ -189,10 +194,10 @@ fn kernel_events() -> Finding {
         detail.push_str(&format!("; this kernel has no events of {}", names(&found.absent)));
     }
     match kernel::reap::left().len() {
-        0 => finding(WHAT, State::Good, detail, None),
+        0 => check_result(WHAT, State::Good, detail, None),
         count => {
             let remedy = "longpole record --for 1s (the next recording saves their content and removes them)";
-            finding(
+            check_result(
                 WHAT,
                 State::Limited,
                 format!("{detail}; killed recorders left instances that still trace: {count}"),
@@ -212,42 +217,47 @@ fn capable(capability: u32) -> bool {
     effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).is_some_and(|set| set >> capability & 1 == 1)
 }
 
-fn stacks() -> Finding {
+fn stacks() -> CheckResult {
     const WHAT: &str = "stacks";
     match longpole_record::stacks::survey() {
-        Ok(found) => finding(WHAT, State::Good, found, None),
-        Err(trouble) => finding(WHAT, State::Limited, trouble.what, Some(trouble.remedy)),
+        Ok(found) => check_result(WHAT, State::Good, found, None),
+        Err(trouble) => check_result(WHAT, State::Limited, trouble.what, Some(trouble.remedy)),
     }
 }
 
-fn packets() -> Finding {
+fn packets() -> CheckResult {
     const WHAT: &str = "interfaces";
     match capable(CAP_NET_RAW) {
-        true => finding(WHAT, State::Good, "packets of network interfaces may be captured (AF_PACKET)", None),
+        true => check_result(WHAT, State::Good, "packets of network interfaces may be captured (AF_PACKET)", None),
         false => {
             let own = std::env::current_exe().map_or_else(|_| "longpole".to_owned(), |path| path.display().to_string());
             let remedy = format!("run as root, or as root: setcap cap_net_raw+ep {own}");
-            finding(WHAT, State::Limited, "packets of network interfaces may not be captured (AF_PACKET needs CAP_NET_RAW)", Some(remedy))
+            check_result(
+                WHAT,
+                State::Limited,
+                "packets of network interfaces may not be captured (AF_PACKET needs CAP_NET_RAW)",
+                Some(remedy),
+            )
         }
     }
 }
 
-fn disk() -> Finding {
+fn disk() -> CheckResult {
     const WHAT: &str = "recordings";
     let root = root();
     let place = existing(&root);
     let shown = root.display();
     if let Err(error) = access(&place, Access::WRITE_OK | Access::EXEC_OK) {
         let remedy = "use -o DIR or set LONGPOLE_ROOT to a directory that you may write to".to_owned();
-        return finding(WHAT, State::Bad, format!("{shown}: {error}"), Some(remedy));
+        return check_result(WHAT, State::Bad, format!("{shown}: {error}"), Some(remedy));
     }
     let free = statvfs(&place).map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize));
     let detail = format!("are written to {shown}, {} free", bytes(free));
     match free {
         free if free < DISK_WANTED => {
-            finding(WHAT, State::Limited, detail, Some("use -o DIR or set LONGPOLE_ROOT to a larger file system".to_owned()))
+            check_result(WHAT, State::Limited, detail, Some("use -o DIR or set LONGPOLE_ROOT to a larger file system".to_owned()))
         }
-        _ => finding(WHAT, State::Good, detail, None),
+        _ => check_result(WHAT, State::Good, detail, None),
     }
 }
 
@@ -257,22 +267,22 @@ fn existing(path: &Path) -> PathBuf {
     absolute.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/")).to_owned()
 }
 
-fn files() -> Finding {
+fn files() -> CheckResult {
     const WHAT: &str = "open files";
     match getrlimit(Resource::Nofile).maximum {
         Some(most) if most < FILES_WANTED => {
             let detail = format!("at most {most}: enough for about {} threads", most / 3);
-            finding(WHAT, State::Limited, detail, Some(format!("ulimit -Hn {FILES_WANTED} (as root), or LimitNOFILE= of the service")))
+            check_result(WHAT, State::Limited, detail, Some(format!("ulimit -Hn {FILES_WANTED} (as root), or LimitNOFILE= of the service")))
         }
-        Some(most) => finding(WHAT, State::Good, format!("at most {most}"), None),
-        None => finding(WHAT, State::Good, "without limit", None),
+        Some(most) => check_result(WHAT, State::Good, format!("at most {most}"), None),
+        None => check_result(WHAT, State::Good, "without limit", None),
     }
 }
 
-fn recorder() -> Finding {
+fn recorder() -> CheckResult {
     const WHAT: &str = "recorder";
     match in_progress::all() {
-        Ok((all, _)) if all.is_empty() => finding(WHAT, State::Good, "none is running", None),
+        Ok((all, _)) if all.is_empty() => check_result(WHAT, State::Good, "none is running", None),
         Ok((all, _)) => {
             let described = |running: &RunningRecording| {
                 let (pid, path) = (running.pid, running.path.display());
@@ -287,13 +297,13 @@ fn recorder() -> Finding {
                 }
             };
             let detail = all.iter().map(described).collect::<Vec<_>>().join("; ");
-            finding(WHAT, State::Limited, detail, Some("longpole stop".to_owned()))
+            check_result(WHAT, State::Limited, detail, Some("longpole stop".to_owned()))
         }
-        Err(error) => finding(WHAT, State::Limited, error.to_string(), None),
+        Err(error) => check_result(WHAT, State::Limited, error.to_string(), None),
     }
 }
 
-fn programs() -> Finding {
+fn programs() -> CheckResult {
     const WHAT: &str = "programs";
     let path = RuntimeDir::default_path();
     let found = match path.exists() {
@@ -308,13 +318,18 @@ fn programs() -> Finding {
                 detail.push_str(&format!("; {} files in {} are not part of its layout and are ignored", ignored.len(), path.display()));
             }
             match refused {
-                0 => finding(WHAT, State::Good, detail, None),
+                0 => check_result(WHAT, State::Good, detail, None),
                 refused => {
                     let remedy = "mount -o remount,size=1G /dev/shm (in a container: --shm-size=1g)".to_owned();
-                    finding(WHAT, State::Limited, format!("{detail}; {refused} of their events were lost for lack of a ring"), Some(remedy))
+                    check_result(
+                        WHAT,
+                        State::Limited,
+                        format!("{detail}; {refused} of their events were lost for lack of a ring"),
+                        Some(remedy),
+                    )
                 }
             }
         }
-        Err(error) => finding(WHAT, State::Limited, error.to_string(), None),
+        Err(error) => check_result(WHAT, State::Limited, error.to_string(), None),
     }
 }

@@ -5,7 +5,7 @@
 //! written again.
 
 use crate::input::empty_range;
-use crate::input::filter::{Filter, Patterns, Sieve};
+use crate::input::filter::{EventSelector, Filter, Patterns};
 use crate::input::unpacked::{self, renamed};
 use crate::input::{self, Input};
 use crate::render::diagnostics;
@@ -77,7 +77,7 @@ impl Form {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut sieve = Sieve::new(args.filter, args.names);
+    let mut selector = EventSelector::new(args.filter, args.names);
     let output = match (args.to, args.output) {
         (Form::Json, output) => output,
         (_, Some(output)) => Some(output),
@@ -86,9 +86,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     let options = args.input.options();
     if let Some(output) = &output {
-        apart(output, &paths)?;
+        check_output_outside_inputs(output, &paths)?;
     }
-    if let ([path], Some(output), true) = (&paths[..], &output, args.to != Form::Json && sieve.passes_all() && options.is_all()) {
+    if let ([path], Some(output), true) = (&paths[..], &output, args.to != Form::Json && selector.passes_all() && options.is_all()) {
         match rewrite(path, output, args.to.version())? {
             Rewritten::Done(written, diagnostics) => {
                 say(summary(output, &written))?;
@@ -117,22 +117,22 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let file = OpenOptions::new().write(true).create_new(true).open(&output);
             let file = file.map_err(|error| anyhow::anyhow!("cannot write {}: {error}", output.display()))?;
             let unwritable = |error: io::Error| anyhow::anyhow!("cannot write {}: {error}", output.display());
-            lines(&mut trace, BufWriter::new(file), &mut sieve, unwritable)?;
+            lines(&mut trace, BufWriter::new(file), &mut selector, unwritable)?;
         }
-        (Form::Json, None) => lines(&mut trace, io::stdout().lock(), &mut sieve, anyhow::Error::from)?,
+        (Form::Json, None) => lines(&mut trace, io::stdout().lock(), &mut selector, anyhow::Error::from)?,
         (form, output) => {
             let output = output.unwrap_or_default();
-            let written = write(&mut trace, &output, form, &mut sieve)?;
+            let written = write(&mut trace, &output, form, &mut selector)?;
             say(summary(&output, &written))?;
         }
     }
-    sieve.notes().iter().for_each(|note| eprintln!("longpole: note: {note}"));
+    selector.notes().iter().for_each(|note| eprintln!("longpole: note: {note}"));
     diagnostics::print(&trace);
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Returns an error if the output is within an input; it would become a part of what is read.
-pub fn apart(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
+pub fn check_output_outside_inputs(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
     let above = std::path::absolute(output)?.ancestors().find_map(|above| above.canonicalize().ok());
     for input in inputs.iter().filter(|input| input.is_dir()) {
         if above.as_ref().zip(input.canonicalize().ok()).is_some_and(|(above, input)| above.starts_with(input)) {
@@ -142,12 +142,17 @@ pub fn apart(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn lines(trace: &mut Trace, sink: impl Write, sieve: &mut Sieve, unwritable: impl Fn(io::Error) -> anyhow::Error) -> anyhow::Result<()> {
-    sieve.begins_at(trace.start_ns().unwrap_or(0));
+fn lines(
+    trace: &mut Trace,
+    sink: impl Write,
+    selector: &mut EventSelector,
+    unwritable: impl Fn(io::Error) -> anyhow::Error,
+) -> anyhow::Result<()> {
+    selector.begins_at(trace.start_ns().unwrap_or(0));
     let mut printer = Printer::new(sink);
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
         match &item {
-            Item::Event(event) if sieve.passes(event, catalogue) => printer.event_json(event, catalogue),
+            Item::Event(event) if selector.passes(event, catalogue) => printer.event_json(event, catalogue),
             Item::Event(_) => {}
             Item::Loss(loss) => printer.loss_json(loss, catalogue),
         }
@@ -157,10 +162,10 @@ fn lines(trace: &mut Trace, sink: impl Write, sieve: &mut Sieve, unwritable: imp
 }
 
 /// Writes the whole trace as CTF.
-pub fn write(trace: &mut Trace, directory: &Path, form: Form, sieve: &mut Sieve) -> anyhow::Result<ExportCounts> {
+pub fn write(trace: &mut Trace, directory: &Path, form: Form, selector: &mut EventSelector) -> anyhow::Result<ExportCounts> {
     let version = form.version();
     let start_ns = trace.start_ns().unwrap_or(0);
-    sieve.begins_at(start_ns);
+    selector.begins_at(start_ns);
     let mut environment = vec![("converted_from".to_owned(), EnvValue::Text(trace.producers().join(", ")))];
     if let Some(cost_ns) = trace.probe_cost_ns() {
         environment.push(("probe_cost_ps".to_owned(), EnvValue::Int((cost_ns * 1000.0) as i64)));
@@ -168,7 +173,7 @@ pub fn write(trace: &mut Trace, directory: &Path, form: Form, sieve: &mut Sieve)
     let mut writer = CtfWriter::create(directory, version, start_ns, environment)?;
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
         match &item {
-            Item::Event(event) if !sieve.passes(event, catalogue) => {}
+            Item::Event(event) if !selector.passes(event, catalogue) => {}
             item => writer.item(item, catalogue)?,
         }
     }

@@ -17,7 +17,7 @@ use longpole_analysis::pipeline::kernel_sources;
 use longpole_analysis::pipeline::samples::StackSamples;
 use longpole_analysis::report::ProbePass;
 use longpole_analysis::scheduling::cpus::{CpuTimes, WakerLine};
-use longpole_analysis::scheduling::probed::{Cpu, KernelTime, ThreadTime};
+use longpole_analysis::scheduling::probed::{Cpu, CpuTime, KernelTime, ThreadTime};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -147,6 +147,25 @@ fn print_kernel(
     covers: impl Fn(&ThreadTime) -> bool,
     (length, has_probes): (Length, bool),
 ) -> io::Result<()> {
+    cpu_table(&answer.cpus).print_first(out, length.rows(FIRST_CPUS))?;
+    writeln!(out)?;
+    let with_kernel = answer.threads.iter().filter_map(|thread| Some((thread, thread.kernel.as_ref()?)));
+    let of_scope = with_kernel.clone().filter(|(thread, _)| covers(thread));
+    let others = with_kernel.count() - of_scope.clone().count();
+    let (active, still): (Vec<(&ThreadTime, &KernelTime)>, Vec<_>) =
+        of_scope.partition(|(thread, _)| thread.running_ns.unwrap_or(0) + thread.runnable_ns.unwrap_or(0) > 0);
+    thread_table(&active).print_first(out, length.rows(if has_probes { FIRST_OF_TWO } else { FIRST_THREADS }))?;
+    threads_of_others(out, others)?;
+    if !length.is_full() {
+        return Ok(());
+    }
+    if !still.is_empty() {
+        writeln!(out, "  {} threads neither ran nor were ready to run", number(still.len() as u64))?;
+    }
+    print_blocked(out, &active)
+}
+
+fn cpu_table(cpus: &[CpuTime]) -> Table {
     let mut table = Table::new(&[
         "CPU",
         ">time",
@@ -161,7 +180,7 @@ fn print_kernel(
         ">unknown",
         ">lost",
     ]);
-    for cpu in &answer.cpus {
+    for cpu in cpus {
         let share = |ns: u64| if cpu.total_ns > 0 { percent(ns as f64 / cpu.total_ns as f64) } else { "-".to_owned() };
         table.row([
             cpu.cpu.to_string(),
@@ -180,13 +199,10 @@ fn print_kernel(
         table.mark_if(cpu.lost > 0, LOST_COLUMN, Role::Limit);
         table.mark_if(cpu.thread_ns as f64 >= FULLY_USED * cpu.total_ns.max(1) as f64, USED_COLUMN, Role::Limit);
     }
-    table.print_first(out, length.rows(FIRST_CPUS))?;
-    writeln!(out)?;
-    let with_kernel = answer.threads.iter().filter_map(|thread| Some((thread, thread.kernel.as_ref()?)));
-    let of_scope = with_kernel.clone().filter(|(thread, _)| covers(thread));
-    let others = with_kernel.count() - of_scope.clone().count();
-    let (active, still): (Vec<(&ThreadTime, &KernelTime)>, Vec<_>) =
-        of_scope.partition(|(thread, _)| thread.running_ns.unwrap_or(0) + thread.runnable_ns.unwrap_or(0) > 0);
+    table
+}
+
+fn thread_table(threads: &[(&ThreadTime, &KernelTime)]) -> Table {
     let mut table = Table::new(&[
         "thread",
         ">tid",
@@ -205,7 +221,7 @@ fn print_kernel(
         "~woken by",
     ]);
     let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
-    for (thread, kernel) in &active {
+    for (thread, kernel) in threads {
         let cpus: Vec<String> = thread.used_cpus.iter().flatten().map(u32::to_string).collect();
         let instances = thread.instance_ns.as_ref();
         table.row([
@@ -226,15 +242,7 @@ fn print_kernel(
             kernel.wakers.first().map_or_else(String::new, waker),
         ]);
     }
-    table.print_first(out, length.rows(if has_probes { FIRST_OF_TWO } else { FIRST_THREADS }))?;
-    threads_of_others(out, others)?;
-    if !length.is_full() {
-        return Ok(());
-    }
-    if !still.is_empty() {
-        writeln!(out, "  {} threads neither ran nor were ready to run", number(still.len() as u64))?;
-    }
-    print_blocked(out, &active)
+    table
 }
 
 /// Maximum number of reasons per thread in the table.

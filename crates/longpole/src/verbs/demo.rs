@@ -59,21 +59,21 @@ struct Knob {
     name: String,
     bad: String,
     good: String,
-    verdict: Option<Place>,
-    finding: Option<Finding>,
+    verdict: Option<VerdictPlace>,
+    finding: Option<ExpectedFinding>,
     advice: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Place {
+struct VerdictPlace {
     machine: String,
     state: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Finding {
+struct ExpectedFinding {
     kind: String,
     subject: String,
 }
@@ -102,34 +102,34 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let stage = Stage { manifest: &manifest, folder, args: &args, out: tempfile::tempdir().context("cannot make a temporary folder")? };
 
-    say(&format!("# {}\n\n{}\n\n## Building it", manifest.name, manifest.text))?;
+    print_line(&format!("# {}\n\n{}\n\n## Building it", manifest.name, manifest.text))?;
     stage.build()?;
-    say("\n## Recording it as it is")?;
+    print_line("\n## Recording it as it is")?;
     let before = stage.record(&BTreeSet::new())?;
-    say(&format!("\n## longpole report {}", before.path.display()))?;
+    print_line(&format!("\n## longpole report {}", before.path.display()))?;
     report_text(&before.path)?;
 
     let chosen: BTreeSet<&str> = match args.fix.is_empty() {
         true => BTreeSet::from([stage.choose(&before.report)?.name.as_str()]),
         false => args.fix.iter().map(String::as_str).collect(),
     };
-    say("\n## The knob to turn")?;
+    print_line("\n## The knob to turn")?;
     for knob in manifest.knob.iter().filter(|knob| chosen.contains(knob.name.as_str())) {
-        say(&format!("{}: {} → {}\n{}", knob.name, knob.bad, knob.good, knob.advice))?;
+        print_line(&format!("{}: {} → {}\n{}", knob.name, knob.bad, knob.good, knob.advice))?;
     }
-    say("\n## Recording it again")?;
+    print_line("\n## Recording it again")?;
     let after = stage.record(&chosen)?;
     let verdict = after.report["verdict"]["text"].as_str().unwrap_or_default();
-    say(&format!("\nNow: {verdict}\n"))?;
-    say(&format!(
+    print_line(&format!("\nNow: {verdict}\n"))?;
+    print_line(&format!(
         "Gain: {:.0} → {:.0} {}, × {:.2}",
         before.rate,
         after.rate,
         manifest.rate_unit,
         after.rate / before.rate.max(f64::MIN_POSITIVE)
     ))?;
-    say(&format!("\nBoth recordings are kept:\n  {}\n  {}", before.path.display(), after.path.display()))?;
-    say("Open them with babeltrace2 (user/), Wireshark (packets/), or: longpole report PATH")?;
+    print_line(&format!("\nBoth recordings are kept:\n  {}\n  {}", before.path.display(), after.path.display()))?;
+    print_line("Open them with babeltrace2 (user/), Wireshark (packets/), or: longpole report PATH")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -162,7 +162,7 @@ impl Stage<'_> {
 
     fn build(&self) -> anyhow::Result<()> {
         let mut command = self.command(&self.manifest.build)?;
-        say(&show(&command))?;
+        print_line(&show(&command))?;
         let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run {}", show(&command)))?;
         ensure!(status.success(), "the example cannot be built: {status}");
         Ok(())
@@ -183,12 +183,12 @@ impl Stage<'_> {
             .arg("--")
             .arg(system.get_program())
             .args(system.get_args());
-        say(&format!("longpole record --kernel none --buffer {BUFFER} -o {} -- {}", self.args.output.display(), show(&system)))?;
+        print_line(&format!("longpole record --kernel none --buffer {BUFFER} -o {} -- {}", self.args.output.display(), show(&system)))?;
 
         let there = recordings(&self.args.output);
         let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("cannot run longpole record")?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        say(text.trim_end())?;
+        print_line(text.trim_end())?;
         ensure!(output.status.success(), "longpole record failed: {}", output.status);
         let path = recordings(&self.args.output).into_iter().rfind(|path| !there.contains(path));
         let path = path.ok_or_else(|| anyhow!("longpole record left no recording in {}", self.args.output.display()))?;
@@ -255,7 +255,7 @@ fn report_text(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Returns true if the verdict (JSON) is a bottleneck of this subject in this state.
-fn is_place(verdict: &Value, place: &Place) -> bool {
+fn is_place(verdict: &Value, place: &VerdictPlace) -> bool {
     verdict["outcome"] == "bottleneck" && verdict["subject"]["name"] == *place.machine && verdict["state"]["name"] == *place.state
 }
 
@@ -283,7 +283,7 @@ fn show(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-fn say(text: &str) -> io::Result<()> {
+fn print_line(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")?;
     out.flush()

@@ -12,11 +12,13 @@ use crate::render::answer;
 use crate::render::length::Length;
 use crate::render::progress;
 use crate::render::style::{painted, title, Role};
-use crate::render::table::{counted, duration, number, percent, plain, rate, Table};
+use crate::render::table::{counted, duration, number, percent, plain, rate, signed_percent, Table};
 use crate::WrongUsage;
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::compare::change::Change;
-use longpole_analysis::compare::diff::{can_be_asked, diff, Diff, Side, VerdictKind, WINDOWS};
+use longpole_analysis::compare::diff::{
+    can_be_asked, diff, Diff, Failed, FindingChange, LatencyChange, QueueChange, Side, StateChange, VerdictKind, WINDOWS,
+};
 use longpole_analysis::critical_path::name_index::Seen;
 use longpole_analysis::critical_path::{self, Answer, CriticalPath};
 use longpole_analysis::findings::Rules as Thresholds;
@@ -240,6 +242,27 @@ const FIRST_OTHERS: usize = 1;
 const LINES_OF_TABLE: usize = 5;
 
 fn print(out: &mut impl Write, answer: &Diff, length: Length) -> io::Result<()> {
+    print_verdict(out, answer)?;
+    let others = usize::from(!answer.latency.is_empty()) + usize::from(!answer.queues.is_empty());
+    let first = FIRST_ALONE.saturating_sub(others * LINES_OF_TABLE).max(FIRST_LEAST);
+    if !answer.states.is_empty() {
+        print_states(out, &answer.states, length.rows(first))?;
+    }
+    if !answer.latency.is_empty() {
+        print_latency(out, &answer.latency, length.rows(FIRST_OTHERS))?;
+    }
+    if !answer.queues.is_empty() {
+        print_queues(out, &answer.queues, length.rows(FIRST_OTHERS))?;
+    }
+    if !answer.findings.is_empty() && !length.is_full() {
+        writeln!(out, "  … {}: --full", counted(answer.findings.len() as u64, "finding"))?;
+    } else if !answer.findings.is_empty() {
+        print_findings(out, &answer.findings)?;
+    }
+    print_failed(out, &answer.failed)
+}
+
+fn print_verdict(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
     writeln!(out, "{}", title(plain(answer.verdict.text.clone())))?;
     for (known, which) in [(&answer.known_a, "first"), (&answer.known_b, "second")] {
         if let Some(missing) = known.missing() {
@@ -250,87 +273,90 @@ fn print(out: &mut impl Write, answer: &Diff, length: Length) -> io::Result<()> 
         let caveat = "  \"certain\" refers to these two runs only; record the first system twice to see how its own runs differ";
         writeln!(out, "{}", painted(Role::Caveat, caveat))?;
     }
-    let others = usize::from(!answer.latency.is_empty()) + usize::from(!answer.queues.is_empty());
-    let first = FIRST_ALONE.saturating_sub(others * LINES_OF_TABLE).max(FIRST_LEAST);
-    let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
-    if !answer.states.is_empty() {
-        writeln!(out, "\n{}", title("CRITICAL PATH"))?;
-        let mut table = Table::new(&["state", ">first", ">second", ">change", "~>95 % interval", ""]);
-        for line in &answer.states {
-            let name = format!("{}::{}", line.machine, line.state);
-            table.row([
-                name,
-                percent(line.share_a),
-                percent(line.share_b),
-                signed(line.change.change),
-                interval(Some(line.change)),
-                sure(line.certain),
-            ]);
-        }
-        table.print_first(out, length.rows(first))?;
-    }
-    if !answer.latency.is_empty() {
-        writeln!(out, "\n{}", title("LATENCY (means)"))?;
-        let mut table =
-            Table::new(&["name", "~class", "~>count, first", "~>count, second", ">first", ">second", ">change", "~>95 % interval", ""]);
-        let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), |ns| duration(ns.round() as u64));
-        for line in &answer.latency {
-            table.row([
-                line.name.clone(),
-                line.machine.clone().unwrap_or_default(),
-                number(line.count_a),
-                number(line.count_b),
-                time(line.mean_a_ns),
-                time(line.mean_b_ns),
-                line.change.map_or_else(|| "-".to_owned(), |change| signed(change.change)),
-                interval(line.change),
-                sure(line.certain),
-            ]);
-        }
-        table.print_first(out, length.rows(FIRST_OTHERS))?;
-    }
-    if !answer.queues.is_empty() {
-        writeln!(out, "\n{}", title("QUEUES"))?;
-        let mut table = Table::new(&[
-            "queue",
-            ">first",
-            ">second",
-            ">change",
-            "~>95 % interval",
-            "",
-            "~>full, first",
-            "~>full, second",
-            "~>empty, first",
-            "~>empty, second",
+    Ok(())
+}
+
+fn print_states(out: &mut impl Write, states: &[StateChange], most: Option<usize>) -> io::Result<()> {
+    writeln!(out, "\n{}", title("CRITICAL PATH"))?;
+    let mut table = Table::new(&["state", ">first", ">second", ">change", "~>95 % interval", ""]);
+    for line in states {
+        let name = format!("{}::{}", line.machine, line.state);
+        table.row([
+            name,
+            percent(line.share_a),
+            percent(line.share_b),
+            signed_percent(line.change.change),
+            interval(Some(line.change)),
+            sure(line.certain),
         ]);
-        let speed = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| rate(value, "items"));
-        for line in &answer.queues {
-            table.row([
-                line.name.clone(),
-                speed(line.items_per_s_a),
-                speed(line.items_per_s_b),
-                line.change.map_or_else(|| "-".to_owned(), |change| signed(change.change)),
-                interval(line.change),
-                sure(line.certain),
-                share(line.full_share_a),
-                share(line.full_share_b),
-                share(line.empty_share_a),
-                share(line.empty_share_b),
-            ]);
-        }
-        table.print_first(out, length.rows(FIRST_OTHERS))?;
     }
-    if !answer.findings.is_empty() && !length.is_full() {
-        writeln!(out, "  … {}: --full", counted(answer.findings.len() as u64, "finding"))?;
-    } else if !answer.findings.is_empty() {
-        writeln!(out, "\n{}", title("FINDINGS"))?;
-        let mut table = Table::new(&["finding", "subject", ">first", ">second"]);
-        for line in &answer.findings {
-            table.row([line.kind.clone(), line.subject.clone(), share(line.share_a), share(line.share_b)]);
-        }
-        table.print(out)?;
+    table.print_first(out, most)
+}
+
+fn print_latency(out: &mut impl Write, latency: &[LatencyChange], most: Option<usize>) -> io::Result<()> {
+    writeln!(out, "\n{}", title("LATENCY (means)"))?;
+    let mut table =
+        Table::new(&["name", "~class", "~>count, first", "~>count, second", ">first", ">second", ">change", "~>95 % interval", ""]);
+    let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), |ns| duration(ns.round() as u64));
+    for line in latency {
+        table.row([
+            line.name.clone(),
+            line.machine.clone().unwrap_or_default(),
+            number(line.count_a),
+            number(line.count_b),
+            time(line.mean_a_ns),
+            time(line.mean_b_ns),
+            line.change.map_or_else(|| "-".to_owned(), |change| signed_percent(change.change)),
+            interval(line.change),
+            sure(line.certain),
+        ]);
     }
-    for failed in &answer.failed {
+    table.print_first(out, most)
+}
+
+fn print_queues(out: &mut impl Write, queues: &[QueueChange], most: Option<usize>) -> io::Result<()> {
+    writeln!(out, "\n{}", title("QUEUES"))?;
+    let mut table = Table::new(&[
+        "queue",
+        ">first",
+        ">second",
+        ">change",
+        "~>95 % interval",
+        "",
+        "~>full, first",
+        "~>full, second",
+        "~>empty, first",
+        "~>empty, second",
+    ]);
+    let speed = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| rate(value, "items"));
+    for line in queues {
+        table.row([
+            line.name.clone(),
+            speed(line.items_per_s_a),
+            speed(line.items_per_s_b),
+            line.change.map_or_else(|| "-".to_owned(), |change| signed_percent(change.change)),
+            interval(line.change),
+            sure(line.certain),
+            share(line.full_share_a),
+            share(line.full_share_b),
+            share(line.empty_share_a),
+            share(line.empty_share_b),
+        ]);
+    }
+    table.print_first(out, most)
+}
+
+fn print_findings(out: &mut impl Write, findings: &[FindingChange]) -> io::Result<()> {
+    writeln!(out, "\n{}", title("FINDINGS"))?;
+    let mut table = Table::new(&["finding", "subject", ">first", ">second"]);
+    for line in findings {
+        table.row([line.kind.clone(), line.subject.clone(), share(line.share_a), share(line.share_b)]);
+    }
+    table.print(out)
+}
+
+fn print_failed(out: &mut impl Write, failed_conditions: &[Failed]) -> io::Result<()> {
+    for failed in failed_conditions {
         let values: Vec<String> = failed
             .values
             .iter()
@@ -341,17 +367,17 @@ fn print(out: &mut impl Write, answer: &Diff, length: Length) -> io::Result<()> 
     Ok(())
 }
 
+fn share(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), percent)
+}
+
 fn sure(certain: bool) -> String {
     if certain { "certain" } else { "" }.to_owned()
 }
 
-fn signed(value: f64) -> String {
-    format!("{}{}", if value < 0.0 { "-" } else { "+" }, percent(value.abs()))
-}
-
 fn interval(change: Option<Change>) -> String {
     match change.and_then(|change| change.low.zip(change.high)) {
-        Some((low, high)) => format!("{} to {}", signed(low), signed(high)),
+        Some((low, high)) => format!("{} to {}", signed_percent(low), signed_percent(high)),
         None => "-".to_owned(),
     }
 }

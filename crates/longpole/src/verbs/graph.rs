@@ -65,8 +65,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = at_least_six)]
     most: Option<usize>,
 
-    /// global: the path back from the end of the run. active: the time of one thread or device, with
-    /// each wait replaced by its cause
+    /// global: the path back from the end of the run. active: the time of one thread or device,
+    /// with each wait replaced by its cause
     #[arg(long, value_name = "MODE", default_value = "global")]
     mode: Way,
 

@@ -2,7 +2,7 @@
 
 use super::convert::{self, Form};
 use crate::input;
-use crate::input::filter::Sieve;
+use crate::input::filter::EventSelector;
 use crate::input::offset::{self, Offset};
 use crate::render::answer;
 use crate::render::diagnostics;
@@ -75,7 +75,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     offset::check(&args.offsets, &args.traces)?;
     if let Some(output) = &args.output {
-        convert::apart(output, &args.traces)?;
+        convert::check_output_outside_inputs(output, &args.traces)?;
     }
     let synced = match args.sync {
         Some(Sync::Packets) => sync::by_packets(&args.traces)?,
@@ -88,7 +88,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         args.traces.iter().for_each(|path| input::complete(path));
         let mut trace = input::open_whole(&args.traces, Options { shifts, damage: input::damage(args.strict), ..Options::default() })?;
         let form = if args.to == To::Ctf { Form::Ctf } else { Form::Ctf2 };
-        let written = convert::write(&mut trace, output, form, &mut Sieve::new(None, None))?;
+        let written = convert::write(&mut trace, output, form, &mut EventSelector::new(None, None))?;
         diagnostics::print(&trace);
         merged = Some((output, written, trace.is_damaged()));
     }
@@ -124,7 +124,7 @@ fn as_json(host: &Synced) -> Value {
         "packets_from": host.there,
         "packets_to": host.back,
         "ambiguous": host.ambiguous,
-        "option": Offset::said(&host.path, &host.shift),
+        "option": Offset::as_option(&host.path, &host.shift),
     })
 }
 
@@ -149,7 +149,7 @@ fn as_text(synced: &[Synced]) -> anyhow::Result<()> {
         ))?;
         let (there, back) = (number(host.there as u64), number(host.back as u64));
         say(format_args!("  by {there} packets from {} and {back} to it{ambiguous}", plain(to.display().to_string())))?;
-        say(format_args!("  --offset {}", plain(Offset::said(&host.path, &host.shift))))?;
+        say(format_args!("  --offset {}", plain(Offset::as_option(&host.path, &host.shift))))?;
     }
     Ok(())
 }

@@ -7,8 +7,8 @@ use crate::packets::kernel::Kernel;
 use crate::packets::{packet_tables, traffic};
 use crate::passes::kernel;
 use crate::render::answer;
+use crate::render::left_out_events;
 use crate::render::length::Length;
-use crate::render::light;
 use crate::render::output;
 use crate::render::style::{painted, title, Role};
 use crate::render::table::plain;
@@ -76,7 +76,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         None
     };
     if let Some(Which(wanted)) = args.journey {
-        return one_journey(&args, &mut trace, kernel.as_ref(), wanted);
+        return one_packet_path(&args, &mut trace, kernel.as_ref(), wanted);
     }
     let places = Places::built_in().context("a built-in rule file is wrong")?;
     if args.losses {
@@ -112,7 +112,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             if let Some(counters) = counters {
                 packet_tables::counters(&mut out, counters)?;
             }
-            packet_tables::journeys(&mut out, journeys, args.length)?;
+            packet_tables::packet_paths(&mut out, journeys, args.length)?;
         }
         if captured {
             if answers.is_some() {
@@ -121,7 +121,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             traffic::text(&groups, args.length, &mut out)?;
         }
         if let Some(kernel) = &kernel {
-            if let Some(line) = light::line(trace.recordings(), &["net"], "sched,irq,softirq,net,syscall") {
+            if let Some(line) = left_out_events::line(trace.recordings(), &["net"], "sched,irq,softirq,net,syscall") {
                 writeln!(out, "\n{}", painted(Role::Caveat, plain(line)))?;
             }
             kernel::footer(&mut out, &args.input, &kernel.reading)?;
@@ -137,11 +137,11 @@ fn needed(kernel: Option<&Kernel>) -> anyhow::Result<&Kernel> {
     )
 }
 
-fn one_journey(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, wanted: Wanted) -> anyhow::Result<ExitCode> {
+fn one_packet_path(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, wanted: Wanted) -> anyhow::Result<ExitCode> {
     let kernel = needed(kernel)?;
-    let Some(path) = &kernel.journeys.found else {
+    let Some(path) = &kernel.packet_paths.found else {
         match wanted {
-            Wanted::Number(number) => bail!("there is no journey {number}: the trace holds {}", kernel.journeys.count),
+            Wanted::Number(number) => bail!("there is no journey {number}: the trace holds {}", kernel.packet_paths.count),
             Wanted::Slowest => bail!("no packet was read by a receive call; record with `--kernel sched,irq,softirq,net,syscall`"),
         }
     };
@@ -161,12 +161,12 @@ fn one_journey(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, wanted: 
         }
         journey.probes = Some(consumer.found()).filter(|probes| !probes.is_empty());
     }
-    kernel::write(&args.input, &kernel.reading, &journey, packet_tables::journey)
+    kernel::write(&args.input, &kernel.reading, &journey, packet_tables::packet_path)
 }
 
 fn each_loss(args: &Args, kernel: Option<&Kernel>, places: &Places) -> anyhow::Result<ExitCode> {
     let kernel = needed(kernel)?;
-    let not_kept = kernel.journeys.losses.not_kept;
+    let not_kept = kernel.packet_paths.losses.not_kept;
     let mut out = if args.input.json { output::raw() } else { output::text() };
     kernel.packets(|packets| {
         if args.input.json {

@@ -3,7 +3,7 @@
 mod follow;
 
 use crate::input::empty_range;
-use crate::input::filter::{Filter, Patterns, Sieve};
+use crate::input::filter::{EventSelector, Filter, Patterns};
 use crate::input::{self, Input};
 use crate::render::diagnostics;
 use crate::render::events::{Printer, Tail};
@@ -62,15 +62,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // What follows a running recording must not wait until the pager has a screen of lines.
     let out: Box<dyn Write> = if args.follow { Box::new(io::stdout().lock()) } else { output::raw() };
     let printer = Printer::new(out).only(args.fields);
-    let sieve = Sieve::new(args.filter, args.names);
-    let mut lines = Lines { printer, sieve, json: args.input.json, tail: args.tail.map(Tail::new) };
+    let selector = EventSelector::new(args.filter, args.names);
+    let mut lines = Lines { printer, selector, json: args.input.json, tail: args.tail.map(Tail::new) };
     if args.follow {
         return follow::run(&args.input.paths_as_they_are()?, options, args.input.strict, lines);
     }
     let paths = args.input.paths()?;
     let mut trace = input::open_stored(&paths, options)?;
     lines.printer.name_hosts(trace.catalogue());
-    lines.sieve.begins_at(trace.start_ns().unwrap_or(0));
+    lines.selector.begins_at(trace.start_ns().unwrap_or(0));
     let printed = lines.all(&mut trace);
     lines.end()?;
     printed?;
@@ -82,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Prints the selected items as lines.
 struct Lines<W> {
     printer: Printer<W>,
-    sieve: Sieve,
+    selector: EventSelector,
     json: bool,
     tail: Option<Tail>,
 }
@@ -103,7 +103,7 @@ impl<W: Write> Lines<W> {
             (Item::Loss(loss), false) => self.printer.loss(loss, catalogue),
             (Item::Loss(loss), true) => self.printer.loss_json(loss, catalogue),
             (Item::Event(event), json) => {
-                if !self.sieve.passes(event, catalogue) {
+                if !self.selector.passes(event, catalogue) {
                     return Ok(());
                 }
                 match json {
@@ -129,7 +129,7 @@ impl<W: Write> Lines<W> {
 
     fn end(&mut self) -> io::Result<()> {
         self.flush_tail()?;
-        self.sieve.notes().iter().for_each(|note| eprintln!("longpole: note: {note}"));
+        self.selector.notes().iter().for_each(|note| eprintln!("longpole: note: {note}"));
         Ok(())
     }
 }

@@ -120,7 +120,7 @@ pub fn print(out: &mut impl Write, answer: &[QueueAnswer], length: Length) -> io
         };
         table.row([
             queue.name.clone(),
-            format!("{} -> {}", people(&queue.producers), people(&queue.consumers)),
+            format!("{} -> {}", thread_names(&queue.producers), thread_names(&queue.consumers)),
             whole(queue.capacity),
             speed,
             share(queue.full_share),
@@ -151,7 +151,7 @@ pub fn print(out: &mut impl Write, answer: &[QueueAnswer], length: Length) -> io
     Ok(())
 }
 
-fn people(names: &[String]) -> String {
+fn thread_names(names: &[String]) -> String {
     match names {
         [] => "?".to_owned(),
         [one] => one.clone(),

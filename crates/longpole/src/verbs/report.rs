@@ -20,12 +20,12 @@ use crate::render::repeated;
 use crate::render::screen;
 use crate::render::strip;
 use crate::render::style::{painted, title, Role};
-use crate::render::table::{counted, duration, number, percent, plain, Table};
+use crate::render::table::{counted, duration, number, percent, plain, signed_percent, Table};
 use crate::verbs::{latency, queues};
 use crate::WrongUsage;
 use anyhow::{bail, Context};
 use longpole_analysis::compare::repeated::{Repeated, Run};
-use longpole_analysis::critical_path::Row;
+use longpole_analysis::critical_path::{rows_by_class, Row};
 use longpole_analysis::pipeline::report::{report_of_log, ReportPass};
 use longpole_analysis::pipeline::samples::has_samples;
 use longpole_analysis::pipeline::Request;
@@ -37,7 +37,6 @@ use longpole_analysis::verdict::lost_events::too_many_lost;
 use longpole_analysis::verdict::sensitivity::Sensitive;
 use longpole_analysis::verdict::{self, anchor};
 use longpole_analysis::what_if::Scenario;
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -60,7 +59,7 @@ pub struct Args {
     input: Input,
 
     #[command(flatten)]
-    whom: SubjectArgs,
+    subject: SubjectArgs,
 
     #[command(flatten)]
     length: Length,
@@ -73,9 +72,9 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     match paths.as_slice() {
-        [path] => show(&args.input, args.length, of_one(&args.input, path, (&args.whom, args.sensitivity)).map_err(explained)?),
+        [path] => show(&args.input, args.length, of_one(&args.input, path, (&args.subject, args.sensitivity)).map_err(explained)?),
         _ if args.sensitivity => Err(WrongUsage("--sensitivity accepts only one recording".to_owned()).into()),
-        _ => runs(&args.input, &paths, &args.whom, args.length),
+        _ => runs(&args.input, &paths, &args.subject, args.length),
     }
 }
 
@@ -93,12 +92,12 @@ fn show(input: &Input, length: Length, OneReport { report, from }: OneReport) ->
 }
 
 /// Reports on several recordings of one system.
-fn runs(input: &Input, paths: &[PathBuf], whom: &SubjectArgs, length: Length) -> anyhow::Result<ExitCode> {
+fn runs(input: &Input, paths: &[PathBuf], subject: &SubjectArgs, length: Length) -> anyhow::Result<ExitCode> {
     let (mut runs, mut damaged) = (Vec::new(), false);
     for path in paths {
         let shown = path.display().to_string();
         let input = input.of(path);
-        let whole = of_one(&input, path, (whom, false)).map_err(explained).with_context(|| shown.clone())?;
+        let whole = of_one(&input, path, (subject, false)).map_err(explained).with_context(|| shown.clone())?;
         damaged |= whole.from.as_ref().is_some_and(|read| read.trace.is_damaged());
         runs.push(Run { path: shown, report: whole.report });
     }
@@ -108,13 +107,13 @@ fn runs(input: &Input, paths: &[PathBuf], whom: &SubjectArgs, length: Length) ->
 }
 
 /// Reports on one trace, which is read once.
-fn of_one(input: &Input, path: &Path, (whom, sensitivity): (&SubjectArgs, bool)) -> anyhow::Result<OneReport> {
+fn of_one(input: &Input, path: &Path, (subject, sensitivity): (&SubjectArgs, bool)) -> anyhow::Result<OneReport> {
     let is_ranged = input.begin.is_some() || input.end.is_some();
     let input = &input.of(path).of_command()?;
     let mut interactions = interactions::of(path, input.options(), input.rules()?)?;
-    let selection = &whom.selection();
-    let Some(read) = ReportPass::read(&mut interactions, whom.progress_times(), is_ranged)? else {
-        let request = Request { selection, progress: whom.progress_times(), keep_end: true, sensitivity };
+    let selection = &subject.selection();
+    let Some(read) = ReportPass::read(&mut interactions, subject.progress_times(), is_ranged)? else {
+        let request = Request { selection, progress: subject.progress_times(), keep_end: true, sensitivity };
         return Ok(OneReport { report: report_of_log(&mut interactions, request)?, from: None });
     };
     let (mut critical, answers) = read.second_pass(&interactions, Request { selection, progress: None, keep_end: is_ranged, sensitivity });
@@ -140,7 +139,7 @@ fn of_one(input: &Input, path: &Path, (whom, sensitivity): (&SubjectArgs, bool))
             }
             report = Report { functions, ..report.with(critical) };
         }
-        Err(error) if whom.is_given() => return Err(error.into()),
+        Err(error) if subject.is_given() => return Err(error.into()),
         // A trace without interactions still has a report.
         Err(error) => eprintln!("longpole: note: without critical path: {}", in_one_line(&explained(error))),
     }
@@ -165,11 +164,6 @@ const FIRST_ROWS: usize = 10;
 /// The least number of states on the first screen.
 const MIN_ROWS: usize = 3;
 
-/// Returns the gain with its sign.
-fn signed(gain: f64) -> String {
-    format!("{}{}", if gain < 0.0 { "" } else { "+" }, percent(gain))
-}
-
 /// Returns the sentence with the predicted gain of the change of the verdict, or else of the best
 /// one.
 fn predicted(report: &Report, refused: Option<&String>) -> String {
@@ -182,14 +176,17 @@ fn predicted(report: &Report, refused: Option<&String>) -> String {
             None => "No single change that was tried has a predicted gain.".to_owned(),
         };
     };
-    let range = best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
+    let range = best
+        .gain_low
+        .zip(best.gain_high)
+        .map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed_percent(low), signed_percent(high)));
     let next = best.next.as_ref().map_or_else(String::new, |next| format!("; next bottleneck: {}::{}", next.machine, next.state));
     let is_torn = too_many_lost(report.verdict.lost, report.inputs.events);
     let torn = if is_torn { "; lost events are not included" } else { "" };
     let open = if may_be_wait(report, best) { ", if that is work and no wait" } else { "" };
     let of = report.verdict.gain.as_ref().filter(|gain| gain.change == best.change).and_then(|gain| gain.progress.as_ref());
     let of = of.map_or_else(String::new, |progress| format!(" {progress}"));
-    let gain = signed(best.gain.unwrap_or(0.0));
+    let gain = signed_percent(best.gain.unwrap_or(0.0));
     format!("Predicted gain of {}: {gain}{range}{of}{open}{next}{torn}.", best.change)
 }
 
@@ -220,8 +217,8 @@ fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
     let columns = screen::columns().unwrap_or(screen::COLUMNS);
     let above: usize = lines.iter().map(|line| screen::wrapped(line, columns).len()).sum();
     let all = report.criticality.as_deref().unwrap_or_default();
-    let of_classes = if full { Vec::new() } else { of_classes(all) };
-    let rows = if full { all } else { &of_classes };
+    let by_class = if full { Vec::new() } else { rows_by_class(all) };
+    let rows = if full { all } else { &by_class };
     let most = if full { MAX_ROWS } else { screen::LINES.saturating_sub(above + 6).clamp(MIN_ROWS, FIRST_ROWS) };
     let columns = match full {
         true => profile::Columns::of(report),
@@ -229,8 +226,8 @@ fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
     };
     states(out, report, &rows[..rows.len().min(most)], &columns)?;
     if let Some(more) = rows.len().checked_sub(most).filter(|&more| more > 0) {
-        let whence = if full { "`longpole path` lists them" } else { "longpole report --full: those, findings, and more" };
-        writeln!(out, "  … and {} more ({whence})", number(more as u64))?;
+        let hint = if full { "`longpole path` lists them" } else { "longpole report --full: those, findings, and more" };
+        writeln!(out, "  … and {} more ({hint})", number(more as u64))?;
     } else if !full {
         writeln!(out, "  (longpole report --full: findings, and more)")?;
     }
@@ -238,25 +235,6 @@ fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
         details(out, report, all)?;
     }
     sensitivity(out, report)
-}
-
-/// Returns one row for each state of a class, such as the workers of a pool, with the sum of their
-/// shares. The other figures are those of the thread with the largest share.
-fn of_classes(rows: &[Row]) -> Vec<Row> {
-    let mut classes: Vec<Row> = Vec::new();
-    let mut known: HashMap<(&str, &str, &str), usize> = HashMap::new();
-    for row in rows {
-        let first = known.entry((&row.host, &row.class, &row.state)).or_insert(classes.len());
-        match classes.get_mut(*first).filter(|first| first.kind == row.kind && !row.kind.is_link()) {
-            Some(first) => {
-                first.share += row.share;
-                first.machine.clone_from(&row.class);
-            }
-            None => classes.push(row.clone()),
-        }
-    }
-    classes.sort_by(|a, b| b.share.total_cmp(&a.share));
-    classes
 }
 
 /// Prints a table of states with their share of the path and the gain of halving each.
@@ -269,7 +247,7 @@ fn states(out: &mut impl Write, report: &Report, rows: &[Row], columns: &profile
             let text = Scenario::scale(owner, &row.state, 0.5).text;
             predictions.iter().find(|it| it.change == text).and_then(|it| it.gain)
         };
-        let gain = gain(owner).or_else(|| gain(&row.machine)).map_or_else(|| "-".to_owned(), signed);
+        let gain = gain(owner).or_else(|| gain(&row.machine)).map_or_else(|| "-".to_owned(), signed_percent);
         let state = [format!("{}::{}", place(&row.host, &row.machine), row.state), percent(row.share)];
         table.row(state.into_iter().chain(columns.cells(row)).chain([gain]));
         if at == 0 {

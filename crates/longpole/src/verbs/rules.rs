@@ -19,11 +19,11 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: RulesCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum RulesCommand {
     Check(Check),
 }
 
@@ -89,7 +89,7 @@ struct Matched {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let What::Check(args) = args.what;
+    let RulesCommand::Check(args) = args.what;
     let is_rules = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "toml") && !path.is_dir();
     let (named, traces): (Vec<PathBuf>, Vec<PathBuf>) = args.named.iter().cloned().partition(is_rules);
     let mut files = Vec::new();

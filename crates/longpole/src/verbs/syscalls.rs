@@ -4,8 +4,8 @@
 use crate::input::scope::Scope;
 use crate::input::Input;
 use crate::passes::kernel;
+use crate::render::left_out_events;
 use crate::render::length::Length;
-use crate::render::light;
 use crate::render::style::{painted, Role};
 use crate::render::table::{duration, number, plain, Table};
 use longpole_analysis::scheduling::system_calls::{Calls, SyscallLine};
@@ -52,7 +52,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(thread) => scope.covers(&reading.linux, thread.process, thread.tid),
         None => !scope.is_command(),
     });
-    let left_out = light::line(reading.trace.recordings(), &["syscall", "fault"], "sched,syscall,fault,irq,softirq");
+    let left_out = left_out_events::line(reading.trace.recordings(), &["syscall", "fault"], "sched,syscall,fault,irq,softirq");
     kernel::write(&args.input, &reading, &answer, |out, answer| {
         print(out, answer, args.by, args.length)?;
         left_out.as_ref().map_or(Ok(()), |line| writeln!(out, "\n{}", painted(Role::Caveat, plain(line.clone()))))

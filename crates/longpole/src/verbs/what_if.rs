@@ -43,7 +43,7 @@ pub struct Args {
     words: Vec<String>,
 
     #[command(flatten)]
-    whom: SubjectArgs,
+    subject: SubjectArgs,
 
     /// The machine whose last interaction ends the replay; MACHINE, or HOST/MACHINE
     #[arg(long, value_name = "MACHINE", conflicts_with_all = ["process", "thread", "port"])]
@@ -97,8 +97,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (answer, order) = match scenarios.is_empty() {
         // The replay ends where the path of `report` ends: if a timer or nothing ends the run, the
         // work until then counts, and not the command's end.
-        _ if args.whom.is_given() || as_report => {
-            let end = spool_to_end(&mut interactions, &args.whom.selection(), args.whom.progress_times())?;
+        _ if args.subject.is_given() || as_report => {
+            let end = spool_to_end(&mut interactions, &args.subject.selection(), args.subject.progress_times())?;
             let PathEnd { spool, parts, stations } = end;
             let mut at_stations = Vec::new();
             let (mut answer, mut order) = match scenarios.is_empty() {

@@ -2,7 +2,7 @@
 //! it.
 
 use super::Lines;
-use crate::render::table::plain_lines;
+use crate::render::diagnostics::print_one;
 use crate::WrongUsage;
 use longpole_record::Stop;
 use longpole_trace::Catalogue;
@@ -56,7 +56,7 @@ pub fn run(paths: &[PathBuf], options: Options, strict: bool, mut lines: Lines<i
         }
         lines.flush_tail()?;
         let diagnostics = growing.diagnostics();
-        diagnostics[shown.min(diagnostics.len())..].iter().for_each(say);
+        diagnostics[shown.min(diagnostics.len())..].iter().for_each(print_one);
         shown = diagnostics.len();
         let damaged = diagnostics.iter().any(Diagnostic::is_damage);
         if last || strict && damaged {
@@ -65,10 +65,6 @@ pub fn run(paths: &[PathBuf], options: Options, strict: bool, mut lines: Lines<i
         }
         std::thread::sleep(PAUSE);
     }
-}
-
-fn say(diagnostic: &Diagnostic) {
-    eprintln!("longpole: {}", plain_lines(diagnostic.to_string()));
 }
 
 impl Growing {

@@ -5,10 +5,10 @@ use longpole_record::{InterfacesOutcome, Outcome, Stop};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
-/// Prints the outcome of a recording to stderr. Diagnostics in `said` were printed at the start and
-/// are skipped.
-pub fn print(outcome: &Outcome, said: &[String]) {
-    for diagnostic in outcome.diagnostics.iter().filter(|diagnostic| !said.contains(diagnostic)) {
+/// Prints the outcome of a recording to stderr. Diagnostics in `already_printed` were printed at
+/// the start and are skipped.
+pub fn print(outcome: &Outcome, already_printed: &[String]) {
+    for diagnostic in outcome.diagnostics.iter().filter(|diagnostic| !already_printed.contains(diagnostic)) {
         eprintln!("longpole: note: {diagnostic}");
     }
     let lost = if outcome.lost > 0 { format!(", {} events lost", crate::render::table::number(outcome.lost)) } else { String::new() };
