@@ -217,6 +217,9 @@ mod tests {
     #[test]
     fn an_invalid_line_is_reported_with_its_number() {
         let error = Measurement::parse("lost\t0\nsomething else\n").unwrap_err();
-        assert_eq!(format!("{error:#}"), "line 2: something else: not understood");
+        assert_eq!(
+            format!("{error:#}"),
+            "line 2: something else: expected tab-separated fields that begin with batch, nested, thread, site, clock, frequency or lost"
+        );
     }
 }
