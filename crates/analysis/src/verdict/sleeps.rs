@@ -167,8 +167,8 @@ impl Case<'_> {
     /// The lock may be in a program that asks the sleeping one, if it has one request open at a
     /// time and each of its threads waits for its own reply: the threads of a runtime that waits
     /// for events (Go, an event loop) wake each other when there is work, not when a lock is free.
-    /// It may also be in a server that those ask who wait for the sleeping one. If that server asks
-    /// others itself, its requests may wait for these.
+    /// The lock may also be in a server that is called by the subjects that wait for the sleeping
+    /// one. If that server asks others itself, its requests may wait for these.
     fn may_hold_lock(&self, sleep: &Sleep, pool: SubjectId) -> bool {
         let asked = &self.subjects.get(pool).activity.asked;
         let asks = asked.count >= self.limits.least_replies;
