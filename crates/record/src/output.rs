@@ -12,7 +12,7 @@
 //! streams, `captures` the captured packets. `account` holds the sums and diagnostics of the
 //! description. Files that are needed only in one situation are here too: the output of the
 //! recorded command (`command_output`), and temporary folders (`scratch`). `folder` is a directory
-//! by its descriptor, `recording_folder` that of the recording, also after it was moved; `types`
+//! by its descriptor, `recording_folder` that of the recording, even if it has been moved; `types`
 //! has the CTF types of the metadata. `disk` measures how fast the disk is.
 //!
 //! Reading rings belongs in `ring`; the sources of kernel events, stacks and interface packets

@@ -85,7 +85,7 @@ impl Disk {
     }
 
     /// Returns whether the next ring must not wait for the disk. Called once per ring, in the order
-    /// of [`Disk::set_waiting_rings`].
+    /// in which [`Disk::set_waiting_rings`] got them.
     pub fn is_too_slow(&mut self) -> bool {
         let now = Instant::now();
         let passed = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
