@@ -271,6 +271,27 @@ fn a_recorded_command_that_records_another_leaves_that_to_the_inner_recorder() {
 }
 
 #[test]
+fn a_recorder_of_a_command_leaves_the_events_of_ended_processes_to_the_recorder_of_all() {
+    let place = Place::new();
+    let program = place.build("numbered", &[]);
+    let of_all = path(&ok(place.longpole(&["start"]).output().unwrap()));
+    let status: Value = serde_json::from_slice(&ok(place.longpole(&["status", "--json"]).output().unwrap()).stdout).unwrap();
+    let recorder = rustix::process::Pid::from_raw(status["recording"]["pid"].as_i64().unwrap() as i32).unwrap();
+    // The recorder of all stands still, as if it waited for a CPU, while a program starts and ends
+    // and a recorder of a command begins.
+    rustix::process::kill_process(recorder, rustix::process::Signal::STOP).unwrap();
+    let ended = place.command(&program).args(["1", "100"]).output();
+    let of_command = place.longpole(&["record", "--", &program, "2", "1000"]).output();
+    rustix::process::kill_process(recorder, rustix::process::Signal::CONT).unwrap();
+    ok(ended.unwrap());
+    ok(of_command.unwrap());
+    assert_eq!(path(&ok(place.longpole(&["stop"]).output().unwrap())), of_all);
+    let of_command = place.recordings().into_iter().find(|recording| *recording != of_all).unwrap();
+    assert_eq!(counted(&of_all, ":numbered"), (100, 0));
+    assert_eq!(counted(&of_command, ":numbered"), (2000, 0));
+}
+
+#[test]
 fn session_files_of_a_killed_recorder_of_a_second_command_are_removed() {
     let place = Place::new();
     let program = place.build("commanded", &[]);

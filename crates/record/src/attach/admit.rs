@@ -56,8 +56,11 @@ impl Visit<'_> {
             return true;
         }
         if !lives && before && !continued {
-            drop(process);
-            self.remove_files(name, stem, rings);
+            // A recorder of all programs may be running that has not seen this process yet.
+            if !self.directory.common.is_alone() {
+                drop(process);
+                self.remove_files(name, stem, rings);
+            }
             return false;
         }
         if before {
