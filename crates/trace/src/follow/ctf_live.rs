@@ -257,7 +257,7 @@ impl Live {
             let shift = Some(self.shifts.of(&path)).filter(|shift| !shift.is_none()).unwrap_or(trace.common);
             let source =
                 Source::Ctf(Box::new(CtfSource::new(decoder(metadata, &nothing, usize::MAX)?, plan.clone(), stream, path.clone())));
-            let window = (!ctf::is_trusted(metadata)).then(Window::default);
+            let window = (!ctf::Tracer::of(metadata).orders_events()).then(Window::default);
             self.known.insert(identity, self.tails.len());
             self.idle.push(self.tails.len());
             self.tails.push(Tail::new(index, path, identity, Slot { source, window, shift }, metadata.clone()));

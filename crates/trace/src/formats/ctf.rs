@@ -6,7 +6,7 @@ mod growth;
 mod header_batch;
 mod pending_loss;
 
-pub(crate) use about::{ctf_trace, diagnostics, is_trusted, kind};
+pub(crate) use about::{ctf_trace, diagnostics, kind, Tracer};
 pub(crate) use growth::Growth;
 
 use crate::diagnostic::{Diagnostic, PacketPosition, MAX_ERRORS};
@@ -93,17 +93,15 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         false => 0,
     };
     let env = |key: &str| metadata.trace.env_text(key).filter(|text| !text.is_empty());
-    if env("tracer_name") != Some("longpole") {
+    let tracer = Tracer::of(&metadata);
+    if tracer != Tracer::Longpole {
         shared.diagnostics.extend(empty(directory, &files));
     }
     let kind = kind(&metadata);
     shared.diagnostics.extend(diagnostics(directory, &metadata));
     let plan = Rc::new(Plan::grown(&metadata, shared, None));
-    // These tracers write the packets of a file in the order of time. Only Longpole is known to
-    // also write the events within a packet in order (see `is_trusted`).
-    let ordered = matches!(env("tracer_name"), Some("longpole" | "longpole-convert" | "lttng-ust" | "lttng-modules"));
-    let trusted = is_trusted(&metadata);
-    let ours = env("tracer_name") == Some("longpole") && kind == StreamKind::User;
+    let (ordered, trusted) = (tracer.orders_packets(), tracer.orders_events());
+    let ours = tracer == Tracer::Longpole && kind == StreamKind::User;
     let mut streams = Vec::new();
     // A lookahead has a window of its own, so each file of an untrusted tracer has two.
     let count = if trusted { files.len() } else { files.len() * 2 };
@@ -247,7 +245,7 @@ pub(crate) fn nonstandard<'a>(path: &'a Path, metadata: &'a Metadata) -> impl It
 /// that the reader interprets itself. Packets of Longpole's recorder have no others.
 fn shown_of_packets(metadata: &Metadata, stream: usize) -> Vec<usize> {
     let fields = metadata.packet_fields(stream);
-    if metadata.trace.env_text("tracer_name") == Some("longpole") {
+    if Tracer::of(metadata) == Tracer::Longpole {
         return Vec::new();
     }
     let context = |event| metadata.fields(stream, event).split(|field| field.scope == Scope::EventFields).next().unwrap_or(&[]);

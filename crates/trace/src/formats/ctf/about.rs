@@ -16,9 +16,38 @@ pub(crate) fn kind(metadata: &Metadata) -> StreamKind {
     }
 }
 
-/// Returns true if the tracer is known to write each stream in the order of time.
-pub(crate) fn is_trusted(metadata: &Metadata) -> bool {
-    matches!(metadata.trace.env_text("tracer_name"), Some("longpole" | "longpole-convert"))
+/// The tracer that wrote a trace, if the reader knows something about its order of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tracer {
+    /// Longpole's recorder.
+    Longpole,
+    /// Longpole's export of another trace.
+    LongpoleConvert,
+    LttngUst,
+    LttngModules,
+    Other,
+}
+
+impl Tracer {
+    pub(crate) fn of(metadata: &Metadata) -> Tracer {
+        match metadata.trace.env_text("tracer_name") {
+            Some("longpole") => Tracer::Longpole,
+            Some("longpole-convert") => Tracer::LongpoleConvert,
+            Some("lttng-ust") => Tracer::LttngUst,
+            Some("lttng-modules") => Tracer::LttngModules,
+            _ => Tracer::Other,
+        }
+    }
+
+    /// Returns true if the tracer writes the packets of a file in the order of time.
+    pub(crate) fn orders_packets(self) -> bool {
+        self != Tracer::Other
+    }
+
+    /// Returns true if the tracer also writes the events within a packet in the order of time.
+    pub(crate) fn orders_events(self) -> bool {
+        matches!(self, Tracer::Longpole | Tracer::LongpoleConvert)
+    }
 }
 
 /// Returns the diagnostics that follow from the metadata alone.
