@@ -95,7 +95,7 @@ impl Classes {
         let unknown = own(vec![("unknown".to_owned(), vec![field("id", Kind::Int(Int::unsigned(16))), field("bytes", bytes)])]);
         let running = own(vec![("longpole_running".to_owned(), vec![field("tid", Kind::Int(I32))])]);
         let mask = own(vec![marks::Mask::class(), marks::Mask::class_at_end()]);
-        let switched_off = own(vec![marks::SwitchedOff::class()]);
+        let switched_off = own(vec![marks::SwitchedOffEvent::class()]);
         calls.name(layout, &mut names);
         Classes { by_format, names, filters, calls, dump, unknown, running, mask, switched_off }
     }

@@ -23,7 +23,7 @@ struct Conversion<'a> {
     threads: KnownThreads,
     context: Context,
     /// Events that were switched off and are not written yet, in order of time.
-    offs: VecDeque<marks::SwitchedOff>,
+    switched_off: VecDeque<marks::SwitchedOffEvent>,
     /// Clock ticks of one second.
     second: u64,
     /// Number of events of each class, by its id.
@@ -52,11 +52,12 @@ pub fn pages_to_ctf(
     let page = description.page_layout(raw, order, formats.first())?;
     let context = Context::new(&description.context, formats.first());
     let classes = Classes::new(&formats, &description, &layout, order, (!context.is_empty(), page.long_size()));
-    let offs = description.switched_off.iter().map(|off| marks::SwitchedOff::new(off, |event| classes.name_of(&formats, event)));
+    let switched_off =
+        description.switched_off.iter().map(|off| marks::SwitchedOffEvent::new(off, |event| classes.name_of(&formats, event)));
     let mut conversion = Conversion {
         raw,
         building,
-        offs: offs.collect(),
+        switched_off: switched_off.collect(),
         threads: KnownThreads::default(),
         context,
         second: description.second,
@@ -135,7 +136,7 @@ impl Conversion<'_> {
                 state_events::StateEvents { stream, time: start, first: classes.dump, counts, context: context.nobody(), layout };
             let written = dump.write(self.raw.read("state.jsonl"), self.raw.read("names.jsonl"), threads, done);
             written.map_err(|error| self.write_error(error))?;
-            self.offs_until(start, stream).map_err(|error| self.write_error(error))?;
+            self.write_switched_off_until(start, stream).map_err(|error| self.write_error(error))?;
         }
         Ok((heap, streams))
     }
@@ -167,7 +168,7 @@ impl Conversion<'_> {
             }
         }
         match streams.first_mut() {
-            Some(stream) => self.offs_until(u64::MAX, stream).map_err(|error| self.write_error(error)),
+            Some(stream) => self.write_switched_off_until(u64::MAX, stream).map_err(|error| self.write_error(error)),
             None => Ok(()),
         }
     }
@@ -231,9 +232,9 @@ impl Conversion<'_> {
 
     /// Writes the notes about events that were switched off until `time`. Called before an event of
     /// that time is written.
-    fn offs_until(&mut self, time: u64, stream: &mut Stream) -> io::Result<()> {
-        while self.offs.front().is_some_and(|off| off.time <= time) {
-            let Some(off) = self.offs.pop_front() else { break };
+    fn write_switched_off_until(&mut self, time: u64, stream: &mut Stream) -> io::Result<()> {
+        while self.switched_off.front().is_some_and(|off| off.time <= time) {
+            let Some(off) = self.switched_off.pop_front() else { break };
             self.counts[usize::from(self.classes.switched_off)] += 1;
             // Events may be lost on this CPU, so that its stream is already later than the moment
             // of switching off.
@@ -258,7 +259,7 @@ impl Conversion<'_> {
                     }
                 }
                 Next::Event { time, id, data } => {
-                    self.offs_until(time, stream)?;
+                    self.write_switched_off_until(time, stream)?;
                     self.done.moved += u64::from(time < stream.last());
                     self.done.events += 1;
                     self.event(running, stream, (time.max(stream.last()), id, data))?;

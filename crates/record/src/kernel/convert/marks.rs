@@ -5,7 +5,7 @@
 use super::super::layout::encode::integer;
 use super::super::layout::{Int, Kind, I32};
 use super::super::masks::{AT_END, MARK};
-use super::source::Off;
+use super::source::StoredSwitchOff;
 use longpole_ftrace::{ByteOrder, EventFormat, Field};
 
 const NS: Int = Int::unsigned(64);
@@ -71,9 +71,9 @@ fn nanoseconds(ticks: u64, second: u64) -> i64 {
     i64::try_from(all.div_ceil(u128::from(second.max(1)))).unwrap_or(i64::MAX)
 }
 
-/// Events that are not recorded any more from a time on.
+/// The trace's event that tells which events are not recorded any more from a time on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SwitchedOff {
+pub struct SwitchedOffEvent {
     pub time: u64,
     what: String,
     /// Names of classes. A `*` matches any text.
@@ -82,15 +82,15 @@ pub struct SwitchedOff {
     calls: Vec<String>,
 }
 
-impl SwitchedOff {
+impl SwitchedOffEvent {
     /// `names` returns the name of an event's class in the trace.
-    pub fn new(off: &Off, names: impl Fn(&str) -> Option<String>) -> SwitchedOff {
+    pub fn new(off: &StoredSwitchOff, names: impl Fn(&str) -> Option<String>) -> SwitchedOffEvent {
         let classes = off.events.iter().filter_map(|event| match event.as_str() {
             "raw_syscalls:sys_enter" => Some("syscall_entry_*".to_owned()),
             "raw_syscalls:sys_exit" => Some("syscall_exit_*".to_owned()),
             event => names(event),
         });
-        SwitchedOff { time: off.time, what: off.what.clone(), classes: classes.collect(), calls: off.calls.clone() }
+        SwitchedOffEvent { time: off.time, what: off.what.clone(), classes: classes.collect(), calls: off.calls.clone() }
     }
 
     /// Name and fields of the class in the trace.

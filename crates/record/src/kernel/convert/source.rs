@@ -54,15 +54,15 @@ pub struct Description {
     /// Pages by CPU, in ascending order.
     pub pages: Vec<Pages>,
     /// Events that were given up during the recording, in order of time.
-    pub switched_off: Vec<Off>,
+    pub switched_off: Vec<StoredSwitchOff>,
     /// The kernel's counters by CPU. A CPU that is missing here was not counted.
     pub counted: HashMap<u32, Counted>,
 }
 
-/// Events that were not recorded any more from a time on, because there were more than could be
-/// stored.
+/// Events that were not recorded any more from a time on, as the recorder's overload thread noted
+/// it (`overload::SwitchedOff::to_json`).
 #[derive(Clone, Debug)]
-pub struct Off {
+pub struct StoredSwitchOff {
     pub time: u64,
     pub what: String,
     /// Names of the events, as `subsystem:name`.
@@ -126,7 +126,7 @@ impl Description {
             context: source["context"].clone(),
             filters: source["filters"].clone(),
             page_size: source["page_size"].as_u64(),
-            switched_off: source["switched_off"].as_array().into_iter().flatten().take(MAX_STEPS).filter_map(off).collect(),
+            switched_off: source["switched_off"].as_array().into_iter().flatten().take(MAX_STEPS).filter_map(stored_switch_off).collect(),
             pages: pages(raw, &counted, done)?,
             counted,
         })
@@ -247,9 +247,14 @@ fn is_not_there(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) || error.raw_os_error() == Some(libc::ELOOP)
 }
 
-fn off(json: &Value) -> Option<Off> {
+fn stored_switch_off(json: &Value) -> Option<StoredSwitchOff> {
     let texts = |key: &str| json[key].as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect();
-    Some(Off { time: json["begin"].as_u64()?, what: json["what"].as_str()?.to_owned(), events: texts("events"), calls: texts("calls") })
+    Some(StoredSwitchOff {
+        time: json["begin"].as_u64()?,
+        what: json["what"].as_str()?.to_owned(),
+        events: texts("events"),
+        calls: texts("calls"),
+    })
 }
 
 fn counted(cpu: &Value) -> Option<(u32, Counted)> {
