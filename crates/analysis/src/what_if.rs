@@ -76,7 +76,7 @@ impl WhatIf {
     /// Sets the start of the range to `t` ns. What is before only establishes the state at that
     /// time. Must be called before the first interaction.
     pub fn begin_at(&mut self, t: u64) {
-        self.trace.clock.asked_begin = t;
+        self.trace.clock.requested_begin = t;
     }
 
     /// Processes the next interaction; interactions must be in the order of time.

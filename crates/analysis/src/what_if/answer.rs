@@ -93,7 +93,7 @@ pub enum NoAnswer {
 /// scenario does not occur.
 pub fn answer(mut trace: Translation, options: &Options, alone: &[Option<usize>], vocabulary: &Vocabulary) -> Result<Answer, NoAnswer> {
     let asked = options.machine.clone().unwrap_or_default();
-    if trace.whose.namesake.is_some() {
+    if trace.end_machine.namesake.is_some() {
         return Err(NoAnswer::Namesakes(asked));
     }
     trace.finish(vocabulary);
@@ -119,7 +119,7 @@ pub fn answer(mut trace: Translation, options: &Options, alone: &[Option<usize>]
         most,
         profiles: profiles.into_iter().map(|profile| states.largest_first(profile)).collect(),
     };
-    if trace.clock.asked_begin > 0 && predictor.observed() <= 0.0 {
+    if trace.clock.requested_begin > 0 && predictor.observed() <= 0.0 {
         return Err(NoAnswer::NothingInRange);
     }
     let refused = predictor.refused();

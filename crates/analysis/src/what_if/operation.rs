@@ -5,15 +5,16 @@
 //! every world.
 //!
 //! Example: a get for which the machine had to wait becomes `Meet` with the slot of the put, and
-//! `Began`.
+//! `BeginWork`.
 
 use super::service::arrival_order::Waits;
 use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::names::NameId;
 
-/// Time that belongs to a call: the calling machine and the number of items of the call.
+/// The call to which a piece of time belongs: the calling machine and the number of items of the
+/// call. In worlds with fewer calls, only a part of that time is paid.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Paid {
+pub struct PaidCall {
     pub by: MachineId,
     pub items: f64,
     /// The state that is the call, if one was named.
@@ -22,24 +23,26 @@ pub struct Paid {
 
 /// A moment from which a machine's work may belong to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum CallMark {
     Woken,
     Called,
     Entered,
     Signalled,
 }
 
-/// A CPU that a machine has left: slots with the times of that machine then, and when it had got
-/// the CPU.
+/// A CPU that a machine has left. The slots have times in every world.
 #[derive(Clone, Copy, Debug)]
 pub struct LeftCpu {
+    /// Slot with the time at which the machine left the CPU.
     pub slot: u32,
-    pub came: u32,
+    /// Slot with the time at which the machine had got the CPU.
+    pub got_at: u32,
     /// Slot with the time that the machine worked there.
     pub stay: u32,
     /// Slot with the time that the CPU has been in use since it is known.
     pub busy: u32,
-    /// Number of the CPU's chain: the CPU itself has no known number.
+    /// Number of the sequence of machines that had this CPU one after the other. It identifies the
+    /// CPU, whose own number is not in the trace.
     pub chain: u32,
     pub why: Leaving,
     /// The machine that left it.
@@ -51,26 +54,26 @@ pub struct LeftCpu {
 
 impl LeftCpu {
     pub fn slots(&self) -> [u32; 4] {
-        [self.slot, self.came, self.stay, self.busy]
+        [self.slot, self.got_at, self.stay, self.busy]
     }
 }
 
 /// The reason why a machine leaves its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
-    /// The machine has nothing more to do.
+    /// The machine has nothing more to do: it waits, sleeps or ends.
     Done,
-    /// The machine continues later.
-    PutOff,
-    /// The kernel gave the CPU to another machine.
-    Taken,
+    /// The machine could continue, and waits for a CPU from now on.
+    StillRunnable,
+    /// Like `StillRunnable`, because the kernel gave the CPU to another machine.
+    Preempted,
 }
 
 /// The machine gets a CPU: the one that was left as `left`, or one that was not in use.
 #[derive(Clone, Copy, Debug)]
-pub struct Start {
+pub struct CpuStart {
     pub left: Option<LeftCpu>,
-    /// The CPU that the machine was put off before.
+    /// The CPU that the machine left before, although it could have continued.
     pub off: Option<LeftCpu>,
     /// Delay of the start after both the machine and the CPU were ready, and the key of the wait.
     pub ns: f64,
@@ -90,177 +93,137 @@ pub struct Arrival {
 /// When a delay starts to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DelayKind {
-    /// From the put: the link needs this time to deliver what is taken.
+    /// At the put: the link needs this time to deliver what is taken.
     Carried,
-    /// From the arrival: the machine took this time to notice it.
+    /// At the arrival: the machine took this time to notice it.
     Reaction,
-    /// After both have come: the item was there already, and why the wait continued is unknown.
-    After,
+    /// When both are there: the item was there already, and why the wait continued is unknown.
+    AfterBoth,
 }
 
 /// The kinds of operations. A slot holds the times of another machine, or will hold this one's.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation {
     /// The machine's own time, in the state `key`.
-    Own {
+    OwnTime {
         key: u32,
         /// The call that the time belongs to.
-        paid: Option<Paid>,
+        paid: Option<PaidCall>,
     },
     /// A wait whose cause is unknown.
-    Keep {
-        key: u32,
-    },
-    /// The machine begins anew; its previous time does not count.
-    Fresh,
+    UnexplainedWait { key: u32 },
+    /// The machine begins a new life: its times start at 0, so its previous life delays nothing.
+    Reset,
     /// Stores the machine's times at the moment `at` of the trace in the slot, for a later
     /// receiver.
-    Publish {
-        slot: u32,
-        at: u64,
-    },
+    Publish { slot: u32, at: u64 },
     /// Like `Publish`, by a machine that acts at times of its own and delays no receiver. What it
     /// passes on arrives when the machine received it itself.
-    Leave {
-        slot: u32,
-        passed: Option<Arrival>,
-    },
+    PublishPassed { slot: u32, passed: Option<Arrival> },
     /// The machine continues when the slot's times have come, too. `paid` is the call that the
     /// delay belongs to.
-    Meet {
-        arrival: Arrival,
-        delay: DelayKind,
-        paid: Option<Paid>,
-    },
-    /// A context also takes this. If it arrives before the context's first cause, the context
-    /// begins for it.
-    Ahead {
-        arrival: Arrival,
-    },
-    /// Like `Meet`, for a lock.
-    Lock {
-        queue: QueueId,
-        arrival: Arrival,
-        delay: DelayKind,
-    },
-    /// The machine has a lock that was free from the start.
-    Got {
-        queue: QueueId,
-    },
-    /// Like `Publish`, for a lock.
-    Unlock {
-        queue: QueueId,
-        slot: u32,
-    },
-    Start(Start),
-    /// A context begins; its cause may still follow.
-    Arrive {
-        below: Option<u32>,
-        key: u32,
-        may_come: bool,
-    },
-    /// A context begins; its cause is known.
-    Work,
-    /// The cause of a context has followed after all.
-    Rebase,
-    /// What the machine meets next may come before its last work began, and that work does not
-    /// delay it.
-    Anew,
-    /// The machine has met what it waited for.
-    Began,
-    /// A later cause may name this moment.
-    Remember,
+    Meet { arrival: Arrival, delay: DelayKind, paid: Option<PaidCall> },
+    /// The context takes this in addition to its cause. In worlds where it arrives before the
+    /// cause, the context begins for it, and therefore earlier.
+    BeginEarlier { arrival: Arrival },
+    /// Like `Meet`, for a lock that another machine returned.
+    TakeLock { queue: QueueId, arrival: Arrival, delay: DelayKind },
+    /// The machine takes a lock that no machine has had before.
+    TakeFreeLock { queue: QueueId },
+    /// The machine returns a lock; like `Publish` otherwise.
+    Unlock { queue: QueueId, slot: u32 },
+    /// The machine gets a CPU.
+    StartOnCpu(CpuStart),
+    /// A context begins without a known cause, on top of the machine whose times are in the slot
+    /// `below`, or on an idle CPU.
+    BeginContext { below: Option<u32>, key: u32, cause_may_follow: bool },
+    /// A context begins; a `Meet` with its cause follows directly.
+    BeginCausedContext,
+    /// The cause of a context that began without one has become known; a `Meet` with it follows.
+    /// The context's times are set back to those before it began.
+    CauseFollows,
+    /// The machine's last work does not delay the next meeting: in worlds where that comes before
+    /// the work began, the machine is set back to it.
+    AllowSetBack,
+    /// The machine has met what it waited for; its work begins.
+    BeginWork,
+    /// A later cause may name this moment, so the machine's times are remembered.
+    RememberMoment,
     /// The machine's work from here on may belong to a call.
-    Mark(Mark),
-    /// All work since that mark belongs to this call.
-    Less {
-        since: Mark,
-        paid: Paid,
-        key: u32,
-    },
+    MarkCall(CallMark),
+    /// All work since that mark belongs to this call, and is reduced in worlds with fewer calls.
+    ReduceSince { since: CallMark, paid: PaidCall, key: u32 },
     /// The work of a context since it began is stored in the slot.
-    PublishWork {
-        slot: u32,
-    },
+    PublishContextWork { slot: u32 },
     /// The machine leaves its CPU.
-    LeaveCpu {
-        left: LeftCpu,
-    },
+    LeaveCpu { left: LeftCpu },
     /// The machine is the recorder from here on, or no longer is.
-    Records(bool),
-    /// The machine meets next what it was asleep for.
-    Wakes,
+    SetRecorder(bool),
+    /// The machine meets next what it slept for.
+    WakeUp,
     /// A context on top of the machine has ended; the slot has its work.
-    Interrupted {
-        slot: u32,
-        key: u32,
-    },
-    /// The next meetings are about room in this queue, in the worlds where the queue is as
-    /// observed.
-    RoomBegin {
-        queue: QueueId,
-    },
-    /// In the other worlds, the unit with this number is needed.
-    RoomEnd {
-        queue: QueueId,
-        unit: u64,
-        ns: f64,
-        key: u32,
-        delay: DelayKind,
-    },
-    /// The machine serves the machine that put this, which may wait for it, until `Served`.
-    Serves {
+    AddInterruption { slot: u32, key: u32 },
+    /// The meetings from here to `RoomEnd` are about room in this queue. They hold in the worlds
+    /// that do not change its capacity.
+    RoomBegin { queue: QueueId },
+    /// In the other worlds, the machine meets the get that frees the unit with this number.
+    RoomEnd { queue: QueueId, unit: u64, ns: f64, key: u32, delay: DelayKind },
+    /// The machine serves the machine `by`, which put this and may wait for it, until `EndService`.
+    BeginService {
         slot: u32,
         by: MachineId,
         waits: Waits,
         /// The queue and the number of the put, if the putting machine may have asked for room.
         put: Option<(QueueId, u64)>,
     },
-    Served,
+    /// The work on the last token is done, without the waits that follow.
+    EndService,
     /// The work on the last token is done, with all that the machine waited for meanwhile.
-    Done,
-    /// The machine asks for room in a queue that several machines fill, and gets it: in the order
-    /// of the trace, or as soon as `taker` takes from a machine that came earlier.
-    Asks {
-        queue: QueueId,
-    },
-    HasRoom {
+    FreePlace,
+    /// The machine asks for room in a queue that several machines fill.
+    AskForRoom { queue: QueueId },
+    /// The machine gets the room that it asked for: in the order of the trace, or as soon as `taker`
+    /// takes from a machine that came earlier.
+    GetRoom {
         queue: QueueId,
         taker: MachineId,
+        /// Numbers of puts and of gets of the queue before this put.
         put: u64,
         taken: u64,
     },
-    End,
+    /// The end that counts is here.
+    MarkEnd,
 }
 
 impl Operation {
-    /// The operation lasts until its position in the trace. All others take no time.
+    /// Returns true if the operation lasts until its position in the trace. All others take no
+    /// time.
     pub fn takes_time(&self) -> bool {
         !matches!(
             self,
             Operation::Publish { .. }
-                | Operation::Leave { .. }
+                | Operation::PublishPassed { .. }
                 | Operation::Unlock { .. }
-                | Operation::PublishWork { .. }
+                | Operation::PublishContextWork { .. }
                 | Operation::LeaveCpu { .. }
-                | Operation::Records(_)
-                | Operation::Wakes
+                | Operation::SetRecorder(_)
+                | Operation::WakeUp
                 | Operation::RoomBegin { .. }
-                | Operation::Got { .. }
-                | Operation::Work
-                | Operation::Rebase
-                | Operation::Anew
-                | Operation::Began
-                | Operation::Ahead { .. }
-                | Operation::Remember
-                | Operation::Mark(_)
-                | Operation::Less { .. }
-                | Operation::Serves { .. }
-                | Operation::Served
-                | Operation::Done
-                | Operation::Asks { .. }
-                | Operation::HasRoom { .. }
-                | Operation::End
+                | Operation::TakeFreeLock { .. }
+                | Operation::BeginCausedContext
+                | Operation::CauseFollows
+                | Operation::AllowSetBack
+                | Operation::BeginWork
+                | Operation::BeginEarlier { .. }
+                | Operation::RememberMoment
+                | Operation::MarkCall(_)
+                | Operation::ReduceSince { .. }
+                | Operation::BeginService { .. }
+                | Operation::EndService
+                | Operation::FreePlace
+                | Operation::AskForRoom { .. }
+                | Operation::GetRoom { .. }
+                | Operation::MarkEnd
         )
     }
 
@@ -270,19 +233,19 @@ impl Operation {
             Operation::Publish { slot, .. }
             | Operation::Unlock { slot, .. }
             | Operation::Meet { arrival: Arrival { slot, .. }, .. }
-            | Operation::Ahead { arrival: Arrival { slot, .. } }
-            | Operation::Lock { arrival: Arrival { slot, .. }, .. }
-            | Operation::PublishWork { slot }
-            | Operation::Serves { slot, .. }
-            | Operation::Interrupted { slot, .. } => Some(slot),
-            Operation::Leave { slot, passed } => return [Some(slot), passed.map(|passed| passed.slot), None, None, None],
-            Operation::LeaveCpu { left } => return [Some(left.slot), Some(left.came), Some(left.stay), Some(left.busy), None],
-            Operation::Start(Start { left, off, .. }) => {
-                let (left, off) = (left.map(|left| [left.slot, left.came, left.busy]), off.map(|off| [off.stay, off.busy]));
+            | Operation::BeginEarlier { arrival: Arrival { slot, .. } }
+            | Operation::TakeLock { arrival: Arrival { slot, .. }, .. }
+            | Operation::PublishContextWork { slot }
+            | Operation::BeginService { slot, .. }
+            | Operation::AddInterruption { slot, .. } => Some(slot),
+            Operation::PublishPassed { slot, passed } => return [Some(slot), passed.map(|passed| passed.slot), None, None, None],
+            Operation::LeaveCpu { left } => return [Some(left.slot), Some(left.got_at), Some(left.stay), Some(left.busy), None],
+            Operation::StartOnCpu(CpuStart { left, off, .. }) => {
+                let (left, off) = (left.map(|left| [left.slot, left.got_at, left.busy]), off.map(|off| [off.stay, off.busy]));
                 let of_left = |at: usize| left.map(|left| left[at]);
                 return [of_left(0), of_left(1), of_left(2), off.map(|off| off[0]), off.map(|off| off[1])];
             }
-            Operation::Arrive { below, .. } => below,
+            Operation::BeginContext { below, .. } => below,
             _ => None,
         };
         [first, None, None, None, None]

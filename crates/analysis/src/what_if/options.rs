@@ -16,7 +16,7 @@ pub struct Options {
     /// error.
     pub guessed: bool,
     /// Cost of recording one event of a probe, in ns. It is not part of the system, so it is left
-    /// out of all worlds but the observed one, the gate and the whole one.
+    /// out of all worlds but the observed one, the gate and the one with recording.
     pub probe_ns: f64,
     /// CPUs of each host; 0 if unknown, or if the system is simulated.
     pub cpus: u32,

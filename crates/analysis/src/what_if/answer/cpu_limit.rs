@@ -27,7 +27,7 @@ pub fn soonest(replay: &Replay, vocabulary: &Vocabulary, end: &EndMark, members:
     }
     let mut work: IdMap<Host, Vec<f64>> = IdMap::default();
     for (at, machine) in (0u32..).zip(&replay.machines) {
-        if machine.cpu.worked.is_empty() || machine.records || !members.has(at) {
+        if machine.cpu.worked.is_empty() || machine.is_recorder || !members.has(at) {
             continue;
         }
         let all = work.entry(vocabulary.host_id(MachineId(at))).or_insert_with(|| vec![0.0; soonest.len()]);

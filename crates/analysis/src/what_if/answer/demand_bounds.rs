@@ -93,10 +93,10 @@ impl Work {
         for (at, machine) in (0u32..).zip(&replay.machines) {
             // A program with hardly any time on the path does not work for these items.
             let is_meant = of_classes.get(&class(at)).is_some_and(|ns| *ns >= MIN_SHARE * all_own);
-            if !machine.records {
+            if !machine.is_recorder {
                 work.all += machine.worked(UNCHANGED).max(0.0);
             }
-            if machine.records || !is_meant || !members.has(at) {
+            if machine.is_recorder || !is_meant || !members.has(at) {
                 continue;
             }
             work.meant += machine.worked(UNCHANGED).max(0.0);

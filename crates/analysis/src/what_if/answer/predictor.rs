@@ -73,7 +73,7 @@ impl Predictor<'_> {
     pub fn refused(&self) -> Option<String> {
         let (observed, error, begins) = (self.observed(), self.error(), self.difference(WITH_RECORDING));
         if observed <= 0.0 {
-            return Some(self.states.trace.whose.no_end.clone().unwrap_or_else(|| "no time passes until the end".to_owned()));
+            return Some(self.states.trace.end_machine.no_end.clone().unwrap_or_else(|| "no time passes until the end".to_owned()));
         }
         let differs =
             |error: f64| format!("{:.1} % {} than what was observed", 100.0 * error.abs(), if error < 0.0 { "shorter" } else { "longer" });

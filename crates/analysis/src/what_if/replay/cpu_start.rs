@@ -11,9 +11,9 @@
 use super::cpus::CpusInUse;
 use super::replayed_machine::ReplayedMachine;
 use super::state::Replay;
-use crate::what_if::operation::{Leaving, LeftCpu, Start};
+use crate::what_if::operation::{CpuStart, Leaving, LeftCpu};
 use crate::what_if::service::one_cpu::OneCpu;
-use crate::what_if::worlds::paths::{Kind, Node};
+use crate::what_if::worlds::paths::{Node, NodeKind};
 use crate::what_if::worlds::slots::Slots;
 use crate::what_if::worlds::time_vector::{self, Layout, Row, OBSERVED, UNCHANGED, WITH_RECORDING};
 use longpole_model::interaction::MachineId;
@@ -31,7 +31,7 @@ impl<'a> Turn<'a> {
     /// Returns the turn of a machine that was put off the CPU `off`; `None` if it was not
     /// preempted.
     fn of(off: Option<LeftCpu>, slots: &'a Slots, most: &'a [f64]) -> Option<Turn<'a>> {
-        let off = off.filter(|off| off.why == Leaving::Taken)?;
+        let off = off.filter(|off| off.why == Leaving::Preempted)?;
         Some(Turn { stay: slots.lanes(off.stay), most })
     }
 
@@ -75,7 +75,7 @@ struct CpuWait<'a> {
     /// Wait in the trace.
     waited: f64,
     /// Times at which the previous machine got the CPU.
-    came: &'a [f64],
+    got_at: &'a [f64],
     /// Time that the CPU has been in use, now and when the machine was put off it.
     busy: &'a [f64],
     before: Option<&'a [f64]>,
@@ -88,7 +88,7 @@ impl CpuWait<'_> {
     fn apply(&self, v: &mut [f64], early: &mut [u64]) -> bool {
         let (layout, by_recorder) = (self.layout, self.left.by_recorder);
         let after = UNCHANGED..layout.len();
-        let (v, own, came) = (&mut v[after.clone()], &self.own[after.clone()], &self.came[after]);
+        let (v, own, got_at) = (&mut v[after.clone()], &self.own[after.clone()], &self.got_at[after]);
         match self.off {
             Some(off) => {
                 self.continue_after_others(off, v, own);
@@ -96,7 +96,7 @@ impl CpuWait<'_> {
             }
             // A machine that preempts another one does not wait for the other's work: the kernel
             // decided how long the other ran.
-            None if self.left.why == Leaving::Taken => {
+            None if self.left.why == Leaving::Preempted => {
                 // Without the recorder the CPU may have been free earlier.
                 let waited = self.waited;
                 v.iter_mut().zip(own).for_each(|(v, own)| *v = if by_recorder { v.min(own + waited) } else { own + waited });
@@ -107,8 +107,8 @@ impl CpuWait<'_> {
             // device) and has a CPU for a moment would delay everything until then.
             None => {
                 let ready_in_trace = self.own[OBSERVED];
-                let ready = |own: f64, came: f64| own < ready_in_trace && own < came;
-                time_vector::sooner(v, own, came, self.waited, ready, layout.kept().len(), early)
+                let ready = |own: f64, got_at: f64| own < ready_in_trace && own < got_at;
+                time_vector::sooner(v, own, got_at, self.waited, ready, layout.kept().len(), early)
             }
         }
     }
@@ -172,13 +172,13 @@ fn skip_wake_up(replayed: &mut ReplayedMachine, own: &[f64], ns: f64, row: &Row)
 
 impl Replay {
     /// Gives the machine its CPU in every world.
-    pub fn start(&mut self, machine: MachineId, t: u64, start: &Start) {
-        let Start { left, off, host, .. } = *start;
+    pub fn start(&mut self, machine: MachineId, t: u64, start: &CpuStart) {
+        let CpuStart { left, off, host, .. } = *start;
         let replayed = &mut self.machines[machine.0 as usize];
         replayed.past.jump(replayed.t, t, &replayed.v, replayed.node, self.most_past);
-        let is_taken = [left, off].into_iter().flatten().any(|left| left.why == Leaving::Taken);
-        let has_several = self.cpus.used.get(host).is_some_and(CpusInUse::several);
-        self.cpus.one.of(host, OneCpu::default).is_over(is_taken || has_several);
+        let is_preempted = [left, off].into_iter().flatten().any(|left| left.why == Leaving::Preempted);
+        let has_several = self.cpus.used.get(host).is_some_and(CpusInUse::has_several);
+        self.cpus.one.of(host, OneCpu::default).end_order(is_preempted || has_several);
         replayed.cpu.host = Some(host);
         self.scratch.times.copy_from_slice(&replayed.v);
         match left {
@@ -186,24 +186,24 @@ impl Replay {
             None => self.start_on_unused(machine, start),
         }
         let replayed = &mut self.machines[machine.0 as usize];
-        replayed.works_from_here();
-        if replayed.records {
-            self.takes_over(machine, left);
+        replayed.begin_cpu_work();
+        if replayed.is_recorder {
+            self.recorder_takes_cpu(machine, left);
         }
     }
 
     /// Starts on a CPU that was not in use in the trace.
-    fn start_on_unused(&mut self, machine: MachineId, start: &Start) {
-        let &Start { off, ns, key, host, .. } = start;
+    fn start_on_unused(&mut self, machine: MachineId, start: &CpuStart) {
+        let &CpuStart { off, ns, key, host, .. } = start;
         let (layout, row) = (self.layout, &self.factors[key as usize]);
         let replayed = &mut self.machines[machine.0 as usize];
         replayed.sleeps = false;
         let own = &self.scratch.times;
         let one_cpu = self.cpus.one.of(host, OneCpu::default);
-        one_cpu.is_had(machine, (layout, &self.cpus.more), own, None, &mut replayed.v);
-        replayed.takes_cpu(None);
+        one_cpu.take(machine, (layout, &self.cpus.more), own, None, &mut replayed.v);
+        replayed.take_cpu(None);
         add_delay(&mut replayed.v, Turn::of(off, &self.slots, &self.cpus.most), ns, row);
-        let added = if replayed.records { &[][..] } else { &self.cpus.added };
+        let added = if replayed.is_recorder { &[][..] } else { &self.cpus.added };
         for &(scenario, more) in added {
             let [lane, bare] = layout.of(scenario);
             let extra = self.cpus.extra.of((host, scenario), || vec![0.0; more as usize]);
@@ -220,8 +220,8 @@ impl Replay {
 
     /// Starts on the CPU that another machine left. `scratch.times` are the times at which the
     /// machine is ready.
-    fn start_on_left(&mut self, machine: MachineId, start: &Start, left: LeftCpu) {
-        let &Start { off, ns, key, host, .. } = start;
+    fn start_on_left(&mut self, machine: MachineId, start: &CpuStart, left: LeftCpu) {
+        let &CpuStart { off, ns, key, host, .. } = start;
         let (layout, row) = (self.layout, &self.factors[key as usize]);
         let replayed = &mut self.machines[machine.0 as usize];
         let (own, other) = (&self.scratch.times, self.slots.lanes(left.slot));
@@ -237,17 +237,17 @@ impl Replay {
             turn,
             own,
             waited: (other[OBSERVED] - own[OBSERVED]).max(0.0),
-            came: self.slots.lanes(left.came),
+            got_at: self.slots.lanes(left.got_at),
             busy,
             before: off.filter(|off| off.chain == left.chain).map(|off| self.slots.lanes(off.busy)),
         };
         if wait.apply(&mut replayed.v, &mut self.scratch.early) {
             self.scratch.bits.iter_mut().zip(&self.scratch.early).for_each(|(bits, early)| *bits &= !early);
-            let node = Node { before: replayed.node, other: replayed.node, ns: wait.waited, key, kind: Kind::Meet };
+            let node = Node { before: replayed.node, other: replayed.node, ns: wait.waited, key, kind: NodeKind::Meet };
             replayed.node = self.paths.meet(node, &self.scratch.early);
         }
         let one_cpu = self.cpus.one.of(host, OneCpu::default);
-        one_cpu.is_had(machine, (layout, &self.cpus.more), own, Some(other), &mut replayed.v);
+        one_cpu.take(machine, (layout, &self.cpus.more), own, Some(other), &mut replayed.v);
         if let Some(row) = row {
             // If the wait for a CPU is itself scaled, it takes that part of its time, whichever
             // machine has the CPU: a quota that is lifted does not wait for others.
@@ -258,7 +258,7 @@ impl Replay {
                 time_vector::clear_bit(&mut self.scratch.bits, lane);
             }
         }
-        for &(scenario, more) in if replayed.records { &[][..] } else { &self.cpus.added } {
+        for &(scenario, more) in if replayed.is_recorder { &[][..] } else { &self.cpus.added } {
             let [lane, bare] = layout.of(scenario);
             let extra = self.cpus.extra.of((host, scenario), || vec![0.0; more as usize]);
             if let Some(free) = added_cpu(extra, own[lane], other[lane]) {
@@ -267,12 +267,12 @@ impl Replay {
             }
             replayed.v[bare] = own[bare];
         }
-        replayed.takes_cpu(Some(busy));
+        replayed.take_cpu(Some(busy));
         add_delay(&mut replayed.v, turn, ns, row);
         if std::mem::take(&mut replayed.sleeps) && off.is_none() {
             skip_wake_up(replayed, own, ns, row);
         }
-        let node = Node { before: replayed.node, other: self.slots.node(left.slot), ns, key, kind: Kind::After };
+        let node = Node { before: replayed.node, other: self.slots.node(left.slot), ns, key, kind: NodeKind::AfterBoth };
         replayed.node = self.paths.meet(node, &self.scratch.bits);
     }
 }

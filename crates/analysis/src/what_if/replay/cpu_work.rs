@@ -20,7 +20,7 @@ pub struct ForgottenWork(IdMap<(Host, u32), Forgotten>);
 impl ForgottenWork {
     /// Adds the work of a machine that is about to be forgotten.
     pub fn add(&mut self, host: Host, group: u32, machine: &ReplayedMachine) {
-        if machine.cpu.worked.is_empty() || machine.records {
+        if machine.cpu.worked.is_empty() || machine.is_recorder {
             return;
         }
         let lanes = machine.v.len();

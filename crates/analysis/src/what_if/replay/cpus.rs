@@ -50,7 +50,7 @@ const MIN_WAITS: f64 = 0.01;
 impl CpusInUse {
     /// Notes that a CPU is in use from now on. `awaited` is the time that its new owner waited
     /// until it was left.
-    pub fn takes(&mut self, now: u64, awaited: u64) {
+    pub fn take(&mut self, now: u64, awaited: u64) {
         self.go_to(now);
         self.had += 1;
         if self.had >= self.most {
@@ -58,7 +58,7 @@ impl CpusInUse {
         }
     }
 
-    pub fn leaves(&mut self, now: u64) {
+    pub fn leave(&mut self, now: u64) {
         self.go_to(now);
         self.had = self.had.saturating_sub(1);
     }
@@ -70,7 +70,7 @@ impl CpusInUse {
         self.since = now;
     }
 
-    pub fn several(&self) -> bool {
+    pub fn has_several(&self) -> bool {
         self.most > 1
     }
 

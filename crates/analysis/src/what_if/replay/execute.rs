@@ -2,7 +2,7 @@
 
 use super::state::{EndMark, Replay};
 use crate::what_if::operation::{Arrival, Operation};
-use crate::what_if::worlds::paths::{self, Kind, Node};
+use crate::what_if::worlds::paths::{self, Node, NodeKind};
 use crate::what_if::worlds::time_vector::{self, NEVER_DELAYS, UNCHANGED};
 use longpole_model::interaction::{MachineId, QueueId};
 
@@ -17,7 +17,7 @@ impl Replay {
             }
             false => self.execute_instant(machine, t, operation),
         };
-        if self.machines[machine.0 as usize].records {
+        if self.machines[machine.0 as usize].is_recorder {
             self.leave_out(machine);
         }
         woken
@@ -26,13 +26,13 @@ impl Replay {
     /// Runs the operation if it lasts until its position in the trace; returns false if not.
     fn execute_lasting(&mut self, machine: MachineId, t: u64, operation: &Operation) -> bool {
         match *operation {
-            Operation::Own { key, paid } => self.own_time(machine, t, key, paid),
-            Operation::Keep { key } => self.unexplained_wait(machine, t, key),
-            Operation::Fresh => {
+            Operation::OwnTime { key, paid } => self.own_time(machine, t, key, paid),
+            Operation::UnexplainedWait { key } => self.unexplained_wait(machine, t, key),
+            Operation::Reset => {
                 let (most, replayed) = (self.most_past, &mut self.machines[machine.0 as usize]);
                 replayed.past.jump(replayed.t, t, &replayed.v, replayed.node, most);
                 replayed.v.fill(0.0);
-                (replayed.work, replayed.base, replayed.node) = (None, None, paths::NONE);
+                (replayed.work, replayed.before_context, replayed.node) = (None, None, paths::NONE);
             }
             Operation::Meet { arrival, delay, paid } => {
                 self.set_back(machine, arrival);
@@ -41,14 +41,14 @@ impl Replay {
                     Some(paid) => self.meet_paid(machine, t, arrival, delay, paid),
                 }
             }
-            Operation::Ahead { arrival } => self.go_ahead(machine, arrival),
-            Operation::Lock { queue, arrival, delay } => {
+            Operation::BeginEarlier { arrival } => self.begin_earlier(machine, arrival),
+            Operation::TakeLock { queue, arrival, delay } => {
                 self.set_back(machine, arrival);
                 self.lock(machine, t, queue, arrival, delay);
             }
-            Operation::Start(start) => self.start(machine, t, &start),
-            Operation::Arrive { below, key, may_come } => self.context_arrives(machine, t, (below, key), may_come),
-            Operation::Interrupted { slot, key } => self.interrupted(machine, t, slot, key),
+            Operation::StartOnCpu(start) => self.start(machine, t, &start),
+            Operation::BeginContext { below, key, cause_may_follow } => self.begin_context(machine, t, (below, key), cause_may_follow),
+            Operation::AddInterruption { slot, key } => self.add_interruption(machine, t, slot, key),
             Operation::RoomEnd { queue, unit, ns, key, delay } => self.room_end(machine, (queue, unit), (ns, key), delay),
             _ => return false,
         }
@@ -63,36 +63,36 @@ impl Replay {
                 let node = self.times_at(machine, at);
                 return self.slots.fill(slot, &self.scratch.times, node);
             }
-            Operation::Leave { slot, passed } => return self.publish_passed(machine, t, slot, passed),
-            Operation::Got { queue } => {
+            Operation::PublishPassed { slot, passed } => return self.publish_passed(machine, t, slot, passed),
+            Operation::TakeFreeLock { queue } => {
                 if let Some(lock) = self.service.locks.get_mut(&queue) {
                     let (own, most) = (&mut self.scratch.times, self.service.most_remembered);
                     own.copy_from_slice(&replayed.v);
-                    lock.is_got(machine, self.layout, own, &mut replayed.v, most, |_| {});
+                    lock.take(machine, self.layout, own, &mut replayed.v, most, |_| {});
                 }
             }
             Operation::Unlock { queue, slot } => return self.unlock(machine, t, queue, slot),
-            Operation::Work => {
-                replayed.ends();
+            Operation::BeginCausedContext => {
+                replayed.end_context_work();
                 replayed.work = Some(vec![0.0; self.layout.len()].into());
-                replayed.base = None;
+                replayed.before_context = None;
             }
-            Operation::Rebase => {
-                if let Some((v, t)) = replayed.base.take() {
+            Operation::CauseFollows => {
+                if let Some((v, t)) = replayed.before_context.take() {
                     replayed.v = v;
                     replayed.t = t;
-                    std::mem::swap(&mut replayed.began, &mut replayed.formerly);
+                    std::mem::swap(&mut replayed.work_began, &mut replayed.earlier_work_began);
                 }
             }
-            Operation::Anew => replayed.anew = true,
-            Operation::Began => replayed.begins(),
-            Operation::Remember => {
+            Operation::AllowSetBack => replayed.may_set_back = true,
+            Operation::BeginWork => replayed.begin_work(),
+            Operation::RememberMoment => {
                 let node = self.times_at(machine, t);
                 self.machines[machine.0 as usize].past.mark(t, &self.scratch.times, node, self.most_past);
             }
-            Operation::Mark(which) => replayed.marks(which),
-            Operation::Less { since, paid, key } => self.pay_less_since(machine, since, paid, key),
-            Operation::PublishWork { slot } => {
+            Operation::MarkCall(which) => replayed.mark_call(which),
+            Operation::ReduceSince { since, paid, key } => self.pay_less_since(machine, since, paid, key),
+            Operation::PublishContextWork { slot } => {
                 let work = replayed.work.take();
                 match &work {
                     Some(work) => self.scratch.times.copy_from_slice(work),
@@ -100,31 +100,31 @@ impl Replay {
                 }
                 return self.slots.fill(slot, &self.scratch.times, paths::NONE);
             }
-            Operation::LeaveCpu { left } => return self.leaves_cpu(machine, t, left),
-            Operation::Records(records) => self.records(machine, t, records),
-            Operation::Wakes => replayed.wakes(),
+            Operation::LeaveCpu { left } => return self.leave_cpu(machine, t, left),
+            Operation::SetRecorder(records) => self.set_recorder(machine, t, records),
+            Operation::WakeUp => replayed.wake_up(),
             Operation::RoomBegin { queue } => {
                 let capacity = self.service.capacities.get(&queue);
                 let lanes = capacity.into_iter().flat_map(|capacity| capacity.lanes(self.layout));
                 replayed.saved.clear();
                 replayed.saved.extend(lanes.map(|lane| (lane, replayed.v[lane])));
             }
-            Operation::Serves { slot, by, waits, put } => self.begins_serving(machine, t, (slot, by), waits, put),
-            Operation::Served => self.ends_serving(machine, t),
-            Operation::Done => self.places_are_free(machine),
-            Operation::Asks { queue } => self.asks(machine, queue),
-            Operation::HasRoom { queue, taker, put, taken } => self.has_room(machine, t, queue, taker, (put, taken)),
-            Operation::End => self.end = Some(EndMark { machine, v: replayed.v.clone(), node: replayed.node }),
+            Operation::BeginService { slot, by, waits, put } => self.begin_service(machine, t, (slot, by), waits, put),
+            Operation::EndService => self.end_service(machine, t),
+            Operation::FreePlace => self.free_place(machine),
+            Operation::AskForRoom { queue } => self.ask_for_room(machine, queue),
+            Operation::GetRoom { queue, taker, put, taken } => self.get_room(machine, t, queue, taker, (put, taken)),
+            Operation::MarkEnd => self.end = Some(EndMark { machine, v: replayed.v.clone(), node: replayed.node }),
             // These last until their position; `execute_lasting` has run them.
-            Operation::Own { .. }
-            | Operation::Keep { .. }
-            | Operation::Fresh
+            Operation::OwnTime { .. }
+            | Operation::UnexplainedWait { .. }
+            | Operation::Reset
             | Operation::Meet { .. }
-            | Operation::Ahead { .. }
-            | Operation::Lock { .. }
-            | Operation::Start(_)
-            | Operation::Arrive { .. }
-            | Operation::Interrupted { .. }
+            | Operation::BeginEarlier { .. }
+            | Operation::TakeLock { .. }
+            | Operation::StartOnCpu(_)
+            | Operation::BeginContext { .. }
+            | Operation::AddInterruption { .. }
             | Operation::RoomEnd { .. } => {}
         }
         Vec::new()
@@ -163,21 +163,21 @@ impl Replay {
     fn unlock(&mut self, machine: MachineId, t: u64, queue: QueueId, slot: u32) -> Vec<u32> {
         let node = self.times_at(machine, t);
         if let Some(lock) = self.service.locks.get_mut(&queue) {
-            lock.put(machine, self.layout, &mut self.scratch.times);
+            lock.release(machine, self.layout, &mut self.scratch.times);
         }
         self.slots.fill(slot, &self.scratch.times, node)
     }
 
     /// A context begins on top of the machine whose times are in the slot `below`, or on an idle
     /// CPU.
-    fn context_arrives(&mut self, machine: MachineId, t: u64, (below, key): (Option<u32>, u32), may_come: bool) {
+    fn begin_context(&mut self, machine: MachineId, t: u64, (below, key): (Option<u32>, u32), cause_may_follow: bool) {
         let kept = self.layout.kept();
         let replayed = &mut self.machines[machine.0 as usize];
         let since = replayed.t;
         let elapsed = t.saturating_sub(since) as f64;
-        replayed.ends();
+        replayed.end_context_work();
         replayed.work = Some(vec![0.0; self.layout.len()].into());
-        replayed.base = may_come.then(|| (replayed.v.clone(), since));
+        replayed.before_context = cause_may_follow.then(|| (replayed.v.clone(), since));
         replayed.past.jump(since, t, &replayed.v, replayed.node, self.most_past);
         match below {
             Some(below) => {
@@ -185,7 +185,7 @@ impl Replay {
                 let any = time_vector::won(&replayed.v[kept.clone()], other, 0.0, None, &mut self.scratch.bits);
                 time_vector::later(&mut replayed.v[kept], other, 0.0);
                 if any {
-                    let node = Node { before: replayed.node, other: self.slots.node(below), ns: 0.0, key, kind: Kind::Meet };
+                    let node = Node { before: replayed.node, other: self.slots.node(below), ns: 0.0, key, kind: NodeKind::Meet };
                     replayed.node = self.paths.meet(node, &self.scratch.bits);
                 }
             }
@@ -197,7 +197,7 @@ impl Replay {
     }
 
     /// A context on top of the machine has ended; the machine is later by its work.
-    fn interrupted(&mut self, machine: MachineId, t: u64, slot: u32, key: u32) {
+    fn add_interruption(&mut self, machine: MachineId, t: u64, slot: u32, key: u32) {
         let replayed = &mut self.machines[machine.0 as usize];
         let elapsed = t.saturating_sub(replayed.t) as f64;
         replayed.past.jump(replayed.t, t, &replayed.v, replayed.node, self.most_past);

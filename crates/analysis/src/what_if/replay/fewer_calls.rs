@@ -6,7 +6,7 @@
 //! Example: a thread writes each item with a system call of 10 µs. With `batch thread::write 10`,
 //! each call of the trace served one item and costs 1 µs.
 
-use crate::what_if::operation::Paid;
+use crate::what_if::operation::PaidCall;
 use crate::what_if::worlds::time_vector::Layout;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::MachineId;
@@ -47,7 +47,7 @@ impl FewerCalls {
     }
 
     /// Notes that the machine enters a state of its own.
-    pub fn enters(&mut self, machine: MachineId, name: NameId, text: &str) {
+    pub fn enter(&mut self, machine: MachineId, name: NameId, text: &str) {
         for change in self.changes.get_mut(&machine).into_iter().flatten() {
             if change.state.as_deref() == Some(text) {
                 change.entered = Some(name);
@@ -61,7 +61,7 @@ impl FewerCalls {
 
     /// Returns the lanes of the worlds in which less is paid, with the part that is paid there;
     /// `bits` gets a bit for each of the other worlds.
-    pub fn part(&mut self, paid: Paid, bits: &mut Vec<u64>) -> Vec<(usize, f64)> {
+    pub fn part(&mut self, paid: PaidCall, bits: &mut Vec<u64>) -> Vec<(usize, f64)> {
         let (layout, is_paid) = (self.layout, &mut self.is_paid);
         bits.resize(layout.words(), u64::MAX);
         let changes = self.changes.get(&paid.by).into_iter().flatten();

@@ -10,7 +10,7 @@
 
 use super::state::Replay;
 use crate::what_if::operation::{Arrival, DelayKind};
-use crate::what_if::worlds::paths::{Kind, Node};
+use crate::what_if::worlds::paths::{Node, NodeKind};
 use crate::what_if::worlds::time_vector::{self, is_long_ago, UNCHANGED};
 use longpole_model::interaction::{MachineId, QueueId};
 
@@ -19,12 +19,12 @@ impl Replay {
     /// that is so; the work then does not delay it.
     pub fn set_back(&mut self, machine: MachineId, Arrival { slot, ns, key }: Arrival) {
         let replayed = &mut self.machines[machine.0 as usize];
-        let (true, Some(began)) = (std::mem::take(&mut replayed.anew), &replayed.began) else { return };
+        let (true, Some(work_began)) = (std::mem::take(&mut replayed.may_set_back), &replayed.work_began) else { return };
         let (other, row) = (self.slots.lanes(slot), &self.factors[key as usize]);
         for lane in UNCHANGED..self.layout.len() {
             let come = other[lane] + ns * row.as_ref().map_or(1.0, |row| row[lane]);
             // What delays no receiver does not set it back either.
-            if come < began[lane] && !is_long_ago(other[lane]) {
+            if come < work_began[lane] && !is_long_ago(other[lane]) {
                 // Any time before the arrival, so that the arrival decides.
                 replayed.v[lane] = come - ns - 1.0;
             }
@@ -34,11 +34,11 @@ impl Replay {
     /// Lets a context that began for something else, or for something later, begin earlier for what
     /// is already there. In each world the context begins as long after the first item that it
     /// takes as in the trace, but not before the end of its previous work.
-    pub fn go_ahead(&mut self, machine: MachineId, Arrival { slot, ns, key }: Arrival) {
+    pub fn begin_earlier(&mut self, machine: MachineId, Arrival { slot, ns, key }: Arrival) {
         let layout = self.layout;
         let replayed = &mut self.machines[machine.0 as usize];
-        let (Some(began), Some(ended)) = (&mut replayed.began, &replayed.ended) else { return };
-        let formerly = replayed.formerly.as_deref();
+        let (Some(began), Some(ended)) = (&mut replayed.work_began, &replayed.context_ended) else { return };
+        let earlier = replayed.earlier_work_began.as_deref();
         let (other, row) = (self.slots.lanes(slot), &self.factors[key as usize]);
         if is_long_ago(other[UNCHANGED]) {
             return;
@@ -46,7 +46,7 @@ impl Replay {
         let free = |lane: usize| {
             let come = other[lane] + ns * row.as_ref().map_or(1.0, |row| row[lane]);
             // In this world its previous work may be later than this item.
-            let before = formerly.is_some_and(|formerly| come < formerly[lane]);
+            let before = earlier.is_some_and(|earlier| come < earlier[lane]);
             if before {
                 come
             } else {
@@ -70,7 +70,7 @@ impl Replay {
             }
         }
         if any {
-            let node = Node { before: replayed.node, other: self.slots.node(slot), ns, key, kind: Kind::Meet };
+            let node = Node { before: replayed.node, other: self.slots.node(slot), ns, key, kind: NodeKind::Meet };
             replayed.node = self.paths.meet(node, &self.scratch.early);
         }
     }
@@ -81,7 +81,7 @@ impl Replay {
         let (other, row) = (self.slots.lanes(slot), &self.factors[key as usize]);
         let kept = layout.kept();
         let (at_once, scaled) = match delay {
-            DelayKind::After => (0.0, None),
+            DelayKind::AfterBoth => (0.0, None),
             DelayKind::Reaction => (ns, None),
             DelayKind::Carried => (ns, row.as_deref()),
         };
@@ -95,13 +95,13 @@ impl Replay {
         if any || t > replayed.t {
             replayed.past.jump(replayed.t, t, &replayed.v, replayed.node, most);
         }
-        let kind = if delay == DelayKind::After { Kind::After } else { Kind::Meet };
-        if any || delay == DelayKind::After {
+        let kind = if delay == DelayKind::AfterBoth { NodeKind::AfterBoth } else { NodeKind::Meet };
+        if any || delay == DelayKind::AfterBoth {
             let node = Node { before: replayed.node, other: self.slots.node(slot), ns, key, kind };
             replayed.node = self.paths.meet(node, &self.scratch.bits);
         }
         let (known, bare) = (..layout.bare().start, layout.bare());
-        replayed.pauses();
+        replayed.pause_cpu_work();
         match (delay, row) {
             (DelayKind::Carried, Some(row)) => {
                 self.demand.add(key, t.saturating_sub(ns as u64), t);
@@ -113,10 +113,10 @@ impl Replay {
                 time_vector::later(&mut replayed.v[bare.clone()], &other[bare], 0.0);
             }
         }
-        if delay == DelayKind::After {
+        if delay == DelayKind::AfterBoth {
             replayed.v[kept].iter_mut().for_each(|v| *v += ns);
         }
-        replayed.resumes();
+        replayed.resume_cpu_work();
     }
 
     /// Gives the machine a lock: in the order of the trace, or when the machine comes if that is
@@ -127,7 +127,7 @@ impl Replay {
         let layout = self.layout;
         let Some(lock) = self.service.locks.get_mut(&queue) else { return };
         let v = &mut self.machines[machine.0 as usize].v;
-        lock.is_got(machine, layout, &own, v, self.service.most_remembered, |lane| {
+        lock.take(machine, layout, &own, v, self.service.most_remembered, |lane| {
             if layout.kept().contains(&lane) {
                 self.paths.unset(lane - UNCHANGED);
             }
@@ -141,7 +141,7 @@ impl Replay {
         let Some(capacity) = self.service.capacities.get_mut(&queue) else { return };
         let replayed = &mut self.machines[machine.0 as usize];
         let saved = std::mem::take(&mut replayed.saved);
-        replayed.pauses();
+        replayed.pause_cpu_work();
         for &(lane, own) in &saved {
             let Some(scenario) = capacity.scenario_of(lane, layout) else { continue };
             let is_kept = layout.kept().contains(&lane);
@@ -151,7 +151,7 @@ impl Replay {
             let (before, after) = match delay {
                 DelayKind::Carried => (ns * self.factors[key as usize].as_ref().map_or(1.0, |row| row[lane]), 0.0),
                 _ if !is_kept => (0.0, 0.0),
-                DelayKind::After => (0.0, ns),
+                DelayKind::AfterBoth => (0.0, ns),
                 _ => (ns, 0.0),
             };
             replayed.v[lane] = own.max(come + before);
@@ -160,12 +160,12 @@ impl Replay {
                 if is_kept {
                     self.scratch.bits.fill(0);
                     time_vector::set_bit(&mut self.scratch.bits, lane);
-                    let node = Node { before: replayed.node, other: self.slots.node(slot), ns, key, kind: Kind::Meet };
+                    let node = Node { before: replayed.node, other: self.slots.node(slot), ns, key, kind: NodeKind::Meet };
                     replayed.node = self.paths.meet(node, &self.scratch.bits);
                 }
             }
         }
-        replayed.resumes();
+        replayed.resume_cpu_work();
         replayed.saved = saved;
         for slot in capacity.forget(unit) {
             self.slots.release(slot);

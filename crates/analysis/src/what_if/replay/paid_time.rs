@@ -1,14 +1,14 @@
 //! Time of a machine that may belong to a call, which some worlds make less often.
 
 use super::state::Replay;
-use crate::what_if::operation::{Arrival, DelayKind, Mark, Paid};
-use crate::what_if::worlds::paths::{Kind, Node};
+use crate::what_if::operation::{Arrival, CallMark, DelayKind, PaidCall};
+use crate::what_if::worlds::paths::{Node, NodeKind};
 use crate::what_if::worlds::time_vector::{self, GATE, WITH_RECORDING};
 use longpole_model::interaction::MachineId;
 
 impl Replay {
     /// Adds the machine's own time in a state; `paid` is the call that the time belongs to.
-    pub fn own_time(&mut self, machine: MachineId, t: u64, key: u32, paid: Option<Paid>) {
+    pub fn own_time(&mut self, machine: MachineId, t: u64, key: u32, paid: Option<PaidCall>) {
         let since = self.machines[machine.0 as usize].t;
         let elapsed = t.saturating_sub(since) as f64;
         if elapsed <= 0.0 {
@@ -41,17 +41,17 @@ impl Replay {
         replayed.node = match part {
             None => self.paths.own(replayed.node, key, elapsed),
             Some(_) => {
-                let node = Node { before: replayed.node, other: replayed.node, ns: elapsed, key, kind: Kind::Meet };
+                let node = Node { before: replayed.node, other: replayed.node, ns: elapsed, key, kind: NodeKind::Meet };
                 self.paths.meet(node, &bits)
             }
         };
     }
 
     /// Like `meet`, with a delay that belongs to a call. Some worlds make fewer calls.
-    pub fn meet_paid(&mut self, machine: MachineId, t: u64, arrival: Arrival, delay: DelayKind, paid: Paid) {
+    pub fn meet_paid(&mut self, machine: MachineId, t: u64, arrival: Arrival, delay: DelayKind, paid: PaidCall) {
         let Arrival { slot, ns, key } = arrival;
         let mut part = match delay {
-            DelayKind::After => Vec::new(),
+            DelayKind::AfterBoth => Vec::new(),
             _ => self.calls.part(paid, &mut Vec::new()),
         };
         // In the bare worlds nothing is noticed late anyway.
@@ -67,11 +67,11 @@ impl Replay {
     }
 
     /// Reduces the machine's time since the mark, in the worlds with fewer calls.
-    pub fn pay_less_since(&mut self, machine: MachineId, since: Mark, paid: Paid, key: u32) {
+    pub fn pay_less_since(&mut self, machine: MachineId, since: CallMark, paid: PaidCall, key: u32) {
         let part = self.calls.part(paid, &mut Vec::new());
         let kept = self.layout.kept();
         let replayed = &mut self.machines[machine.0 as usize];
-        let Some((mark, node)) = &replayed.marks[since as usize] else { return };
+        let Some((mark, node)) = &replayed.call_marks[since as usize] else { return };
         let early = &mut self.scratch.early;
         early.fill(0);
         let mut left = 0.0;
@@ -83,7 +83,7 @@ impl Replay {
                 left = ns;
             }
         }
-        let meeting = Node { before: replayed.node, other: *node, ns: left, key, kind: Kind::Meet };
+        let meeting = Node { before: replayed.node, other: *node, ns: left, key, kind: NodeKind::Meet };
         replayed.node = self.paths.meet(meeting, early);
     }
 }

@@ -1,7 +1,7 @@
 //! A machine in a replay: its times in all worlds, and what the replay must remember of it.
 
 use super::past::Past;
-use crate::what_if::operation::{Mark, Operation};
+use crate::what_if::operation::{CallMark, Operation};
 use crate::what_if::service::server::Server;
 use crate::what_if::worlds::paths;
 use longpole_model::names::NameId;
@@ -26,27 +26,28 @@ pub struct ReplayedMachine {
     pub work: Option<Box<[f64]>>,
     pub cpu: CpuUse,
     /// The machine is the recorder.
-    pub records: bool,
+    pub is_recorder: bool,
     /// Time at which the machine went to sleep, until it has a CPU again.
     pub slept: Option<Box<[f64]>>,
     pub sleeps: bool,
     /// Time at which the machine's last work began, after a wait or as a context; and that of the
-    /// work before.
-    pub began: Option<Box<[f64]>>,
-    pub formerly: Option<Box<[f64]>>,
+    /// work before it.
+    pub work_began: Option<Box<[f64]>>,
+    pub earlier_work_began: Option<Box<[f64]>>,
     /// Time at which the machine's previous work as a context ended.
-    pub ended: Option<Box<[f64]>>,
+    pub context_ended: Option<Box<[f64]>>,
     /// Times at which the machine was woken, called, entered a state that is a call, and signalled
-    /// itself, in the order of [`Mark`], each with the end of its path then.
-    pub marks: [Option<(Box<[f64]>, u64)>; 4],
-    /// What the machine meets next does not wait for the machine's last work, if it comes before
-    /// that began.
-    pub anew: bool,
-    /// Worlds in which the room of the current queue is another one, with their times before the
-    /// machine asked for room.
+    /// itself, in the order of [`CallMark`], each with the end of its path then.
+    pub call_marks: [Option<(Box<[f64]>, u64)>; 4],
+    /// The next meeting may set the machine back to before its last work began
+    /// (`Operation::AllowSetBack`).
+    pub may_set_back: bool,
+    /// Lanes of the worlds that change the capacity of the current queue, each with the machine's
+    /// time before it asked for room.
     pub saved: Vec<(usize, f64)>,
-    /// A context's times before it began, while its cause may still follow.
-    pub base: Option<(Box<[f64]>, u64)>,
+    /// A context's times before it began, and the time in the trace that they belong to; only while
+    /// its cause may still become known.
+    pub before_context: Option<(Box<[f64]>, u64)>,
     pub past: Past,
     /// Operations that wait.
     pub pending: VecDeque<Pending>,
@@ -58,13 +59,14 @@ pub struct ReplayedMachine {
 #[derive(Debug)]
 pub struct CpuUse {
     /// Time at which the machine got the CPU; 0 if unknown.
-    pub came: Box<[f64]>,
+    pub got_at: Box<[f64]>,
     /// Time that this CPU had been in use by then, since it is known.
     pub busy: Box<[f64]>,
-    /// Like `came`, plus the time that the machine waited for something while it had the CPU; valid
-    /// while it has one.
+    /// Like `got_at`, plus the time that the machine waited for something while it had the CPU;
+    /// valid while it has one.
     pub works_since: Box<[f64]>,
-    pub is_had: bool,
+    /// The machine is known to have a CPU.
+    pub is_known: bool,
     /// Host of the CPU.
     pub host: Option<Option<NameId>>,
     /// Time that the machine has worked on CPUs that it was known to have; empty if on none.
@@ -78,7 +80,7 @@ pub struct CpuUse {
 #[derive(Debug)]
 pub struct UnderRecorder {
     pub left: Box<[f64]>,
-    pub came: Box<[f64]>,
+    pub got_at: Box<[f64]>,
     pub busy: Box<[f64]>,
     pub node: u64,
 }
@@ -91,24 +93,24 @@ impl ReplayedMachine {
             node: paths::NONE,
             work: None,
             cpu: CpuUse {
-                came: vec![0.0; lanes].into(),
+                got_at: vec![0.0; lanes].into(),
                 busy: vec![0.0; lanes].into(),
                 works_since: vec![0.0; lanes].into(),
-                is_had: false,
+                is_known: false,
                 host: None,
                 worked: Vec::new(),
                 under: None,
             },
-            records: false,
+            is_recorder: false,
             slept: None,
             sleeps: false,
-            began: None,
-            formerly: None,
-            ended: None,
-            marks: [None, None, None, None],
-            anew: false,
+            work_began: None,
+            earlier_work_began: None,
+            context_ended: None,
+            call_marks: [None, None, None, None],
+            may_set_back: false,
             saved: Vec::new(),
-            base: None,
+            before_context: None,
             past: Past::default(),
             pending: VecDeque::new(),
             server: None,
@@ -116,10 +118,10 @@ impl ReplayedMachine {
     }
 
     /// Notes that the machine gets a CPU now. `busy` is the time that the CPU has been in use.
-    pub fn takes_cpu(&mut self, busy: Option<&[f64]>) {
-        self.cpu.came.copy_from_slice(&self.v);
+    pub fn take_cpu(&mut self, busy: Option<&[f64]>) {
+        self.cpu.got_at.copy_from_slice(&self.v);
         self.cpu.works_since.copy_from_slice(&self.v);
-        self.cpu.is_had = true;
+        self.cpu.is_known = true;
         match busy {
             Some(busy) => self.cpu.busy.copy_from_slice(busy),
             None => self.cpu.busy.fill(0.0),
@@ -128,40 +130,40 @@ impl ReplayedMachine {
 
     /// Notes that the machine leaves its CPU now. `stay` gets the time that it worked there, 0 if
     /// it is unknown when it got the CPU.
-    pub fn leaves_cpu(&mut self, stay: &mut [f64]) {
-        let known = std::mem::take(&mut self.cpu.is_had);
+    pub fn leave_cpu(&mut self, stay: &mut [f64]) {
+        let known = std::mem::take(&mut self.cpu.is_known);
         for (lane, stay) in stay.iter_mut().enumerate() {
             let worked = (self.v[lane] - self.cpu.works_since[lane]).max(0.0);
             self.cpu.busy[lane] += worked;
             if known {
                 self.cpu.worked[lane] += self.v[lane] - self.cpu.works_since[lane];
             }
-            *stay = if self.cpu.came[lane] > 0.0 { worked } else { 0.0 };
+            *stay = if self.cpu.got_at[lane] > 0.0 { worked } else { 0.0 };
         }
     }
 
-    /// Excludes the following change of its time from its work on the CPU, until `resumes`.
-    pub fn pauses(&mut self) {
-        if self.cpu.is_had {
+    /// Excludes the following change of its time from its work on the CPU, until `resume_cpu_work`.
+    pub fn pause_cpu_work(&mut self) {
+        if self.cpu.is_known {
             self.cpu.works_since.iter_mut().zip(&self.v).for_each(|(since, v)| *since -= v);
         }
     }
 
-    /// Ends the exclusion that `pauses` began.
-    pub fn resumes(&mut self) {
-        if self.cpu.is_had {
+    /// Ends the exclusion that `pause_cpu_work` began.
+    pub fn resume_cpu_work(&mut self) {
+        if self.cpu.is_known {
             self.cpu.works_since.iter_mut().zip(&self.v).for_each(|(since, v)| *since += v);
         }
     }
 
-    /// A context begins: its previous work is over.
-    pub fn ends(&mut self) {
-        keep(&mut self.ended, &self.v);
+    /// Notes that a context begins: its previous work is over.
+    pub fn end_context_work(&mut self) {
+        keep(&mut self.context_ended, &self.v);
     }
 
     /// Stores the machine's times at this moment.
-    pub fn marks(&mut self, which: Mark) {
-        match &mut self.marks[which as usize] {
+    pub fn mark_call(&mut self, which: CallMark) {
+        match &mut self.call_marks[which as usize] {
             Some((v, node)) => {
                 v.copy_from_slice(&self.v);
                 *node = self.node;
@@ -170,27 +172,27 @@ impl ReplayedMachine {
         }
     }
 
-    /// The machine is about to be woken.
-    pub fn wakes(&mut self) {
+    /// Notes that the machine is about to be woken.
+    pub fn wake_up(&mut self) {
         keep(&mut self.slept, &self.v);
         self.sleeps = true;
     }
 
-    /// The machine begins its work now.
-    pub fn begins(&mut self) {
-        std::mem::swap(&mut self.began, &mut self.formerly);
-        keep(&mut self.began, &self.v);
+    /// Notes that the machine begins its work now.
+    pub fn begin_work(&mut self) {
+        std::mem::swap(&mut self.work_began, &mut self.earlier_work_began);
+        keep(&mut self.work_began, &self.v);
     }
 
     /// Returns the time in ns that the machine has worked on CPUs in a world until now.
     pub fn worked(&self, lane: usize) -> f64 {
-        let unfinished = if self.cpu.is_had { self.v[lane] - self.cpu.works_since[lane] } else { 0.0 };
+        let unfinished = if self.cpu.is_known { self.v[lane] - self.cpu.works_since[lane] } else { 0.0 };
         self.cpu.worked.get(lane).map_or(0.0, |worked| worked + unfinished)
     }
 
     /// Notes that the machine has a CPU and works from now on; the time since it got the CPU was
     /// the kernel's.
-    pub fn works_from_here(&mut self) {
+    pub fn begin_cpu_work(&mut self) {
         self.cpu.worked.resize(self.v.len(), 0.0);
         for ((worked, since), v) in self.cpu.worked.iter_mut().zip(&self.cpu.works_since).zip(&self.v) {
             *worked -= v - since;

@@ -7,20 +7,20 @@
 use super::state::Replay;
 use crate::what_if::service::arrival_order::Waits;
 use crate::what_if::service::room_requests::RoomRequests;
-use crate::what_if::service::server::{Server, Serves};
-use crate::what_if::worlds::paths::{Kind, Node};
+use crate::what_if::service::server::{CurrentItem, Server};
+use crate::what_if::worlds::paths::{Node, NodeKind};
 use crate::what_if::worlds::time_vector::{self, is_long_ago, Layout, UNCHANGED};
 use longpole_model::interaction::{MachineId, QueueId};
 
 impl Replay {
     /// Notes when the machine asks for room in a queue.
-    pub fn asks(&mut self, machine: MachineId, queue: QueueId) {
+    pub fn ask_for_room(&mut self, machine: MachineId, queue: QueueId) {
         let replayed = &self.machines[machine.0 as usize];
         self.service.requests.entry(queue).or_default().asking.insert(machine, replayed.v.clone());
     }
 
     /// Gives the machine room, in the order of the trace or earlier.
-    pub fn has_room(&mut self, machine: MachineId, t: u64, queue: QueueId, taker: MachineId, (put, taken): (u64, u64)) {
+    pub fn get_room(&mut self, machine: MachineId, t: u64, queue: QueueId, taker: MachineId, (put, taken): (u64, u64)) {
         let (layout, most) = (self.layout, self.most_past);
         let Some(space) = self.service.ordered_room(queue) else { return };
         let Some(RoomRequests { asking, put: pending }) = self.service.requests.get_mut(&queue) else { return };
@@ -34,18 +34,18 @@ impl Replay {
             let turn = replayed.v[lane];
             let room = changed.and_then(|changed| changed.units(at / 2)).unwrap_or(space);
             let later = |own: f64| pending.iter().filter(|put| put.1[lane] > own).count() as u64;
-            let (came, v) = order.asks(client, asked[lane], turn, room, put.saturating_sub(taken), later);
+            let (came, v) = order.ask_for_room(client, asked[lane], turn, room, put.saturating_sub(taken), later);
             asked[lane] = came;
             if v != turn {
                 if !std::mem::replace(&mut moved, true) {
                     replayed.past.jump(replayed.t, t, &replayed.v, replayed.node, most);
-                    replayed.pauses();
+                    replayed.pause_cpu_work();
                 }
                 replayed.v[lane] = v;
             }
         }
         if moved {
-            replayed.resumes();
+            replayed.resume_cpu_work();
         }
         // A put that is as old as the capacity has been taken.
         while pending.front().is_some_and(|before| before.0.saturating_add(space) <= put) {
@@ -56,15 +56,15 @@ impl Replay {
     }
 
     /// Ends the work on the machine's last item.
-    pub fn ends_serving(&mut self, machine: MachineId, t: u64) {
+    pub fn end_service(&mut self, machine: MachineId, t: u64) {
         let (layout, most) = (self.layout, self.most_past);
         let replayed = &mut self.machines[machine.0 as usize];
         let Some(mut server) = replayed.server.take() else { return };
-        if let Some(Serves { client, waits, queue, moved, node }) = server.serves.take() {
+        if let Some(CurrentItem { client, waits, queue, moved, node }) = server.current.take() {
             let changed = queue.and_then(|queue| self.service.capacities.get(&queue));
             if moved {
                 replayed.past.jump(replayed.t, t, &replayed.v, replayed.node, most);
-                replayed.pauses();
+                replayed.pause_cpu_work();
                 self.scratch.bits.fill(0);
             }
             for (at, order) in server.orders.iter_mut().enumerate() {
@@ -72,15 +72,15 @@ impl Replay {
                 if server.places.is_of(lane) {
                     continue;
                 }
-                let v = order.ends(client, replayed.v[lane], waits.with_capacity(changed.and_then(|changed| changed.units(at / 2))));
+                let v = order.end_service(client, replayed.v[lane], waits.with_capacity(changed.and_then(|changed| changed.units(at / 2))));
                 if v != replayed.v[lane] {
                     replayed.v[lane] = v;
                     mark_kept(&mut self.scratch.bits, layout, lane);
                 }
             }
             if moved {
-                replayed.resumes();
-                let back = Node { before: replayed.node, other: node, ns: 0.0, key: 0, kind: Kind::Meet };
+                replayed.resume_cpu_work();
+                let back = Node { before: replayed.node, other: node, ns: 0.0, key: 0, kind: NodeKind::Meet };
                 replayed.node = self.paths.meet(back, &self.scratch.bits);
             }
         }
@@ -88,15 +88,15 @@ impl Replay {
     }
 
     /// Ends the work on the last item, with all its waits, in the worlds with several places.
-    pub fn places_are_free(&mut self, machine: MachineId) {
+    pub fn free_place(&mut self, machine: MachineId) {
         let replayed = &mut self.machines[machine.0 as usize];
         if let Some(server) = &mut replayed.server {
-            server.places.ends(&replayed.v);
+            server.places.end(&replayed.v);
         }
     }
 
     /// Begins the work on what came in that slot.
-    pub fn begins_serving(&mut self, machine: MachineId, t: u64, (slot, by): (u32, MachineId), waits: Waits, put: Option<(QueueId, u64)>) {
+    pub fn begin_service(&mut self, machine: MachineId, t: u64, (slot, by): (u32, MachineId), waits: Waits, put: Option<(QueueId, u64)>) {
         let asked = put.and_then(|(queue, number)| self.service.requests.get_mut(&queue)?.taken(number));
         let server = self.machines[machine.0 as usize].server.take();
         let mut server = server.unwrap_or_else(|| self.service.new_server(machine, self.layout));
@@ -105,32 +105,32 @@ impl Replay {
         server.came = came[UNCHANGED];
         let (client, node) = (server.clients.number(by), self.machines[machine.0 as usize].node);
         let queue = put.map(|put| put.0);
-        let moved_place = self.takes_place(machine, t, &mut server, slot);
-        let moved = self.takes_position(machine, t, &mut server, (slot, asked.as_deref()), (client, waits, queue), moved_place);
+        let moved_place = self.take_place(machine, t, &mut server, slot);
+        let moved = self.take_position(machine, t, &mut server, (slot, asked.as_deref()), (client, waits, queue), moved_place);
         let replayed = &mut self.machines[machine.0 as usize];
         if moved {
-            replayed.resumes();
-            let before = Node { before: node, other: self.slots.node(slot), ns: 0.0, key: 0, kind: Kind::Meet };
+            replayed.resume_cpu_work();
+            let before = Node { before: node, other: self.slots.node(slot), ns: 0.0, key: 0, kind: NodeKind::Meet };
             replayed.node = self.paths.meet(before, &self.scratch.bits);
         }
-        server.serves = Some(Serves { client, waits, queue, moved, node });
+        server.current = Some(CurrentItem { client, waits, queue, moved, node });
         replayed.server = Some(server);
     }
 
     /// Begins the work at a free place, in the worlds in which the server has several. Returns true
     /// if there are any; the machine's work on its CPU then pauses.
-    fn takes_place(&mut self, machine: MachineId, t: u64, server: &mut Server, slot: u32) -> bool {
+    fn take_place(&mut self, machine: MachineId, t: u64, server: &mut Server, slot: u32) -> bool {
         if server.places.is_empty() {
             return false;
         }
         let (layout, came) = (self.layout, self.slots.lanes(slot));
         let replayed = &mut self.machines[machine.0 as usize];
         replayed.past.jump(replayed.t, t, &replayed.v, replayed.node, self.most_past);
-        replayed.pauses();
+        replayed.pause_cpu_work();
         self.scratch.bits.fill(0);
         let v = &replayed.v;
         let comes = |lane: usize| if is_long_ago(came[lane]) { v[lane] } else { came[lane] };
-        let began = server.places.begins(comes, |lane| v[lane]);
+        let began = server.places.begin(comes, |lane| v[lane]);
         for (lane, begin) in began {
             if begin < replayed.v[lane] {
                 mark_kept(&mut self.scratch.bits, layout, lane);
@@ -143,7 +143,7 @@ impl Replay {
     /// Begins the work at the client's position in the order of arrival. `asked` are the times at
     /// which the client asked for room. Returns true if `moved`, or if the position is another one
     /// than in the trace; the machine's work on its CPU then pauses.
-    fn takes_position(
+    fn take_position(
         &mut self,
         machine: MachineId,
         t: u64,
@@ -165,11 +165,11 @@ impl Replay {
             let came = if is_long_ago(came[lane]) { turn } else { came[lane] };
             let asked = asked.map_or(came, |asked| asked[lane]);
             let waits = waits.with_capacity(changed.and_then(|changed| changed.units(at / 2)));
-            let begin = if reorders { order.takes(client, asked, came, turn, waits, self.service.most_remembered) } else { turn };
+            let begin = if reorders { order.take(client, asked, came, turn, waits, self.service.most_remembered) } else { turn };
             if begin != turn || !order.is_last() {
                 if !std::mem::replace(&mut moved, true) {
                     replayed.past.jump(replayed.t, t, &replayed.v, replayed.node, self.most_past);
-                    replayed.pauses();
+                    replayed.pause_cpu_work();
                     self.scratch.bits.fill(0);
                 }
                 replayed.v[lane] = begin;

@@ -7,7 +7,7 @@
 
 use super::replayed_machine::Pending;
 use super::state::Replay;
-use crate::what_if::operation::{Operation, Start};
+use crate::what_if::operation::{CpuStart, Operation};
 use longpole_model::interaction::MachineId;
 
 impl Replay {
@@ -87,11 +87,13 @@ impl Replay {
     /// woken.
     fn is_ready(&mut self, machine: MachineId, operation: &Operation) -> bool {
         let needed = match *operation {
-            Operation::Meet { arrival, .. } | Operation::Ahead { arrival } | Operation::Lock { arrival, .. } => Some(arrival.slot),
-            Operation::Interrupted { slot, .. } => Some(slot),
-            Operation::Leave { passed, .. } => passed.map(|passed| passed.slot),
-            Operation::Start(Start { left, .. }) => left.map(|left| left.slot),
-            Operation::Arrive { below, .. } => below,
+            Operation::Meet { arrival, .. } | Operation::BeginEarlier { arrival } | Operation::TakeLock { arrival, .. } => {
+                Some(arrival.slot)
+            }
+            Operation::AddInterruption { slot, .. } => Some(slot),
+            Operation::PublishPassed { passed, .. } => passed.map(|passed| passed.slot),
+            Operation::StartOnCpu(CpuStart { left, .. }) => left.map(|left| left.slot),
+            Operation::BeginContext { below, .. } => below,
             Operation::RoomEnd { queue, unit, .. } => {
                 let capacity = self.service.capacities.get_mut(&queue);
                 match capacity.map(|capacity| capacity.needed(unit, machine, &self.slots)) {

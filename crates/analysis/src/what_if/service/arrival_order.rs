@@ -49,7 +49,7 @@ struct Client {
     done: f64,
     /// Delay of that end which the client has not yet received.
     owed: f64,
-    /// Delay of its next arrival, within one call of [`ArrivalOrder::shifts`].
+    /// Delay of its next arrival, within one call of [`ArrivalOrder::shift_later`].
     shift: f64,
     /// When it came out of the trace's order: how often, its total wait, and the total delay of
     /// others.
@@ -170,7 +170,7 @@ impl ArrivalOrder {
     /// Asks for room in a queue with `room` units; in the order of the trace the client gets it at
     /// `turn`. `put` units are put and not taken, and `later` returns how many of them were
     /// requested later. Returns the times at which the client asked and at which it has room.
-    pub fn asks(&mut self, client: usize, asked: f64, turn: f64, room: u64, put: u64, later: impl Fn(f64) -> u64) -> (f64, f64) {
+    pub fn ask_for_room(&mut self, client: usize, asked: f64, turn: f64, room: u64, put: u64, later: impl Fn(f64) -> u64) -> (f64, f64) {
         let asked = asked + std::mem::take(&mut self.client(client).owed);
         let later = later(asked);
         let before = self.before(asked);
@@ -192,7 +192,7 @@ impl ArrivalOrder {
 
     /// Takes the client's item; in the order of the trace that happens at `turn`. Returns when it
     /// happens in this world. At most `most` gets are remembered.
-    pub fn takes(&mut self, client: usize, asked: f64, came: f64, turn: f64, waits: Waits, most: usize) -> f64 {
+    pub fn take(&mut self, client: usize, asked: f64, came: f64, turn: f64, waits: Waits, most: usize) -> f64 {
         let owed = if let Waits::Room(_) = waits { 0.0 } else { std::mem::take(&mut self.client(client).owed) };
         let late = (turn - if came > self.free { came } else { self.free }).max(0.0);
         let (asked, came) = (asked + owed, came + owed);
@@ -234,7 +234,7 @@ impl ArrivalOrder {
 
     /// Ends the service at `v`. Returns when the server is free for the next client in the order of
     /// the trace.
-    pub fn ends(&mut self, client: usize, v: f64, waits: Waits) -> f64 {
+    pub fn end_service(&mut self, client: usize, v: f64, waits: Waits) -> f64 {
         self.client(client);
         match std::mem::replace(&mut self.within, Within::Last) {
             Within::Last => {
@@ -244,12 +244,12 @@ impl ArrivalOrder {
                 self.free = v;
                 self.client(client).done = v;
             }
-            Within::LongAgo => self.delays(client, v),
+            Within::LongAgo => self.delay_others(client, v),
             Within::Before { at, asked, came, late, begin } => {
                 let overlaps = v > self.takings[at].begin;
                 self.takings.insert(at, Taking { client: client as u32, asked, came, late, begin, end: v });
                 if overlaps {
-                    let delayed = self.shifts(at + 1, v, waits);
+                    let delayed = self.shift_later(at + 1, v, waits);
                     self.clients[client].delayed += delayed;
                     self.order_dependent += delayed;
                 }
@@ -261,7 +261,7 @@ impl ArrivalOrder {
 
     /// Moves the gets from `at` on, since the one before them ends at `free`. Returns the total
     /// delay of their clients.
-    fn shifts(&mut self, at: usize, mut free: f64, waits: Waits) -> f64 {
+    fn shift_later(&mut self, at: usize, mut free: f64, waits: Waits) -> f64 {
         self.clients.iter_mut().for_each(|client| client.shift = 0.0);
         for at in at..self.takings.len() {
             let asked = |taking: &Taking| taking.asked + self.clients[taking.client as usize].shift;
@@ -301,7 +301,7 @@ impl ArrivalOrder {
 
     /// Serves a client at a time that is no longer remembered: others wait for it as long as they
     /// did on average before.
-    fn delays(&mut self, client: usize, v: f64) {
+    fn delay_others(&mut self, client: usize, v: f64) {
         let ahead = |(number, other): (usize, &Client)| number != client && other.done > v;
         let count = self.clients.iter().enumerate().filter(|&other| ahead(other)).count();
         let of = self.clients[client];

@@ -37,12 +37,12 @@ impl Lock {
     /// Gives the lock to a machine that was ready at `own`. `v` is the time in the order of the
     /// trace, and becomes the time at which the machine has the lock. `sooner` is called for the
     /// lanes in which that is earlier.
-    pub fn is_got(&mut self, machine: MachineId, layout: Layout, own: &[f64], v: &mut [f64], most: usize, mut sooner: impl FnMut(usize)) {
+    pub fn take(&mut self, machine: MachineId, layout: Layout, own: &[f64], v: &mut [f64], most: usize, mut sooner: impl FnMut(usize)) {
         let client = self.clients.number(machine);
         self.by = Some(machine);
         self.chooses |= own[UNCHANGED] < self.came;
         self.came = own[UNCHANGED];
-        for (lane, begin) in self.places.begins(|lane| own[lane], |lane| v[lane]) {
+        for (lane, begin) in self.places.begin(|lane| own[lane], |lane| v[lane]) {
             if begin < v[lane] {
                 sooner(lane);
             }
@@ -56,7 +56,7 @@ impl Lock {
             if self.places.is_of(lane) {
                 continue;
             }
-            let begin = order.takes(client, own[lane], own[lane], v[lane], Waits::Done, most);
+            let begin = order.take(client, own[lane], own[lane], v[lane], Waits::Done, most);
             if begin < v[lane] {
                 sooner(lane);
             }
@@ -66,8 +66,8 @@ impl Lock {
 
     /// Returns the lock at `v`, which becomes the time from which others have it in the order of
     /// the trace.
-    pub fn put(&mut self, machine: MachineId, layout: Layout, v: &mut [f64]) {
-        self.places.ends(v);
+    pub fn release(&mut self, machine: MachineId, layout: Layout, v: &mut [f64]) {
+        self.places.end(v);
         if self.chooses {
             return;
         }
@@ -77,7 +77,7 @@ impl Lock {
             if self.places.is_of(lane) {
                 continue;
             }
-            v[lane] = order.ends(client, v[lane], Waits::Done);
+            v[lane] = order.end_service(client, v[lane], Waits::Done);
         }
     }
 }

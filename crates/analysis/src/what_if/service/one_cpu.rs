@@ -24,13 +24,13 @@ pub struct OneCpu {
 impl OneCpu {
     /// Ends the use of this order for the host if `is_over` is true (it has several CPUs, or a
     /// thread was preempted), or if another machine still has the CPU.
-    pub fn is_over(&mut self, is_over: bool) {
+    pub fn end_order(&mut self, is_over: bool) {
         self.is_other |= is_over || self.by.is_some();
     }
 
     /// Gives the CPU to a machine that is ready at `own`; it has the CPU at `v`, and the CPU was
     /// left at `left`. Worlds with more CPUs (`more`, by scenario) are skipped.
-    pub fn is_had(&mut self, machine: MachineId, (layout, more): (Layout, &[u32]), own: &[f64], left: Option<&[f64]>, v: &mut [f64]) {
+    pub fn take(&mut self, machine: MachineId, (layout, more): (Layout, &[u32]), own: &[f64], left: Option<&[f64]>, v: &mut [f64]) {
         // The kernel did not choose the thread that was ready first.
         self.is_other |= own[UNCHANGED] < self.ready;
         self.ready = own[UNCHANGED];
@@ -43,14 +43,14 @@ impl OneCpu {
         for (at, order) in self.orders.iter_mut().enumerate().filter(|(at, _)| more[at / 2] == 0) {
             let lane = layout.of_entry(at);
             let turn = left.map_or(own[lane], |left| own[lane].max(left[lane]));
-            v[lane] = order.takes(client, own[lane], own[lane], turn, Waits::Done, MAX_REMEMBERED);
+            v[lane] = order.take(client, own[lane], own[lane], turn, Waits::Done, MAX_REMEMBERED);
         }
     }
 
     /// Takes the CPU from a machine that leaves it at `v`; `is_done` is false if the machine would
     /// have continued. `free` gets the time at which the CPU is free for the next thread in the
     /// order of the trace.
-    pub fn is_left(&mut self, machine: MachineId, (layout, more): (Layout, &[u32]), is_done: bool, v: &[f64], free: &mut [f64]) {
+    pub fn leave(&mut self, machine: MachineId, (layout, more): (Layout, &[u32]), is_done: bool, v: &[f64], free: &mut [f64]) {
         if self.by.take_if(|by| *by == machine).is_none() {
             return;
         }
@@ -58,7 +58,7 @@ impl OneCpu {
         let client = self.clients.number(machine);
         for (at, order) in self.orders.iter_mut().enumerate().filter(|(at, _)| more[at / 2] == 0) {
             let lane = layout.of_entry(at);
-            free[lane] = order.ends(client, v[lane], Waits::Done);
+            free[lane] = order.end_service(client, v[lane], Waits::Done);
         }
     }
 }

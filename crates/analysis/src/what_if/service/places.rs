@@ -82,7 +82,7 @@ impl PlacesOfWorlds {
     /// Work comes at `came` and begins in the order of the trace at `turn`, in each lane. Returns
     /// the lanes with the start there. The time that the work needs to begin after the one before
     /// is also added if it waits for a place.
-    pub fn begins(&mut self, came: impl Fn(usize) -> f64, turn: impl Fn(usize) -> f64) -> Vec<(usize, f64)> {
+    pub fn begin(&mut self, came: impl Fn(usize) -> f64, turn: impl Fn(usize) -> f64) -> Vec<(usize, f64)> {
         let begins = |of: &mut InLane| {
             let (came, turn) = (came(of.lane), turn(of.lane));
             let late = (turn - came.max(of.done)).max(0.0);
@@ -98,7 +98,7 @@ impl PlacesOfWorlds {
     }
 
     /// Frees the place of the last work.
-    pub fn ends(&mut self, v: &[f64]) {
+    pub fn end(&mut self, v: &[f64]) {
         for of in &mut self.0 {
             of.places.give(v[of.lane]);
             of.done = v[of.lane];

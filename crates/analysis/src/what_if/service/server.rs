@@ -28,14 +28,14 @@ pub struct Server {
     pub came: f64,
     /// The server took a later item before an earlier one: it has an order of its own.
     pub chooses: bool,
-    pub serves: Option<Serves>,
+    pub current: Option<CurrentItem>,
     /// Places at which the server serves several machines at once, in some scenarios.
     pub places: PlacesOfWorlds,
 }
 
 /// The item that a server works on.
 #[derive(Clone, Copy, Debug)]
-pub struct Serves {
+pub struct CurrentItem {
     pub client: usize,
     pub waits: Waits,
     pub queue: Option<QueueId>,
@@ -48,6 +48,6 @@ pub struct Serves {
 impl Server {
     pub fn new(layout: Layout, places: PlacesOfWorlds) -> Server {
         let orders = vec![ArrivalOrder::default(); 2 * layout.scenarios];
-        Server { orders, clients: Clients::default(), came: 0.0, chooses: false, serves: None, places }
+        Server { orders, clients: Clients::default(), came: 0.0, chooses: false, current: None, places }
     }
 }

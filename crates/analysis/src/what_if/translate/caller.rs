@@ -12,7 +12,7 @@
 //! Example: a thread moves 40 items through its queues and makes 9 calls. The next one is for 4
 //! items.
 
-use crate::what_if::operation::Paid;
+use crate::what_if::operation::PaidCall;
 use crate::what_if::replay::fewer_calls::BatchChange;
 use longpole_model::interaction::QueueId;
 use std::collections::{HashMap, HashSet};
@@ -34,7 +34,7 @@ pub struct Caller {
 #[derive(Clone, Copy, Debug, Default)]
 struct InState {
     calls: u64,
-    takes: u64,
+    gets: u64,
 }
 
 /// A state with less than one get per this number of calls is paid for: the few gets in it are due
@@ -45,7 +45,7 @@ const HARDLY_EVER: u64 = 20;
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
     pub queue: QueueId,
-    pub paid: Paid,
+    pub paid: PaidCall,
 }
 
 impl Caller {
@@ -54,13 +54,13 @@ impl Caller {
         Caller { named: changes.iter().filter_map(|change| change.state.clone()).collect(), ..Caller::default() }
     }
 
-    pub fn moved(&mut self, queue: QueueId, n: u64) {
+    pub fn count_moved(&mut self, queue: QueueId, n: u64) {
         let moved = self.moved.entry(queue).or_default();
         *moved = moved.saturating_add(n);
     }
 
-    pub fn takes(&mut self, key: u32) {
-        self.states.entry(key).or_default().takes += 1;
+    pub fn count_get(&mut self, key: u32) {
+        self.states.entry(key).or_default().gets += 1;
     }
 
     /// Mean number of items per call up to now, at least 1. The number since the last call would
@@ -71,20 +71,20 @@ impl Caller {
     }
 
     /// Notes that the machine enters a state of its own. Returns true if that state is a call.
-    pub fn enters(&mut self, state: &str) -> bool {
+    pub fn enter(&mut self, state: &str) -> bool {
         let is_call = self.is_named(state);
         self.count += u64::from(is_call);
         is_call
     }
 
     /// Notes a call in this state.
-    pub fn called(&mut self, key: u32) {
+    pub fn count_call(&mut self, key: u32) {
         self.states.entry(key).or_default().calls += 1;
         self.count += 1;
     }
 
     /// Notes that the machine took a signal that it sent itself.
-    pub fn signals_itself(&mut self, queue: QueueId) {
+    pub fn note_self_signal(&mut self, queue: QueueId) {
         self.own.insert(queue);
     }
 
@@ -94,7 +94,7 @@ impl Caller {
 
     /// Returns true if the machine's time in this state belongs to the call.
     pub fn pays(&self, key: u32, state: &str) -> bool {
-        self.is_named(state) || self.states.get(&key).is_some_and(|state| state.calls > state.takes * HARDLY_EVER)
+        self.is_named(state) || self.states.get(&key).is_some_and(|state| state.calls > state.gets * HARDLY_EVER)
     }
 
     fn is_named(&self, state: &str) -> bool {

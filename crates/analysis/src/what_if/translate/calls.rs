@@ -14,14 +14,14 @@ use super::caller::Round;
 use super::queue_uses::{Purpose, TokenOrigin};
 use super::state::Translation;
 use super::traced_machine::Run;
-use crate::what_if::operation::{Mark, Operation, Paid};
+use crate::what_if::operation::{CallMark, Operation, PaidCall};
 use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
 
 impl Translation {
     /// Returns the call that a put belongs to, and counts what it moves.
-    pub fn pay(&mut self, machine: MachineId, queue: QueueId, n: u64) -> Option<Paid> {
+    pub fn pay(&mut self, machine: MachineId, queue: QueueId, n: u64) -> Option<PaidCall> {
         let kind = self.purpose(queue);
         let traced = self.machine(machine);
         let (key, serving) = (traced.key, traced.calls.serving);
@@ -29,8 +29,8 @@ impl Translation {
             (Purpose::Calls | Purpose::Signals, Some(_)) if traced.calls.inside.is_some() => traced.calls.inside,
             (Purpose::Calls | Purpose::Signals, Some(caller)) => {
                 let items = caller.items();
-                caller.called(key);
-                Some(Paid { by: machine, items, state: None })
+                caller.count_call(key);
+                Some(PaidCall { by: machine, items, state: None })
             }
             (Purpose::Calls | Purpose::Signals, None) => match traced.calls.run {
                 Run::Serves(paid) | Run::Served(paid) => Some(paid),
@@ -40,7 +40,7 @@ impl Translation {
             (Purpose::Items, caller) => {
                 // What a call itself moves is not among the items that the call is for.
                 if let Some(caller) = caller.as_mut().filter(|_| traced.calls.inside.is_none()) {
-                    caller.moved(queue, n);
+                    caller.count_moved(queue, n);
                 }
                 traced.calls.round = None;
                 None
@@ -49,7 +49,7 @@ impl Translation {
     }
 
     /// Begins a call, if the put is one. Called after the put.
-    pub fn begin_call(&mut self, machine: MachineId, queue: QueueId, paid: Option<Paid>) {
+    pub fn begin_call(&mut self, machine: MachineId, queue: QueueId, paid: Option<PaidCall>) {
         if !self.is_batched {
             return;
         }
@@ -59,13 +59,13 @@ impl Translation {
             _ if traced.calls.inside.is_some() => {}
             (Purpose::Calls, _) if traced.calls.caller.is_some() && !traced.calls.asynchronous && traced.calls.calling.is_none() => {
                 traced.calls.calling = paid;
-                self.issue(machine, Operation::Mark(Mark::Called));
+                self.issue(machine, Operation::MarkCall(CallMark::Called));
             }
             (Purpose::Signals, _)
                 if traced.calls.round.is_none() && traced.calls.caller.as_ref().is_some_and(|caller| caller.is_own(queue)) =>
             {
                 traced.calls.round = paid.map(|paid| Round { queue, paid });
-                self.issue(machine, Operation::Mark(Mark::Signalled));
+                self.issue(machine, Operation::MarkCall(CallMark::Signalled));
             }
             (Purpose::Replies, Run::Serves(paid)) => traced.calls.run = Run::Served(paid),
             (Purpose::Replies, _) => {}
@@ -87,15 +87,15 @@ impl Translation {
         match (kind, paid) {
             (Purpose::Replies, _) => {
                 let Some(paid) = traced.calls.calling.take() else { return false };
-                self.less(machine, Mark::Called, paid);
+                self.reduce_since(machine, CallMark::Called, paid);
                 return has_no_block;
             }
             (Purpose::Signals, Some(paid)) if has_no_block && paid.by == machine && traced.calls.calling.is_none() => {
                 if let Some(caller) = &mut traced.calls.caller {
-                    caller.signals_itself(queue);
+                    caller.note_self_signal(queue);
                 }
                 if let Some(round) = traced.calls.round.take_if(|round| round.queue == queue) {
-                    self.less(machine, Mark::Signalled, round.paid);
+                    self.reduce_since(machine, CallMark::Signalled, round.paid);
                 }
             }
             (Purpose::Calls | Purpose::Signals, Some(paid)) if has_no_block && traced.calls.calling.is_none() => {
@@ -104,8 +104,8 @@ impl Translation {
                     Run::Unknown => traced.calls.run = Run::Unknown,
                     Run::Woken => {}
                     Run::Serves(before) | Run::Served(before) => {
-                        self.less(machine, Mark::Woken, before);
-                        self.issue(machine, Operation::Mark(Mark::Woken));
+                        self.reduce_since(machine, CallMark::Woken, before);
+                        self.issue(machine, Operation::MarkCall(CallMark::Woken));
                     }
                 }
             }
@@ -118,7 +118,7 @@ impl Translation {
     }
 
     /// Decides whether the machine's work from now on belongs to a call. Called after a get.
-    pub fn serve(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<TokenOrigin>) {
+    pub fn assign_work(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<TokenOrigin>) {
         let kind = self.purpose(queue);
         let traced = self.machine(machine);
         let paid = if let Origin::From(from) = taken.cause { from.paid } else { None };
@@ -130,7 +130,7 @@ impl Translation {
                 // its full length until then, too.
                 if let Some(paid) = paid.filter(|paid| paid.state.is_some()) {
                     traced.calls.run = if kind == Purpose::Calls { Run::Serves(paid) } else { Run::Served(paid) };
-                    self.issue(machine, Operation::Mark(Mark::Woken));
+                    self.issue(machine, Operation::MarkCall(CallMark::Woken));
                 }
             }
             Purpose::Replies => {}
@@ -138,22 +138,22 @@ impl Translation {
                 (traced.calls.serving, traced.calls.round) = (None, None);
                 traced.calls.took = true;
                 if let Some(caller) = traced.calls.caller.as_mut().filter(|_| traced.calls.inside.is_none()) {
-                    caller.moved(queue, taken.units);
+                    caller.count_moved(queue, taken.units);
                 }
             }
         }
     }
 
     /// Notes that the machine was woken; its work from now on may be for a call.
-    pub fn is_woken(&mut self, machine: MachineId) {
+    pub fn note_woken(&mut self, machine: MachineId) {
         if self.is_batched && matches!(self.machine(machine).calls.run, Run::Unknown | Run::Woken) {
             self.machine(machine).calls.run = Run::Woken;
-            self.issue(machine, Operation::Mark(Mark::Woken));
+            self.issue(machine, Operation::MarkCall(CallMark::Woken));
         }
     }
 
     /// Notes that the machine begins to wait.
-    pub fn waits(&mut self, machine: MachineId) {
+    pub fn begin_wait(&mut self, machine: MachineId) {
         if self.is_batched {
             self.machine(machine).calls.round = None;
             self.run_ends(machine);
@@ -168,34 +168,34 @@ impl Translation {
             Run::Unknown | Run::Woken => traced.calls.run = Run::Unknown,
             Run::Served(paid) => {
                 traced.calls.run = Run::Unknown;
-                self.less(machine, Mark::Woken, paid);
+                self.reduce_since(machine, CallMark::Woken, paid);
             }
         }
     }
 
     /// Notes that the machine enters a state of its own. This ends a call that was a state, and may
     /// begin another one.
-    pub fn enters(&mut self, machine: MachineId, name: NameId, text: &str) {
+    pub fn enter_state(&mut self, machine: MachineId, name: NameId, text: &str) {
         let traced = self.machine(machine);
         let Some(caller) = &mut traced.calls.caller else { return };
         if traced.calls.inside.is_some_and(|paid| paid.state == Some(name)) {
             return;
         }
         let items = caller.items();
-        let begins = caller.enters(text);
-        self.replay.calls.enters(machine, name, text);
+        let begins = caller.enter(text);
+        self.replay.calls.enter(machine, name, text);
         let traced = self.machine(machine);
-        let paid = begins.then_some(Paid { by: machine, items, state: Some(name) });
+        let paid = begins.then_some(PaidCall { by: machine, items, state: Some(name) });
         if let Some(before) = std::mem::replace(&mut traced.calls.inside, paid) {
-            self.less(machine, Mark::Entered, before);
+            self.reduce_since(machine, CallMark::Entered, before);
         }
         if begins {
-            self.issue(machine, Operation::Mark(Mark::Entered));
+            self.issue(machine, Operation::MarkCall(CallMark::Entered));
         }
     }
 
-    fn less(&mut self, machine: MachineId, since: Mark, paid: Paid) {
+    fn reduce_since(&mut self, machine: MachineId, since: CallMark, paid: PaidCall) {
         let key = self.machine(machine).key;
-        self.issue(machine, Operation::Less { since, paid, key });
+        self.issue(machine, Operation::ReduceSince { since, paid, key });
     }
 }

@@ -157,7 +157,7 @@ impl Changes {
     }
 
     /// Notes that such changes are made, since the lock or server exists.
-    pub fn are_met(&mut self, changes: &[PlacesChange]) {
+    pub fn mark_met(&mut self, changes: &[PlacesChange]) {
         changes.iter().for_each(|change| self.met[change.scenario][change.index] = Met::Yes);
     }
 

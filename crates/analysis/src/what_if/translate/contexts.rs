@@ -16,7 +16,7 @@ impl Translation {
         if traced.stack.above > 0 && traced.block.is_none() && traced.cpu.ready.is_none() {
             traced.stack.disturbed = true;
             let key = self.state_key(vocabulary, machine, State::Interrupted);
-            self.issue(machine, Operation::Own { key, paid: None });
+            self.issue(machine, Operation::OwnTime { key, paid: None });
         }
     }
 
@@ -39,7 +39,7 @@ impl Translation {
         let known = cause.flatten().filter(|cause| cause.by != machine && self.machine(cause.by).seen);
         let key = self.state_key(vocabulary, machine, State::Unknown);
         if let Some(cause) = known {
-            self.issue(machine, Operation::Work);
+            self.issue(machine, Operation::BeginCausedContext);
             self.meet_cause(vocabulary, machine, cause);
         } else {
             let slot = below.map(|below| {
@@ -47,13 +47,13 @@ impl Translation {
                 self.issue(below, Operation::Publish { slot, at: self.clock.now });
                 slot
             });
-            self.issue(machine, Operation::Arrive { below: slot, key, may_come: cause.is_none() });
-            self.issue(machine, Operation::Began);
+            self.issue(machine, Operation::BeginContext { below: slot, key, cause_may_follow: cause.is_none() });
+            self.issue(machine, Operation::BeginWork);
             if let Some(slot) = slot {
                 self.replay.slots.release(slot);
             }
         }
-        self.begins_life(vocabulary, machine, Some(context));
+        self.begin_life(vocabulary, machine, Some(context));
     }
 
     pub fn pop(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
@@ -77,11 +77,11 @@ impl Translation {
         let disturbed = std::mem::take(&mut traced.stack.disturbed);
         let key = self.state_key(vocabulary, below, State::Interrupted);
         if disturbed {
-            return self.issue(below, Operation::Own { key, paid: None });
+            return self.issue(below, Operation::OwnTime { key, paid: None });
         }
         let slot = self.replay.slots.make();
-        self.issue(machine, Operation::PublishWork { slot });
-        self.issue(below, Operation::Interrupted { slot, key });
+        self.issue(machine, Operation::PublishContextWork { slot });
+        self.issue(below, Operation::AddInterruption { slot, key });
         self.replay.slots.release(slot);
     }
 }

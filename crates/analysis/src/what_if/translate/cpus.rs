@@ -6,7 +6,7 @@
 //! this way are its chain.
 
 use super::state::Translation;
-use crate::what_if::operation::{Leaving, LeftCpu, Operation, Start};
+use crate::what_if::operation::{CpuStart, Leaving, LeftCpu, Operation};
 use crate::what_if::replay::cpus::CpusInUse;
 use longpole_model::interaction::{MachineId, Vocabulary};
 
@@ -16,24 +16,24 @@ const MAX_CPUS: usize = 1024;
 impl Translation {
     /// Gives a CPU to a machine that waited for one and does something. It is the one that was left
     /// at this moment, or else the one that has been free the longest.
-    pub fn run(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+    pub fn take_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let Some(ready) = self.machine(machine).cpu.ready.take() else { return };
         let (now, host) = (self.clock.now, vocabulary.host_id(machine));
         let free = self.free_cpus.of(host, Vec::new);
         let found = free.iter().rposition(|cpu| cpu.1 == now).or_else(|| (0..free.len()).min_by_key(|&at| free[at].1));
         let cpu = found.map(|at| free.remove(at));
-        if let Some((left, _)) = cpu.filter(|_| self.machine(machine).records) {
-            self.gives_way(left);
+        if let Some((left, _)) = cpu.filter(|_| self.machine(machine).is_recorder) {
+            self.note_recorder_follows(left);
         }
         let ns = now - cpu.map_or(ready, |cpu| cpu.1.max(ready)).min(now);
         let waits_as = self.machine(machine).cpu.waits_as;
         let key = self.state_key(vocabulary, machine, waits_as);
         let awaited = cpu.filter(|cpu| cpu.1 == now).map_or(0, |_| now - ready.min(now));
-        if !self.machine(machine).cpu.on_cpu {
-            self.replay.cpus.used.of(host, CpusInUse::default).takes(now, awaited);
+        if !self.machine(machine).cpu.has_cpu {
+            self.replay.cpus.used.of(host, CpusInUse::default).take(now, awaited);
         }
         let (left, off) = (cpu.map(|cpu| cpu.0), self.machine(machine).cpu.off.take());
-        self.issue(machine, Operation::Start(Start { left, off, ns: ns as f64, key, host }));
+        self.issue(machine, Operation::StartOnCpu(CpuStart { left, off, ns: ns as f64, key, host }));
         if let Some(off) = off {
             self.forget_cpu(off);
         }
@@ -42,7 +42,7 @@ impl Translation {
             self.forget_cpu(left);
         }
         let traced = self.machine(machine);
-        (traced.cpu.on_cpu, traced.cpu.chain) = (true, chain);
+        (traced.cpu.has_cpu, traced.cpu.chain) = (true, chain);
         traced.stack.disturbed |= traced.stack.above > 0;
     }
 
@@ -53,16 +53,16 @@ impl Translation {
 
     /// The machine leaves its CPU, which is free for another one.
     pub fn leave_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId, why: Leaving) {
-        let had = std::mem::take(&mut self.machine(machine).cpu.on_cpu);
+        let had = std::mem::take(&mut self.machine(machine).cpu.has_cpu);
         // Which CPU it was is unknown.
         match had {
-            true => self.replay.cpus.used.of(vocabulary.host_id(machine), CpusInUse::default).leaves(self.clock.now),
+            true => self.replay.cpus.used.of(vocabulary.host_id(machine), CpusInUse::default).leave(self.clock.now),
             false => self.machine(machine).cpu.chain = self.new_chain(),
         }
         let (now, host) = (self.clock.now, vocabulary.host_id(machine));
-        let (chain, by_recorder) = (self.machine(machine).cpu.chain, self.machine(machine).records);
-        let [slot, came, stay, busy] = std::array::from_fn(|_| self.replay.slots.make());
-        let left = LeftCpu { slot, came, stay, busy, chain, why, by: machine, by_recorder, to_recorder: false };
+        let (chain, by_recorder) = (self.machine(machine).cpu.chain, self.machine(machine).is_recorder);
+        let [slot, got_at, stay, busy] = std::array::from_fn(|_| self.replay.slots.make());
+        let left = LeftCpu { slot, got_at, stay, busy, chain, why, by: machine, by_recorder, to_recorder: false };
         self.issue(machine, Operation::LeaveCpu { left });
         if why != Leaving::Done {
             left.slots().into_iter().for_each(|slot| self.replay.slots.hold(slot));
@@ -83,25 +83,25 @@ impl Translation {
 
     /// Updates whether a machine is the recorder, as far as is known. A machine whose end is
     /// requested is part of the system.
-    pub fn look_who_records(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
-        let records = vocabulary.is_recorder(machine) && self.whose.asked != Some(machine);
-        if self.machine(machine).records != records {
-            self.machine(machine).records = records;
-            self.issue(machine, Operation::Records(records));
+    pub fn update_recorder(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        let records = vocabulary.is_recorder(machine) && self.end_machine.requested != Some(machine);
+        if self.machine(machine).is_recorder != records {
+            self.machine(machine).is_recorder = records;
+            self.issue(machine, Operation::SetRecorder(records));
         }
     }
 
     /// Makes a machine that the recorder starts begin when it did in the trace.
-    pub fn begins_by(&mut self, machine: MachineId, by: MachineId) {
-        if self.machine(by).records {
-            let records = self.machine(machine).records;
-            self.issue(machine, Operation::Records(records));
+    pub fn begin_by(&mut self, machine: MachineId, by: MachineId) {
+        if self.machine(by).is_recorder {
+            let records = self.machine(machine).is_recorder;
+            self.issue(machine, Operation::SetRecorder(records));
         }
     }
 
     /// Notes that the recorder takes this CPU: the machine that was put off it would have
     /// continued.
-    fn gives_way(&mut self, left: LeftCpu) {
+    fn note_recorder_follows(&mut self, left: LeftCpu) {
         if let Some(off) = self.machine(left.by).cpu.off.as_mut().filter(|off| off.slot == left.slot) {
             off.to_recorder = true;
         }

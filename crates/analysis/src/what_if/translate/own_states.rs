@@ -4,7 +4,7 @@ use super::caller::Caller;
 use super::state::Translation;
 use super::traced_machine::Context;
 use crate::critical_path::key::{Key, State};
-use crate::what_if::operation::{Leaving, Operation, Paid};
+use crate::what_if::operation::{Leaving, Operation, PaidCall};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use longpole_model::kinds::StateKind;
 use longpole_model::names::NameId;
@@ -23,21 +23,21 @@ impl Translation {
         let (took, state) = (std::mem::take(&mut traced.calls.took), traced.state);
         if let Some(caller) = &mut traced.calls.caller {
             if took {
-                caller.takes(key);
+                caller.count_get(key);
             }
             let text = match state {
                 State::Named(name) => vocabulary.names.text(name),
                 _ => StateKind::Run.text().unwrap_or_default(),
             };
             if !is_whole && caller.pays(key, text) {
-                paid = Some(Paid { by: machine, items: caller.items(), state: None });
+                paid = Some(PaidCall { by: machine, items: caller.items(), state: None });
             }
         }
-        self.issue(machine, Operation::Own { key, paid });
+        self.issue(machine, Operation::OwnTime { key, paid });
     }
 
     /// Recomputes the key of the machine's own time. Must be called after each change of its state.
-    pub fn look(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+    pub fn update_key(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let state = self.machine(machine).state;
         let key = self.state_key(vocabulary, machine, state);
         self.machine(machine).key = key;
@@ -50,15 +50,15 @@ impl Translation {
         }
         let key = self.state_key(vocabulary, machine, State::Unknown);
         self.unexplained(machine, key);
-        self.begins_life(vocabulary, machine, None);
+        self.begin_life(vocabulary, machine, None);
     }
 
     /// Begins the machine's life, or that of a context.
-    pub fn begins_life(&mut self, vocabulary: &Vocabulary, machine: MachineId, context: Option<Context>) {
+    pub fn begin_life(&mut self, vocabulary: &Vocabulary, machine: MachineId, context: Option<Context>) {
         let traced = self.machine(machine);
         (traced.exists, traced.block, traced.cpu.ready, traced.state, traced.stack.context) = (true, None, None, State::Run, context);
         traced.stack.has_been_context |= context.is_some();
-        self.look(vocabulary, machine);
+        self.update_key(vocabulary, machine);
         let class = self.machine(machine).class;
         let words = Key::State { machine, class, state: State::Run }.words(vocabulary);
         self.changes.machine(&words);
@@ -82,8 +82,8 @@ impl Translation {
         if self.machine(machine).since < self.clock.now {
             self.states.first_unexplained.entry(key).or_insert(line);
         }
-        self.issue(machine, Operation::Keep { key });
-        self.issue(machine, Operation::Began);
+        self.issue(machine, Operation::UnexplainedWait { key });
+        self.issue(machine, Operation::BeginWork);
         self.set_alone(machine, true);
     }
 
@@ -115,30 +115,30 @@ impl Translation {
         if state == State::Runnable {
             if self.machine(machine).cpu.ready.is_none() {
                 // A machine that was blocked or asleep had no CPU.
-                if block.is_none() && (self.machine(machine).cpu.on_cpu || !self.machine(machine).cpu.asleep) {
-                    self.leave_cpu(vocabulary, machine, if preempted { Leaving::Taken } else { Leaving::PutOff });
+                if block.is_none() && (self.machine(machine).cpu.has_cpu || !self.machine(machine).cpu.asleep) {
+                    self.leave_cpu(vocabulary, machine, if preempted { Leaving::Preempted } else { Leaving::StillRunnable });
                 }
                 self.machine(machine).cpu.ready = Some(now);
                 // The name of the wait for a CPU.
                 self.machine(machine).cpu.waits_as = if preempted { State::Named(name) } else { State::Runnable };
             }
         } else {
-            self.run(vocabulary, machine);
+            self.take_cpu(vocabulary, machine);
             if self.is_batched && !asleep {
-                self.enters(machine, name, vocabulary.names.text(name));
+                self.enter_state(machine, name, vocabulary.names.text(name));
             }
-            if asleep && self.machine(machine).cpu.on_cpu {
+            if asleep && self.machine(machine).cpu.has_cpu {
                 self.leave_cpu(vocabulary, machine, Leaving::Done);
             }
         }
         self.machine(machine).cpu.asleep = asleep;
         self.machine(machine).state = state;
-        self.look(vocabulary, machine);
+        self.update_key(vocabulary, machine);
     }
 
     /// Ends the machine's life, or that of a context.
     pub fn vanish(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
-        if self.machine(machine).cpu.on_cpu {
+        if self.machine(machine).cpu.has_cpu {
             self.leave_cpu(vocabulary, machine, Leaving::Done);
         }
         if let Some(off) = self.machine(machine).cpu.off.take() {

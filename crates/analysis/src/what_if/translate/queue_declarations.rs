@@ -43,7 +43,7 @@ impl Translation {
     }
 
     /// A queue without a declaration is declared with defaults at its first use.
-    pub fn used(&mut self, vocabulary: &Vocabulary, queue: QueueId) {
+    pub fn ensure_declared(&mut self, vocabulary: &Vocabulary, queue: QueueId) {
         if self.queue_use(queue).purpose.is_none() {
             self.declare(vocabulary, queue, Shape::default());
         }

@@ -1,6 +1,6 @@
 //! Uses of queues: what the trace shows of each queue up to now, and where its tokens come from.
 
-use crate::what_if::operation::Paid;
+use crate::what_if::operation::PaidCall;
 use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::names::NameId;
 
@@ -13,7 +13,7 @@ pub struct TokenOrigin {
     pub host: Option<NameId>,
     pub link: Option<NameId>,
     /// Cost of the call or signal, for tokens of calls and signals.
-    pub paid: Option<Paid>,
+    pub paid: Option<PaidCall>,
 }
 
 /// Purpose of a queue.

@@ -12,14 +12,14 @@ use longpole_model::tokens::{Origin, Taken};
 
 impl Translation {
     /// Notes a put of the machine.
-    pub fn has_put(&mut self, machine: MachineId) {
+    pub fn note_put(&mut self, machine: MachineId) {
         self.machine(machine).takes.put = true;
     }
 
     /// Ends the work on the machine's last item. Called before it takes another one, or waits.
-    pub fn has_served(&mut self, machine: MachineId) {
+    pub fn end_service(&mut self, machine: MachineId) {
         if self.machine(machine).takes.shared {
-            self.issue(machine, Operation::Served);
+            self.issue(machine, Operation::EndService);
         }
     }
 
@@ -29,14 +29,14 @@ impl Translation {
     }
 
     /// Ends the work on the last item with all its waits. Called before the next get.
-    pub fn has_done(&mut self, machine: MachineId) {
+    pub fn free_place(&mut self, machine: MachineId) {
         if std::mem::take(&mut self.machine(machine).takes.works) {
-            self.issue(machine, Operation::Done);
+            self.issue(machine, Operation::FreePlace);
         }
     }
 
     /// Begins the work on what the machine took.
-    pub fn serves(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<TokenOrigin>) {
+    pub fn begin_service(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<TokenOrigin>) {
         let Some(used) = self.uses.get_mut(queue) else { return };
         used.takes += 1;
         // An order is only followed if each get is of one unit, by one machine.
@@ -73,13 +73,13 @@ impl Translation {
         takes.shared |= is_shared || takes.has_places;
         if (is_shared || takes.has_places) && !takes.joins && traced.stack.context.is_none() && !traced.is_shared_worker {
             self.machine(machine).takes.works = self.machine(machine).takes.has_places;
-            self.issue(machine, Operation::Serves { slot: from.slot, by: from.by, waits, put: room.map(|_| (queue, number - 1)) });
+            self.issue(machine, Operation::BeginService { slot: from.slot, by: from.by, waits, put: room.map(|_| (queue, number - 1)) });
         }
     }
 
     /// Notes that the machine puts something and may have to ask for room. Returns the operation to
     /// issue once it has room.
-    pub fn may_ask(&mut self, machine: MachineId, queue: QueueId, n: u64, early: bool) -> Option<Operation> {
+    pub fn ask_for_room(&mut self, machine: MachineId, queue: QueueId, n: u64, early: bool) -> Option<Operation> {
         let used = self.uses.get_mut(queue)?;
         if n != 1 || early {
             self.replay.service.forget_order(queue);
@@ -91,7 +91,7 @@ impl Translation {
         if self.machine(taker).takes.joins {
             return None;
         }
-        self.issue(machine, Operation::Asks { queue });
-        Some(Operation::HasRoom { queue, taker, put, taken })
+        self.issue(machine, Operation::AskForRoom { queue });
+        Some(Operation::GetRoom { queue, taker, put, taken })
     }
 }

@@ -27,7 +27,7 @@ pub struct Clock {
     /// Start of the replay, in ns of the trace.
     pub begin: Option<u64>,
     /// Start of the requested range.
-    pub asked_begin: u64,
+    pub requested_begin: u64,
     /// Time since the start, in ns.
     pub now: u64,
     pub line: u64,
@@ -39,7 +39,7 @@ pub struct EndMachine {
     /// Name of the requested machine.
     pub name: Option<String>,
     /// The requested machine, and another one of the same name on another host.
-    pub asked: Option<MachineId>,
+    pub requested: Option<MachineId>,
     pub namesake: Option<MachineId>,
     /// The last machine that did something.
     pub last: Option<MachineId>,
@@ -84,7 +84,7 @@ pub struct Translation {
     /// In some world a machine calls less often.
     pub is_batched: bool,
     pub clock: Clock,
-    pub whose: EndMachine,
+    pub end_machine: EndMachine,
     /// Number of interactions that contradict the ones before.
     pub contradictions: u64,
     pub interactions: u64,
@@ -109,7 +109,7 @@ impl Translation {
             groups: Groups::default(),
             is_batched: options.scenarios.iter().any(Scenario::batches),
             clock: Clock::default(),
-            whose: EndMachine { name: options.machine.clone(), ..EndMachine::default() },
+            end_machine: EndMachine { name: options.machine.clone(), ..EndMachine::default() },
             contradictions: 0,
             interactions: 0,
         }

@@ -24,7 +24,7 @@ impl Translation {
             self.declare(vocabulary, queue, shape);
             return self.queues.declare(queue, shape);
         }
-        let begin = *self.clock.begin.get_or_insert(t.max(self.clock.asked_begin));
+        let begin = *self.clock.begin.get_or_insert(t.max(self.clock.requested_begin));
         self.clock.now = self.clock.now.max(t.saturating_sub(begin));
         self.clock.line = line;
         if t < begin && matches!(effect, Effect::End { .. }) {
@@ -38,7 +38,7 @@ impl Translation {
 
     /// Forgets the older part of the paths, as seen from the machine whose end counts.
     fn forget_paths(&mut self) {
-        let tip = self.replay.end.as_ref().map(|end| end.machine).or(self.whose.asked).or(self.whose.last);
+        let tip = self.replay.end.as_ref().map(|end| end.machine).or(self.end_machine.requested).or(self.end_machine.last);
         let tip = tip.map_or(paths::NONE, |machine| self.replay.machine(machine).node);
         self.replay.paths.forget(tip, &self.replay.factors);
     }
@@ -53,12 +53,12 @@ impl Translation {
         if !self.machine(machine).seen {
             self.meet_first(vocabulary, machine);
         }
-        self.look_who_records(vocabulary, machine);
+        self.update_recorder(vocabulary, machine);
         match effect {
             Effect::Class { class, .. } => {
                 self.charge(vocabulary, machine);
                 self.machine(machine).class = Some(class);
-                self.look(vocabulary, machine);
+                self.update_key(vocabulary, machine);
             }
             Effect::Fork { cause, .. } => self.fork(vocabulary, machine, cause),
             Effect::Push { below, cause, .. } => self.push(vocabulary, machine, below, cause),
@@ -72,7 +72,7 @@ impl Translation {
             }
         }
         if !matches!(effect, Effect::Stop { .. }) {
-            self.whose.last = Some(machine);
+            self.end_machine.last = Some(machine);
         }
     }
 
@@ -83,25 +83,25 @@ impl Translation {
             Effect::Put { queue, n, flow, link, .. } => self.put(vocabulary, machine, queue, (n, flow, link)),
             Effect::Get { queue, amount, flow, .. } => self.get(vocabulary, machine, queue, (amount, flow)),
             Effect::Peek { queue, amount, flow, .. } => {
-                self.run(vocabulary, machine);
-                self.used(vocabulary, queue);
+                self.take_cpu(vocabulary, machine);
+                self.ensure_declared(vocabulary, queue);
                 let taken = self.queues.peek(queue, amount, flow);
-                self.found(vocabulary, machine, queue, &taken, Looked::Peeked);
+                self.meet_taken(vocabulary, machine, queue, &taken, Looked::Peeked);
             }
             Effect::Reserve { queue, n, .. } => {
-                self.run(vocabulary, machine);
+                self.take_cpu(vocabulary, machine);
                 self.room(vocabulary, machine, queue, n, true);
             }
             Effect::Wake { cause, .. } => self.wake(vocabulary, machine, cause),
-            Effect::Here { .. } => self.issue(machine, Operation::Remember),
+            Effect::Here { .. } => self.issue(machine, Operation::RememberMoment),
             _ => {}
         }
     }
 
     /// The machine begins to wait.
     fn block(&mut self, vocabulary: &Vocabulary, machine: MachineId, why: NameId) {
-        self.run(vocabulary, machine);
-        if self.machine(machine).cpu.on_cpu {
+        self.take_cpu(vocabulary, machine);
+        if self.machine(machine).cpu.has_cpu {
             self.leave_cpu(vocabulary, machine, Leaving::Done);
         }
         let (now, traced) = (self.clock.now, self.machine(machine));
@@ -111,41 +111,41 @@ impl Translation {
             None => traced.block = Some(Block { why, start: now }),
         }
         if begins {
-            self.has_served(machine);
-            self.waits(machine);
+            self.end_service(machine);
+            self.begin_wait(machine);
         }
     }
 
     fn put(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, (n, flow, link): (u64, Option<NameId>, Option<NameId>)) {
-        self.run(vocabulary, machine);
+        self.take_cpu(vocabulary, machine);
         self.room(vocabulary, machine, queue, n, false);
         let paid = self.pay(machine, queue, n);
         let from = match self.queue_use(queue).is_lock {
             true => self.unlock(vocabulary, machine, queue, link),
-            false => self.knows(vocabulary, machine, link),
+            false => self.publish(vocabulary, machine, link),
         };
         self.queues.put(queue, n, flow, TokenOrigin { paid, ..from });
         self.begin_call(machine, queue, paid);
-        self.has_put(machine);
+        self.note_put(machine);
         self.update_holds();
     }
 
     fn get(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, (amount, flow): (Amount, Option<NameId>)) {
-        self.run(vocabulary, machine);
-        self.used(vocabulary, queue);
+        self.take_cpu(vocabulary, machine);
+        self.ensure_declared(vocabulary, queue);
         let taken = self.queues.get(queue, amount, flow);
         let has_places = self.machine(machine).takes.has_places && self.takes_work_from(queue);
         if self.queue_use(queue).is_shared || has_places {
-            self.has_served(machine);
+            self.end_service(machine);
         }
         if has_places {
-            self.has_done(machine);
+            self.free_place(machine);
         }
         if !self.end_call(machine, queue, &taken) {
-            self.found(vocabulary, machine, queue, &taken, Looked::Took);
+            self.meet_taken(vocabulary, machine, queue, &taken, Looked::Took);
         }
-        self.serves(machine, queue, &taken);
-        self.serve(machine, queue, &taken);
+        self.begin_service(machine, queue, &taken);
+        self.assign_work(machine, queue, &taken);
         if taken.units > 0 {
             self.give(vocabulary, machine, queue, taken.units);
         }
@@ -157,11 +157,11 @@ impl Translation {
         self.machine(machine).seen = true;
         self.remember(machine);
         let (host, name) = (vocabulary.host(machine).to_owned(), vocabulary.machine_name(machine).to_owned());
-        let asked = self.whose.name.as_deref();
+        let asked = self.end_machine.name.as_deref();
         if asked.is_some_and(|asked| asked == name || asked.strip_prefix(&host).and_then(|rest| rest.strip_prefix('/')) == Some(&name)) {
-            match self.whose.asked {
-                None => self.whose.asked = Some(machine),
-                Some(_) => self.whose.namesake = Some(machine),
+            match self.end_machine.requested {
+                None => self.end_machine.requested = Some(machine),
+                Some(_) => self.end_machine.namesake = Some(machine),
             }
         }
     }
@@ -176,42 +176,42 @@ impl Translation {
             self.leave(vocabulary, machine, context);
         }
         self.vanish(vocabulary, machine);
-        self.has_stopped(vocabulary, machine);
+        self.note_stopped(vocabulary, machine);
     }
 
     /// Marks the end at this machine, or at the requested one.
     pub fn mark_end(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         self.check_end(vocabulary, machine);
-        let machine = match self.whose.name {
-            Some(_) => self.whose.asked,
+        let machine = match self.end_machine.name {
+            Some(_) => self.end_machine.requested,
             None => Some(machine),
         };
         let Some(machine) = machine else { return };
         self.remember(machine);
         self.charge(vocabulary, machine);
-        self.has_served(machine);
-        self.has_done(machine);
-        self.issue(machine, Operation::End);
+        self.end_service(machine);
+        self.free_place(machine);
+        self.issue(machine, Operation::MarkEnd);
     }
 
     /// Notes a contradiction if the machine whose end counts has done nothing.
     fn check_end(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let seen = |id: &MachineId| self.known(*id).is_some_and(|traced| traced.seen);
-        let doubted = self.whose.name.is_none() && !seen(&machine);
-        self.whose.no_end = doubted.then(|| ends_nowhere(vocabulary, machine, seen));
+        let doubted = self.end_machine.name.is_none() && !seen(&machine);
+        self.end_machine.no_end = doubted.then(|| ends_nowhere(vocabulary, machine, seen));
         self.contradictions += u64::from(doubted);
     }
 
     /// Marks the end at the last machine's last interaction if no end was marked, and ends all
     /// waits.
     pub fn finish(&mut self, vocabulary: &Vocabulary) {
-        if let (None, Some(last)) = (&self.replay.end, self.whose.last.or(self.whose.asked)) {
+        if let (None, Some(last)) = (&self.replay.end, self.end_machine.last.or(self.end_machine.requested)) {
             self.mark_end(vocabulary, last);
         }
         if self.replay.held.count > 0 {
             self.replay.relax("deadlock in the replay: each machine waits for room that only a later interaction gives");
         }
         let made = std::mem::take(&mut self.replay.service.made);
-        self.changes.are_met(&made);
+        self.changes.mark_met(&made);
     }
 }

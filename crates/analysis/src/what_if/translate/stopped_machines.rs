@@ -9,7 +9,7 @@ const MAX_STOPPED: usize = 1 << 14;
 
 impl Translation {
     /// Notes that the machine has stopped.
-    pub fn has_stopped(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+    pub fn note_stopped(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let traced = self.machine(machine);
         traced.stops += 1;
         let stop = traced.stops;
@@ -30,7 +30,7 @@ impl Translation {
         }
         let is_top = traced.stack.above == 0;
         let is_due = self.replay.machine(machine).pending.is_empty() && is_top;
-        if !is_due || [self.whose.asked, self.whose.last, ends].contains(&Some(machine)) {
+        if !is_due || [self.end_machine.requested, self.end_machine.last, ends].contains(&Some(machine)) {
             return self.stopped.push_back((machine, stop));
         }
         self.set_alone(machine, false);

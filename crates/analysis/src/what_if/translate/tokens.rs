@@ -22,12 +22,12 @@ pub enum Looked {
 
 impl Translation {
     /// Stores what the machine knows now in a slot, as the origin of a token or of room.
-    pub fn knows(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> TokenOrigin {
+    pub fn publish(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> TokenOrigin {
         let slot = self.replay.slots.make();
         let traced = self.machine(machine);
         // A thread of the kernel that acts at times of its own does not delay the receiver.
         let operation = match traced.alone && traced.is_shared_worker {
-            true => Operation::Leave { slot, passed: traced.passed },
+            true => Operation::PublishPassed { slot, passed: traced.passed },
             false => Operation::Publish { slot, at: self.clock.now },
         };
         self.issue(machine, operation);
@@ -51,7 +51,7 @@ impl Translation {
 
     /// Takes room for a put, or reserves it.
     pub fn room(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, n: u64, early: bool) {
-        self.used(vocabulary, queue);
+        self.ensure_declared(vocabulary, queue);
         let taken = match early {
             true => self.queues.reserve(queue, machine, n),
             false => self.queues.take_space(queue, machine, n),
@@ -72,8 +72,8 @@ impl Translation {
         if changed.is_some() {
             self.issue(machine, Operation::RoomBegin { queue });
         }
-        let asks = self.may_ask(machine, queue, n, early);
-        let (ns, key, delay) = self.found(vocabulary, machine, queue, &taken, Looked::Room);
+        let asks = self.ask_for_room(machine, queue, n, early);
+        let (ns, key, delay) = self.meet_taken(vocabulary, machine, queue, &taken, Looked::Room);
         // A put beyond the capacity had no room in the trace and needs none in a world.
         if let (Some(Some(unit)), 0) = (changed, taken.missing) {
             self.issue(machine, Operation::RoomEnd { queue, unit, ns, key, delay });
@@ -90,7 +90,7 @@ impl Translation {
         if !bounded && !self.queue_use(queue).has_changed_capacity {
             return;
         }
-        let from = self.knows(vocabulary, machine, None);
+        let from = self.publish(vocabulary, machine, None);
         let capacity = if self.queue_use(queue).has_changed_capacity { self.replay.service.capacities.get_mut(&queue) } else { None };
         if let Some(capacity) = capacity {
             self.replay.slots.hold(from.slot);
@@ -126,7 +126,7 @@ impl Translation {
 
     /// The machine continues when all that it took has come. Returns the delay after the last
     /// arrival.
-    pub fn found(
+    pub fn meet_taken(
         &mut self,
         vocabulary: &Vocabulary,
         machine: MachineId,
@@ -141,10 +141,10 @@ impl Translation {
         let mut wait = self.machine(machine).block.take().map(|block| (block.start, State::Blocked(block.why)));
         let context = self.machine(machine).stack.context.filter(|context| !context.caused && looked == Looked::Took && taken.units > 0);
         if let Some(context) = context {
-            self.caused(machine);
+            self.mark_caused(machine);
             if let (None, Origin::From(_)) = (wait, taken.cause) {
                 wait = Some((context.idle_since, State::Unknown));
-                self.issue(machine, Operation::Rebase);
+                self.issue(machine, Operation::CauseFollows);
             }
         }
         let mut found = (0.0, 0, DelayKind::Reaction);
@@ -156,11 +156,11 @@ impl Translation {
                 if looked != Looked::Room {
                     let context = self.machine(machine).stack.context.is_some();
                     if self.set_alone(machine, false) || context {
-                        self.issue(machine, Operation::Anew);
+                        self.issue(machine, Operation::AllowSetBack);
                     }
                 }
                 self.meet_token(machine, (queue, looked), from, found);
-                self.issue(machine, Operation::Began);
+                self.issue(machine, Operation::BeginWork);
                 last = Some(from.slot);
             }
             (Some((_, state)), _) => {
@@ -174,7 +174,7 @@ impl Translation {
             (None, _) => {}
         }
         if looked == Looked::Took && matches!(taken.cause, Origin::None) && self.queue_use(queue).is_lock {
-            self.issue(machine, Operation::Got { queue });
+            self.issue(machine, Operation::TakeFreeLock { queue });
         }
         if looked != Looked::Peeked {
             for at in 0..self.queues.spent.len() {
@@ -202,7 +202,7 @@ impl Translation {
             // The wait began although the item was there: why it continued is unknown.
             let key = self.state_key(vocabulary, machine, state);
             self.states.first_unexplained.entry(key).or_insert(line);
-            return ((now - since) as f64, key, DelayKind::After);
+            return ((now - since) as f64, key, DelayKind::AfterBoth);
         }
         let ns = now.saturating_sub(from.t.max(if carried { 0 } else { since })) as f64;
         let known = &mut self.states.delays[key as usize];
@@ -227,7 +227,7 @@ impl Translation {
         let delay = if carried { DelayKind::Carried } else { DelayKind::Reaction };
         let arrival = Arrival { slot: from.slot, ns, key };
         if looked == Looked::Took && self.machine(machine).stack.context.is_some() {
-            self.issue(machine, Operation::Ahead { arrival });
+            self.issue(machine, Operation::BeginEarlier { arrival });
         }
         let traced = self.machine(machine);
         if looked == Looked::Took && traced.alone && traced.is_shared_worker {
@@ -254,7 +254,7 @@ impl Translation {
         self.connect(machine, by);
         let arrival = Arrival { slot, ns, key };
         let operation = match looked == Looked::Took && self.queue_use(queue).is_lock {
-            true => Operation::Lock { queue, arrival, delay },
+            true => Operation::TakeLock { queue, arrival, delay },
             false => Operation::Meet { arrival, delay, paid },
         };
         self.issue(machine, operation);

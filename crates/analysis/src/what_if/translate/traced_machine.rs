@@ -2,7 +2,7 @@
 
 use super::caller::{Caller, Round};
 use crate::critical_path::key::State;
-use crate::what_if::operation::{Arrival, LeftCpu, Paid};
+use crate::what_if::operation::{Arrival, LeftCpu, PaidCall};
 use longpole_model::interaction::MachineId;
 use longpole_model::names::NameId;
 
@@ -17,7 +17,7 @@ pub struct TracedMachine {
     pub state: State,
     pub block: Option<Block>,
     /// The machine is the recorder.
-    pub records: bool,
+    pub is_recorder: bool,
     /// Key of the machine's own time; and the time in the trace up to which its operations reach.
     pub key: u32,
     pub since: u64,
@@ -48,7 +48,7 @@ pub struct CpuState {
     /// The machine has left its CPU until a time that it set itself.
     pub asleep: bool,
     /// The machine is known to have a CPU.
-    pub on_cpu: bool,
+    pub has_cpu: bool,
     /// The CPU that the machine was put off although it could have continued.
     pub off: Option<LeftCpu>,
     /// Chain number of the CPU that the machine has, or had last.
@@ -75,11 +75,11 @@ pub struct CallState {
     /// The machine has taken an item, and no time has passed since.
     pub took: bool,
     /// The call that the machine's work belongs to.
-    pub serving: Option<Paid>,
+    pub serving: Option<PaidCall>,
     /// The call for whose reply the machine waits without doing anything else, as far as is known.
-    pub calling: Option<Paid>,
+    pub calling: Option<PaidCall>,
     /// The call that the machine's current state is.
-    pub inside: Option<Paid>,
+    pub inside: Option<PaidCall>,
     /// The signal that the machine sent to itself and has not yet taken.
     pub round: Option<Round>,
     /// The machine has done something else while it waited for a reply, at least once.
@@ -95,9 +95,9 @@ pub enum Run {
     /// The machine has taken nothing yet.
     Woken,
     /// A call to which the machine has not replied.
-    Serves(Paid),
+    Serves(PaidCall),
     /// A call to which the machine has replied, or a signal.
-    Served(Paid),
+    Served(PaidCall),
 }
 
 /// A wait that has not ended: its reason, and its start in the trace.
@@ -142,10 +142,10 @@ impl Default for TracedMachine {
             class: None,
             state: State::Run,
             block: None,
-            records: false,
+            is_recorder: false,
             key: 0,
             since: 0,
-            cpu: CpuState { ready: None, waits_as: State::Runnable, asleep: false, on_cpu: false, off: None, chain: 0 },
+            cpu: CpuState { ready: None, waits_as: State::Runnable, asleep: false, has_cpu: false, off: None, chain: 0 },
             stack: Stack::default(),
             calls: CallState {
                 caller: None,

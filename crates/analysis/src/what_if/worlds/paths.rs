@@ -29,18 +29,18 @@ pub struct Node {
     pub other: u64,
     pub ns: f64,
     pub key: u32,
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// Meaning of a node's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NodeKind {
     /// Time of a state.
     Own,
     /// The time belongs to the other path (a link).
     Meet,
     /// The time follows after both paths.
-    After,
+    AfterBoth,
 }
 
 /// The nodes of all paths.
@@ -74,7 +74,7 @@ struct PackedNode {
     before: u32,
     other: u32,
     key: u32,
-    kind: Kind,
+    kind: NodeKind,
 }
 
 /// Time of each key in each world; the worlds of one key are adjacent.
@@ -97,7 +97,7 @@ impl Paths {
 
     /// Adds time of a state after the node. Returns the new node.
     pub fn own(&mut self, before: u64, key: u32, ns: f64) -> u64 {
-        self.push(Node { before, other: NONE, ns, key, kind: Kind::Own }, None)
+        self.push(Node { before, other: NONE, ns, key, kind: NodeKind::Own }, None)
     }
 
     /// Adds a meeting of two paths; `bits` are the worlds in which the other one was later.
@@ -191,7 +191,7 @@ impl Paths {
             while let Some(Group { mut at, worlds }) = groups.pop() {
                 while let Some((node, others)) = self.node(at, word) {
                     let others = worlds & others;
-                    let count = if node.kind == Kind::Meet { others } else { worlds };
+                    let count = if node.kind == NodeKind::Meet { others } else { worlds };
                     if at < until && count != 0 {
                         totals.add(&node, rows, (word * 64, count), self.worlds);
                     }

@@ -9,10 +9,11 @@
 //! - observed: no replay, but the trace's own time, from which delays are taken;
 //! - gate: the unchanged trace, in which only what is explained takes time; it decides whether the
 //!   trace is good enough to predict from;
-//! - kept: the unchanged trace without the recorder. A wait of unknown cause keeps its duration;
-//! - whole: the same with the recorder and the cost of probes, which shows how far the replay is
-//!   from what was observed;
-//! - the scenarios, one lane each, as kept;
+//! - unchanged: the unchanged trace without the recorder. A wait of unknown cause keeps its duration;
+//! - with recording: the same with the recorder and the cost of probes, which shows how far the
+//!   replay is from what was observed;
+//! - the scenarios, one lane each, in which such waits keep their duration, too. The lanes from
+//!   `unchanged` to here are the *kept* lanes;
 //! - bare: the unchanged trace and each scenario once more, where neither such waits nor reactions
 //!   to tokens take time. This is the other end of the interval of a prediction.
 
