@@ -26,9 +26,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         for interaction in &all {
             critical_path.interaction(reader.vocabulary(), interaction);
         }
-        let inner = critical_path.inner();
+        let sizes = critical_path.sizes();
         let seconds = begin.elapsed().as_secs_f64();
-        println!("pass: {:.2} M interactions/s; {} nodes for {} tips, {} segments", rate(seconds), inner.nodes, inner.tips, inner.segments);
+        println!("pass: {:.2} M interactions/s; {} nodes for {} tips, {} segments", rate(seconds), sizes.nodes, sizes.tips, sizes.segments);
         critical_path.answer(reader.vocabulary())?;
     }
     Ok(())

@@ -30,7 +30,7 @@ pub(crate) mod uses;
 
 pub use answer::{Answer, Edge, End, EndKind, Member, MutualWait, Waiter, Who};
 
-use crate::critical_path::steps::machine_of;
+use crate::critical_path::interactions::machine_of;
 use crate::what_if::{FullQueue, FullQueues};
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Cause, Effect, Interaction, MachineId, QueueId, Vocabulary};

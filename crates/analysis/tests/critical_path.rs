@@ -14,8 +14,8 @@ fn with(options: Options, log: &str) -> Answer {
     let mut critical_path = CriticalPath::new(options);
     while let Some(interaction) = reader.next_interaction().unwrap() {
         critical_path.interaction(reader.vocabulary(), &interaction);
-        let inner = critical_path.inner();
-        assert!(inner.nodes <= 2 * inner.tips, "{inner:?}");
+        let sizes = critical_path.sizes();
+        assert!(sizes.nodes <= 2 * sizes.tips, "{sizes:?}");
     }
     critical_path.answer(reader.vocabulary()).unwrap()
 }
@@ -331,8 +331,8 @@ fn the_tree_and_the_log_stay_small() {
     let mut critical_path = CriticalPath::new(Options { most_past: 64, ..Options::default() });
     while let Some(interaction) = reader.next_interaction().unwrap() {
         critical_path.interaction(reader.vocabulary(), &interaction);
-        let inner = critical_path.inner();
-        assert!(inner.nodes <= 2 * inner.tips && inner.tips < 64, "{inner:?}");
+        let sizes = critical_path.sizes();
+        assert!(sizes.nodes <= 2 * sizes.tips && sizes.tips < 64, "{sizes:?}");
     }
 }
 
@@ -433,7 +433,7 @@ fn a_long_path_in_a_file_needs_little_memory() {
         let mut most = 0;
         while let Some(interaction) = reader.next_interaction().unwrap() {
             critical_path.interaction(reader.vocabulary(), &interaction);
-            most = most.max(critical_path.inner().segments);
+            most = most.max(critical_path.sizes().segments);
         }
         let spilled = critical_path.answer(reader.vocabulary()).unwrap();
         assert!(

@@ -176,7 +176,7 @@ fn stopped_machines_do_not_keep_critical_paths_forever() {
         while let Some(interaction) = reader.next_interaction().unwrap() {
             critical_path.interaction(reader.vocabulary(), &interaction);
         }
-        critical_path.inner().tips
+        critical_path.sizes().tips
     };
     assert!(tips(5000) < tips(1000) + 10, "{} {}", tips(1000), tips(5000));
 }

@@ -6,11 +6,12 @@
 //! ([`NoAnswer::NotConserved`]); nothing here estimates.
 
 use super::key::{Key, Keys, Kind, State};
-use super::path::{Path, Way};
+use super::path::{NameMeaning, Path};
 use super::path_store::PathStore;
+use super::slack::Slack;
 use super::tree::Tree;
 use super::words::{Dictionary, Name};
-use super::{CriticalPath, Mode, Slack};
+use super::{CriticalPath, Mode};
 use crate::critical_path::samples::Top;
 use crate::scheduling::occupancy::CpuHolder;
 use crate::stats::nearest::no_such_machine;
@@ -40,7 +41,7 @@ pub struct Row {
     pub share: f64,
     /// Rank of the state in a profile by its running time over all machines
     /// ([`SegmentKind::is_symbol`]); ties share a rank: 1, 2, 2, 4. `None` if the state is not
-    /// code.
+    /// running.
     pub profile_rank: Option<u64>,
     pub profile_share: Option<f64>,
     /// Least slack in ns of all items that this state took without waiting: the time between the
@@ -119,9 +120,9 @@ pub struct Answer {
     pub interactions: u64,
 }
 
-/// Sizes of the internal data of the pass, for tests of its memory bounds.
+/// Sizes of the pass's own data, for tests of its memory bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inner {
+pub struct PassSizes {
     pub nodes: usize,
     /// Machines, tokens and remembered pasts that hold a path.
     pub tips: usize,
@@ -154,12 +155,12 @@ impl CriticalPath {
     pub fn answer(mut self, vocabulary: &Vocabulary) -> Result<Answer, NoAnswer> {
         let asked = self.options.machine.clone();
         let named = |machine| full_name(vocabulary, machine);
-        if let (Some(asked), Some(one), Some(other)) = (&asked, self.subject, self.namesake) {
+        if let (Some(asked), Some(one), Some(other)) = (&asked, self.requested.machine, self.requested.namesake) {
             return Err(NoAnswer::Namesakes(asked.clone(), named(one), named(other)));
         }
         self.finish();
-        let (Some(end), Some(begin)) = (self.end.clone(), self.begin) else { return Err(NoAnswer::Empty) };
-        let Some(machine) = end.machine.or(self.subject) else {
+        let (Some(end), Some(begin)) = (self.end.clone(), self.clock.begin) else { return Err(NoAnswer::Empty) };
+        let Some(machine) = end.machine.or(self.requested.machine) else {
             return Err(NoAnswer::NoSuchMachine(no_such_machine(vocabulary, &asked.unwrap_or_default())));
         };
         let tip = match end.tip {
@@ -170,17 +171,17 @@ impl CriticalPath {
                 if let Some(active) = &mut self.active {
                     active.never(begin.min(end.t), end.t, unknown);
                 }
-                self.unknown(machine, end.t)
+                self.unknown_path(machine, end.t)
             }
         };
-        if self.asked_begin > 0 && end.t <= begin {
+        if self.clock.requested_begin > 0 && end.t <= begin {
             return Err(NoAnswer::NothingInRange);
         }
         let start = begin.min(end.t);
         let totals = self.totals_to_end();
         let mut dictionary = Dictionary::new(vocabulary);
-        let names: Vec<Name> = self.keys.iter().map(|key| dictionary.name(vocabulary, key)).collect();
-        let kinds: Vec<SegmentKind> = self.keys.iter().map(|key| self.kind(vocabulary, key)).collect();
+        let names: Vec<Name> = self.keys.keys().iter().map(|key| dictionary.name(vocabulary, key)).collect();
+        let kinds: Vec<SegmentKind> = self.keys.keys().iter().map(|key| self.kind(vocabulary, key)).collect();
         let is_active = self.options.mode == Mode::Active;
         let store = std::mem::replace(&mut self.store, PathStore::Now(Tree::default()));
         let (profile, path) = match self.active.take() {
@@ -188,7 +189,7 @@ impl CriticalPath {
             None => {
                 let (tree, tip, segments) = store.finish(tip);
                 let mut profile: HashMap<u32, u64> = HashMap::new();
-                for (key, ns) in tree.profile(tip.node) {
+                for (key, ns) in tree.key_times(tip.node) {
                     *profile.entry(key).or_default() += ns;
                 }
                 (profile, self.segments.take().or(segments).map(|segments| segments.forward(tip.segment)))
@@ -197,14 +198,14 @@ impl CriticalPath {
         let length = end.t - start;
         let counted: u64 = profile.values().sum();
         conserved(length, counted)?;
-        let called = Called { vocabulary, dictionary: &dictionary, names: &names, kinds: &kinds, totals: &totals };
-        let code = Code::new(&self.keys, &called);
-        let (criticality, profiled) = self.rows(&profile, &called, &code, length);
-        let busy = code.busy(&dictionary);
+        let named_keys = NamedKeys { vocabulary, dictionary: &dictionary, names: &names, kinds: &kinds, totals: &totals };
+        let running = RunningTimes::new(self.keys.keys(), &named_keys);
+        let (criticality, profiled) = self.rows(&profile, &named_keys, &running, length);
+        let busy = running.busy(&dictionary);
         let of_unknown = |key: u32| kinds.get(key as usize).is_some_and(|&kind| is_unknown(kind));
         let unknown = profile.iter().filter(|(&key, _)| of_unknown(key)).map(|(_, ns)| ns).sum();
-        let ways = self.keys.iter().map(|key| way(vocabulary, key)).collect();
-        let mut segments = path.map(|path| Path::new(path, dictionary, names, kinds, ways));
+        let meanings = self.keys.keys().iter().map(|key| name_meaning(vocabulary, key)).collect();
+        let mut segments = path.map(|path| Path::new(path, dictionary, names, kinds, meanings));
         if let Some(segments) = &mut segments {
             conserved(length, segments.sum(start) - start)?;
         }
@@ -222,17 +223,17 @@ impl CriticalPath {
             profile: profiled,
             busy,
             contradictions: self.counts.contradictions,
-            contradiction_list: std::mem::take(&mut self.counts.first),
+            contradiction_list: std::mem::take(&mut self.counts.listed),
             negative_links: self.counts.negative_links,
             ignored_wakeups: self.counts.ignored_wakeups,
             forgotten_causes: self.counts.too_old + self.queues.forgotten(),
-            interactions: self.interactions,
+            interactions: self.counts.interactions,
         })
     }
 
     fn kind(&self, vocabulary: &Vocabulary, key: &Key) -> SegmentKind {
         let context = match *key {
-            Key::State { machine, .. } => self.lives.get(machine.0 as usize).is_some_and(|life| life.has_been_context),
+            Key::State { machine, .. } => self.machines.get(machine.0 as usize).is_some_and(|tracked| tracked.has_been_context),
             Key::Link { .. } => false,
         };
         key.kind(vocabulary, context)
@@ -240,32 +241,38 @@ impl CriticalPath {
 
     /// Returns the rows of the path by time, keys of the same names and kind as one row; and the
     /// busiest states in a profile.
-    fn rows(&self, profile: &HashMap<u32, u64>, called: &Called<'_>, code: &Code, length: u64) -> (Vec<Row>, Vec<Profiled>) {
-        let mut sorted: Vec<u128> = code.symbols.values().copied().collect();
+    fn rows(
+        &self,
+        profile: &HashMap<u32, u64>,
+        named_keys: &NamedKeys<'_>,
+        running: &RunningTimes,
+        length: u64,
+    ) -> (Vec<Row>, Vec<Profiled>) {
+        let mut sorted: Vec<u128> = running.symbols.values().copied().collect();
         sorted.sort_unstable();
-        let mut on: HashMap<(Name, Kind), Sum> = HashMap::new();
-        let keys: Vec<&Key> = self.keys.iter().collect();
+        let mut sums: HashMap<(Name, Kind), RowSum> = HashMap::new();
+        let keys: Vec<&Key> = self.keys.keys().iter().collect();
         for (&key, &ns) in profile.iter().filter(|(_, &ns)| ns > 0) {
-            let (Some(name), Some(&kind)) = (called.names.get(key as usize), called.kinds.get(key as usize)) else { continue };
-            let sum = on.entry((*name, kind.into())).or_default();
+            let (Some(name), Some(&kind)) = (named_keys.names.get(key as usize), named_keys.kinds.get(key as usize)) else { continue };
+            let sum = sums.entry((*name, kind.into())).or_default();
             sum.ns += ns;
             sum.runs |= kind.is_code();
             sum.largest = sum.largest.max((ns, Reverse(key)));
-            sum.slack.join(self.slack_of(key));
+            sum.slack.merge(self.keys.slack(key));
         }
-        let symbol = |&[_, _, class, state]: &Name, sum: &Sum| symbol(called.is_symbol(keys[sum.key() as usize]), class, state);
-        let mut on_path: HashMap<Of, u64> = HashMap::new();
-        for ((name, _), sum) in on.iter().filter(|(_, sum)| sum.runs) {
+        let symbol = |&[_, _, class, state]: &Name, sum: &RowSum| symbol(named_keys.is_symbol(keys[sum.key() as usize]), class, state);
+        let mut on_path: HashMap<ClassState, u64> = HashMap::new();
+        for ((name, _), sum) in sums.iter().filter(|(_, sum)| sum.runs) {
             *on_path.entry(symbol(name, sum)).or_default() += sum.ns;
         }
-        let row = |(name, sum): (Name, Sum)| {
-            let total = code.symbols.get(&symbol(&name, &sum)).copied().filter(|_| sum.runs);
-            let [host, machine, class, state] = name.map(|word| called.dictionary.text(word).to_owned());
-            let (key, Sum { ns, slack, .. }) = (keys[sum.key() as usize], sum);
-            let (owner, pool) = match way(called.vocabulary, key) {
-                Way::State => (class.clone(), class.clone()),
-                Way::Wakeup => (machine.clone(), machine.clone()),
-                Way::Queue { class, calls } => {
+        let row = |(name, sum): (Name, RowSum)| {
+            let total = running.symbols.get(&symbol(&name, &sum)).copied().filter(|_| sum.runs);
+            let [host, machine, class, state] = name.map(|word| named_keys.dictionary.text(word).to_owned());
+            let (key, RowSum { ns, slack, .. }) = (keys[sum.key() as usize], sum);
+            let (owner, pool) = match name_meaning(named_keys.vocabulary, key) {
+                NameMeaning::State => (class.clone(), class.clone()),
+                NameMeaning::Wakeup => (machine.clone(), machine.clone()),
+                NameMeaning::Queue { class, calls } => {
                     let pool = calls.map_or(class, |(calls, _)| calls);
                     (machine[..class].to_owned(), machine[..pool].to_owned())
                 }
@@ -275,40 +282,40 @@ impl CriticalPath {
                 machine,
                 class,
                 state,
-                kind: called.kinds[sum.key() as usize],
+                kind: named_keys.kinds[sum.key() as usize],
                 owner,
                 pool,
-                is_symbol: called.is_symbol(key),
+                is_symbol: named_keys.is_symbol(key),
                 ns,
                 share: ns as f64 / length as f64,
                 profile_rank: total.map(|total| (sorted.len() - sorted.partition_point(|&ns| ns <= total)) as u64 + 1),
-                profile_share: total.map(|total| total as f64 / code.all as f64),
+                profile_share: total.map(|total| total as f64 / running.all as f64),
                 slack_ns: slack.least,
                 near_critical_share: slack.near_share(),
                 kept_by: None,
                 function: None,
             }
         };
-        let texts = |name: &Name| name.map(|word| called.dictionary.text(word));
+        let texts = |name: &Name| name.map(|word| named_keys.dictionary.text(word));
         // There may be millions of rows, so only the sorted ones are given owned texts.
-        let mut on: Vec<((Name, Kind), Sum)> = on.into_iter().collect();
-        on.sort_unstable_by(|((a, one), x), ((b, other), y)| {
+        let mut sums: Vec<((Name, Kind), RowSum)> = sums.into_iter().collect();
+        sums.sort_unstable_by(|((a, one), x), ((b, other), y)| {
             y.ns.cmp(&x.ns).then_with(|| texts(a).cmp(&texts(b))).then_with(|| one.cmp(other))
         });
-        let rows = on.into_iter().map(|((name, _), sum)| row((name, sum))).collect();
-        let profiled = first(&code.symbols, called.dictionary).into_iter().map(|(of, ns)| Profiled {
-            class: code.class(of).map(|class| called.dictionary.text(class).to_owned()),
-            state: called.dictionary.text(of.1).to_owned(),
-            profile_share: ns as f64 / code.all as f64,
+        let rows = sums.into_iter().map(|((name, _), sum)| row((name, sum))).collect();
+        let profiled = most_time(&running.symbols, named_keys.dictionary).into_iter().map(|(of, ns)| Profiled {
+            class: running.class(of).map(|class| named_keys.dictionary.text(class).to_owned()),
+            state: named_keys.dictionary.text(of.1).to_owned(),
+            profile_share: ns as f64 / running.all as f64,
             path_share: on_path.get(&of).copied().unwrap_or(0) as f64 / length as f64,
         });
         (rows, profiled.collect())
     }
 }
 
-/// Sum of the path's keys that form one row.
+/// Sums over the keys on the path that form one row.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct RowSum {
     ns: u64,
     runs: bool,
     /// Largest time of a single key, and that key.
@@ -316,58 +323,58 @@ struct Sum {
     slack: Slack,
 }
 
-impl Sum {
+impl RowSum {
     fn key(&self) -> u32 {
         self.largest.1 .0
     }
 }
 
 /// Returns the meaning of a key's machine name: a machine, a wake-up or a queue.
-fn way(vocabulary: &Vocabulary, key: &Key) -> Way {
+fn name_meaning(vocabulary: &Vocabulary, key: &Key) -> NameMeaning {
     match *key {
-        Key::State { .. } => Way::State,
-        Key::Link { queue: None, .. } => Way::Wakeup,
+        Key::State { .. } => NameMeaning::State,
+        Key::Link { queue: None, .. } => NameMeaning::Wakeup,
         Key::Link { queue: Some(queue), .. } => {
             let is_of_calls = matches!(vocabulary.queue_kind(queue), QueueKind::Calls | QueueKind::Replies);
             let calls = (vocabulary.queue_of_calls(queue).len(), vocabulary.names.first_of_same(vocabulary.queue_of(queue)).0);
-            Way::Queue { class: vocabulary.queue_class(queue).len(), calls: is_of_calls.then_some(calls) }
+            NameMeaning::Queue { class: vocabulary.queue_class(queue).len(), calls: is_of_calls.then_some(calls) }
         }
     }
 }
 
 /// Class and state, as words of the dictionary.
-type Of = (u32, u32);
+type ClassState = (u32, u32);
 
 /// Placeholder for the class of a symbol: a profiler adds these up over all classes.
-const ANY: u32 = u32::MAX;
+const ANY_CLASS: u32 = u32::MAX;
 
 /// Class and state under which a profiler lists the state.
-fn symbol(is_symbol: bool, class: u32, state: u32) -> Of {
-    (if is_symbol { ANY } else { class }, state)
+fn symbol(is_symbol: bool, class: u32, state: u32) -> ClassState {
+    (if is_symbol { ANY_CLASS } else { class }, state)
 }
 
 /// Running time over all machines. The sum exceeds elapsed time if several machines run at once.
-struct Code {
-    of: HashMap<Of, u128>,
-    symbols: HashMap<Of, u128>,
+struct RunningTimes {
+    of: HashMap<ClassState, u128>,
+    symbols: HashMap<ClassState, u128>,
     all: u128,
 }
 
-impl Code {
-    fn new(keys: &Keys, called: &Called<'_>) -> Code {
-        let (mut of, mut symbols): (HashMap<Of, u128>, HashMap<Of, u128>) = Default::default();
-        for (((key, &[_, _, class, state]), kind), &ns) in keys.iter().zip(called.names).zip(called.kinds).zip(called.totals) {
+impl RunningTimes {
+    fn new(keys: &Keys, named_keys: &NamedKeys<'_>) -> RunningTimes {
+        let (mut of, mut symbols): (HashMap<ClassState, u128>, HashMap<ClassState, u128>) = Default::default();
+        for (((key, &[_, _, class, state]), kind), &ns) in keys.iter().zip(named_keys.names).zip(named_keys.kinds).zip(named_keys.totals) {
             if ns > 0 && kind.is_code() {
                 *of.entry((class, state)).or_default() += u128::from(ns);
-                *symbols.entry(symbol(called.is_symbol(key), class, state)).or_default() += u128::from(ns);
+                *symbols.entry(symbol(named_keys.is_symbol(key), class, state)).or_default() += u128::from(ns);
             }
         }
-        Code { all: of.values().sum(), of, symbols }
+        RunningTimes { all: of.values().sum(), of, symbols }
     }
 
     /// The class of a symbol, if exactly one class has it.
-    fn class(&self, (class, state): Of) -> Option<u32> {
-        let mut classes = self.of.keys().filter(|of| of.1 == state && (class == ANY || class == of.0));
+    fn class(&self, (class, state): ClassState) -> Option<u32> {
+        let mut classes = self.of.keys().filter(|of| of.1 == state && (class == ANY_CLASS || class == of.0));
         classes.next().filter(|_| classes.next().is_none()).map(|of| of.0)
     }
 
@@ -378,21 +385,21 @@ impl Code {
             ns: u64::try_from(ns).unwrap_or(u64::MAX),
             share: ns as f64 / self.all as f64,
         };
-        first(&self.of, dictionary).into_iter().map(row).collect()
+        most_time(&self.of, dictionary).into_iter().map(row).collect()
     }
 }
 
 /// The entries with the most time, descending, at most [`MAX_PROFILED`].
-fn first(times: &HashMap<Of, u128>, dictionary: &Dictionary) -> Vec<(Of, u128)> {
+fn most_time(times: &HashMap<ClassState, u128>, dictionary: &Dictionary) -> Vec<(ClassState, u128)> {
     let mut first: Vec<_> = times.iter().map(|(&of, &ns)| (of, ns)).collect();
-    let name = |(class, state): Of| (if class == ANY { "" } else { dictionary.text(class) }, dictionary.text(state));
+    let name = |(class, state): ClassState| (if class == ANY_CLASS { "" } else { dictionary.text(class) }, dictionary.text(state));
     first.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| name(a.0).cmp(&name(b.0))));
     first.truncate(MAX_PROFILED);
     first
 }
 
 /// Keys with their names, kinds and time over all machines; the slices have the same order.
-struct Called<'a> {
+struct NamedKeys<'a> {
     vocabulary: &'a Vocabulary,
     dictionary: &'a Dictionary,
     names: &'a [Name],
@@ -400,7 +407,7 @@ struct Called<'a> {
     totals: &'a [u64],
 }
 
-impl Called<'_> {
+impl NamedKeys<'_> {
     fn is_symbol(&self, key: &Key) -> bool {
         key.kind(self.vocabulary, false).is_symbol()
     }

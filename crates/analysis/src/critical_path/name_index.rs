@@ -2,7 +2,7 @@
 //! one that is never on the path; it is valid, whereas a name that does not occur at all is an
 //! error.
 
-use crate::critical_path::steps::machine_of;
+use crate::critical_path::interactions::machine_of;
 use crate::stats::text::place;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Effect, Interaction, MachineId, QueueId, Vocabulary};

@@ -36,7 +36,7 @@ pub struct Call<'a> {
 
 /// Meaning of a key's machine name.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Way {
+pub(super) enum NameMeaning {
     /// A machine.
     State,
     /// A wake-up or a fork, which has no queue.
@@ -53,7 +53,7 @@ pub struct Path {
     dictionary: Dictionary,
     names: Vec<Name>,
     kinds: Vec<SegmentKind>,
-    ways: Vec<Way>,
+    meanings: Vec<NameMeaning>,
     /// For each key, the first key with the same words and the same [`Kind`].
     same: Vec<u32>,
     /// Time in ns of each number of stretches.
@@ -70,7 +70,13 @@ pub struct Stretch {
 }
 
 impl Path {
-    pub(super) fn new(pieces: Forward, dictionary: Dictionary, names: Vec<Name>, kinds: Vec<SegmentKind>, ways: Vec<Way>) -> Path {
+    pub(super) fn new(
+        pieces: Forward,
+        dictionary: Dictionary,
+        names: Vec<Name>,
+        kinds: Vec<SegmentKind>,
+        meanings: Vec<NameMeaning>,
+    ) -> Path {
         let mut order: Vec<u32> = (0..names.len() as u32).collect();
         let one = |key: u32| (names[key as usize], Kind::from(kinds[key as usize]));
         order.sort_unstable_by_key(|&key| (one(key), key));
@@ -78,7 +84,7 @@ impl Path {
         for alike in order.chunk_by(|&a, &b| one(a) == one(b)) {
             alike.iter().for_each(|&key| same[key as usize] = alike[0]);
         }
-        Path { pieces, same, dictionary, times: vec![0; names.len()], names, kinds, ways }
+        Path { pieces, same, dictionary, times: vec![0; names.len()], names, kinds, meanings }
     }
 
     /// Sums up the times of all stretches. Returns the time up to which they follow each other
@@ -129,7 +135,7 @@ impl Path {
 
     /// States of all links without a queue, whether they are on the path or not.
     pub fn wakeups(&self) -> impl Iterator<Item = &str> + '_ {
-        let links = self.names.iter().zip(&self.ways).filter(|(_, way)| matches!(way, Way::Wakeup));
+        let links = self.names.iter().zip(&self.meanings).filter(|(_, meaning)| matches!(meaning, NameMeaning::Wakeup));
         links.map(|(&[.., state], _)| self.dictionary.text(state))
     }
 
@@ -149,17 +155,17 @@ impl Path {
     pub fn class_and_state(&self, of: u32) -> (&str, &str) {
         let Some(name) = self.names.get(of as usize) else { return ("", "") };
         let [_, machine, class, state] = name.map(|word| self.dictionary.text(word));
-        match self.ways[of as usize] {
-            Way::State => (class, state),
-            Way::Wakeup => (machine, state),
-            Way::Queue { class, .. } => (&machine[..class], state),
+        match self.meanings[of as usize] {
+            NameMeaning::State => (class, state),
+            NameMeaning::Wakeup => (machine, state),
+            NameMeaning::Queue { class, .. } => (&machine[..class], state),
         }
     }
 
     /// Returns the call whose queues this link leads through; `None` for a state, or a link of
     /// another queue.
     pub fn call(&self, of: u32) -> Option<Call<'_>> {
-        let Some(&Way::Queue { calls: Some((calls, name)), class }) = self.ways.get(of as usize) else { return None };
+        let Some(&NameMeaning::Queue { calls: Some((calls, name)), class }) = self.meanings.get(of as usize) else { return None };
         Some(Call { name: self.dictionary.text(name), queue: self.machine(of).get(..calls)?, is_reply: class > calls })
     }
 

@@ -1,7 +1,7 @@
 //! Storage of the paths: either the tree itself, charged at once, or a list of operations that
 //! worker threads charge window by window ([`super::window`]). Both yield the same result.
 
-use crate::critical_path::life::Tip;
+use crate::critical_path::machine::Tip;
 use crate::critical_path::segments::{Segments, Spill, NONE};
 use crate::critical_path::tree::Tree;
 use crate::critical_path::window::{Charge, Op, Ops, Slot, Summary};

@@ -1,7 +1,7 @@
 //! The tree of paths: one leaf per tip, and no more inner nodes than are needed to separate the
 //! tips.
 //!
-//! A node is a stretch of a path with the profile of that stretch; its parent is the stretch
+//! A node is a stretch of a path with the time of each key in that stretch; its parent is the stretch
 //! before. Tips hold the nodes at which they end. A node that no tip holds is removed if it has no
 //! child, and merged with its child if it has exactly one. There are therefore at most twice as
 //! many nodes as holds, however long the trace is.
@@ -10,7 +10,7 @@
 //! ends at the put; the thread's later time goes to a child of it. When the token is dropped, the
 //! node has no hold and one child, and is merged with that child.
 
-use super::profile::Profile;
+use super::key_times::KeyTimes;
 
 /// Index of a node; reused after the node was removed.
 pub type NodeId = u32;
@@ -25,7 +25,7 @@ struct Node {
     children: u32,
     holds: u32,
     start: u64,
-    profile: Profile,
+    times: KeyTimes,
 }
 
 /// The nodes of all paths.
@@ -46,11 +46,11 @@ impl Tree {
     fn add(&mut self, parent: u32, start: u64) -> NodeId {
         if let Some(at) = self.free.pop() {
             let node = &mut self.nodes[at as usize];
-            node.profile.clear();
+            node.times.clear();
             (node.parent, node.kin, node.children, node.holds, node.start) = (parent, 0, 0, 1, start);
             return at;
         }
-        self.nodes.push(Node { parent, kin: 0, children: 0, holds: 1, start, profile: Profile::default() });
+        self.nodes.push(Node { parent, kin: 0, children: 0, holds: 1, start, times: KeyTimes::default() });
         self.nodes.len() as u32 - 1
     }
 
@@ -90,14 +90,14 @@ impl Tree {
 
     /// Gives a parent's stretch to its only child.
     fn merge(&mut self, at: u32, child: u32) {
-        let mut profile = std::mem::take(&mut self.node(at).profile);
+        let mut times = std::mem::take(&mut self.node(at).times);
         let Node { parent, start, .. } = self.nodes[at as usize];
         let below = self.node(child);
-        below.profile.absorb(&mut profile);
+        below.times.absorb(&mut times);
         below.parent = parent;
         below.start = start;
-        // The freed node gets the emptied profile, so that the next node can reuse its memory.
-        self.node(at).profile = profile;
+        // The freed node gets the emptied times, so that the next node can reuse its memory.
+        self.node(at).times = times;
         if parent != NONE {
             self.node(parent).kin ^= at ^ child;
         }
@@ -121,7 +121,7 @@ impl Tree {
 
     /// Adds time to a node that [`Tree::own`] returned.
     pub fn charge(&mut self, at: NodeId, key: u32, ns: u64) {
-        self.node(at).profile.add(key, ns);
+        self.node(at).times.add(key, ns);
     }
 
     /// Returns the node that contains the moment `at` on the path that ends at `tip` (whose stretch
@@ -145,7 +145,7 @@ impl Tree {
 
     /// Returns the profile of one node's stretch.
     pub fn stretch(&self, at: NodeId) -> impl Iterator<Item = (u32, u64)> + '_ {
-        self.nodes[at as usize].profile.iter()
+        self.nodes[at as usize].times.iter()
     }
 
     /// Returns a held node: the path of `tip`, whose stretch ends at `end`, as it was at `at`.
@@ -164,17 +164,17 @@ impl Tree {
         }
         self.holds += 1;
         let before = self.add(parent, start);
-        let mut profile = std::mem::take(&mut self.node(node).profile);
+        let mut times = std::mem::take(&mut self.node(node).times);
         for (key, from, to) in charges {
             let ns = to.min(end).saturating_sub(from.max(at));
             if ns > 0 {
-                let enough = profile.subtract(key, ns);
+                let enough = times.subtract(key, ns);
                 debug_assert!(enough, "what was charged is there");
-                self.node(node).profile.add(key, ns);
+                self.node(node).times.add(key, ns);
             }
         }
         let above = self.node(before);
-        (above.profile, above.children, above.kin) = (profile, 1, node);
+        (above.times, above.children, above.kin) = (times, 1, node);
         let below = self.node(node);
         (below.parent, below.start) = (before, at);
         if parent != NONE {
@@ -185,9 +185,9 @@ impl Tree {
 
     /// Returns the profile of the whole path from this tip to its root; a key may occur several
     /// times.
-    pub fn profile(&self, tip: NodeId) -> impl Iterator<Item = (u32, u64)> + '_ {
+    pub fn key_times(&self, tip: NodeId) -> impl Iterator<Item = (u32, u64)> + '_ {
         let at = |id: u32| self.nodes.get(id as usize);
-        std::iter::successors(at(tip), move |node| at(node.parent)).flat_map(|node| node.profile.iter())
+        std::iter::successors(at(tip), move |node| at(node.parent)).flat_map(|node| node.times.iter())
     }
 
     pub fn len(&self) -> usize {

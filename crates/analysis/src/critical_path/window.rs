@@ -11,7 +11,7 @@
 //! Example: at the start of a window slot 3 is some unknown path. In the window its machine runs
 //! for 5 ms. The summary says: slot 3 is symbol `Entry(3)` followed by 5 ms of `run`.
 
-use super::life::Tip;
+use super::machine::Tip;
 use super::segments::{Record, Segments, Spill, NONE};
 use super::tree::{NodeId, Tree};
 use longpole_model::hash::IdMap;

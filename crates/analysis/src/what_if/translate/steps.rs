@@ -7,7 +7,7 @@ use super::queue_uses::TokenOrigin;
 use super::state::Translation;
 use super::tokens::Looked;
 use super::traced_machine::Block;
-use crate::critical_path::steps::machine_of;
+use crate::critical_path::interactions::machine_of;
 use crate::stats::nearest::ends_nowhere;
 use crate::what_if::operation::{Leaving, Operation};
 use crate::what_if::worlds::paths;

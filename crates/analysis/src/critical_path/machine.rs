@@ -16,32 +16,34 @@ pub struct Tip {
 
 /// Everything that the pass knows of one machine.
 #[derive(Clone, Debug)]
-pub struct Life {
-    /// `None` before the machine's first interaction, and after the machine was forgotten.
+pub struct PathMachine {
+    /// The end of the machine's path. `None` before its first interaction, and after the machine was
+    /// forgotten.
     pub tip: Option<Tip>,
     /// True between the machine's first interaction and its stop.
     pub exists: bool,
     /// The machine has had an interaction of its own.
-    pub seen: bool,
+    pub has_acted: bool,
     pub class: Option<NameId>,
     /// State when the machine is neither blocked nor interrupted.
     pub state: State,
     pub block: Option<Block>,
     /// Number of contexts on top of this machine.
-    pub above: u32,
+    pub contexts_above: u32,
     pub context: Option<Context>,
     /// The machine has been a context at least once.
     pub has_been_context: bool,
     /// Number of times that the machine has stopped.
-    pub lives: u32,
-    /// End of the time that is already charged, in ns; and the key for the time after it.
-    pub since: u64,
+    pub stops: u32,
+    /// End of the time that is already charged, in ns.
+    pub charged_until: u64,
+    /// Key of the time after that.
     pub key: u32,
     pub past: Past,
     /// Time of the last successful get in ns.
-    pub took: Option<u64>,
-    /// End of the latest loss whose time was taken back from the totals, in ns.
-    pub unsaid: u64,
+    pub last_get: Option<u64>,
+    /// End of the latest loss of events whose time was taken back from the totals, in ns.
+    pub lost_until: u64,
 }
 
 /// A block that has not ended.
@@ -61,34 +63,34 @@ pub struct Context {
     pub caused: bool,
 }
 
-impl Default for Life {
-    fn default() -> Life {
-        Life {
+impl Default for PathMachine {
+    fn default() -> PathMachine {
+        PathMachine {
             tip: None,
             exists: false,
-            seen: false,
+            has_acted: false,
             class: None,
             state: State::Run,
             block: None,
-            above: 0,
+            contexts_above: 0,
             context: None,
             has_been_context: false,
-            lives: 0,
-            since: 0,
+            stops: 0,
+            charged_until: 0,
             key: 0,
             past: Past::default(),
-            took: None,
-            unsaid: 0,
+            last_get: None,
+            lost_until: 0,
         }
     }
 }
 
-impl Life {
+impl PathMachine {
     /// Returns the state to which the machine's time belongs now.
-    pub fn visible(&self) -> State {
+    pub fn current_state(&self) -> State {
         match self.block {
             _ if !self.exists => State::Unknown,
-            _ if self.above > 0 => State::Interrupted,
+            _ if self.contexts_above > 0 => State::Interrupted,
             Some(block) => State::Blocked(block.why),
             None => self.state,
         }
@@ -107,7 +109,7 @@ pub struct Past {
     /// Moments at which the machine only stated that it exists (`Effect::Here`), each with its tip
     /// then. They answer causes at these moments however much the machine does afterwards.
     pub marks: VecDeque<(u64, Tip)>,
-    /// Time of the first interaction. A later moment that is not known has been forgotten.
+    /// Time of the first interaction, in ns. A later moment that is not known has been forgotten.
     pub born: Option<u64>,
 }
 
@@ -160,7 +162,7 @@ impl Past {
 
     /// Returns the tip of the path that the machine had at `at`, `None` for the current path, and
     /// the time until which that path grew.
-    pub fn epoch(&self, at: u64, now: u64) -> Option<(Option<Tip>, u64)> {
+    pub fn path_at(&self, at: u64, now: u64) -> Option<(Option<Tip>, u64)> {
         let later = self.jumps.partition_point(|jump| jump.0 <= at);
         // Nothing is known before the first remembered jump.
         if later == 0 {
@@ -173,7 +175,7 @@ impl Past {
     }
 
     /// Returns true if the machine's own time from `at` on is remembered.
-    pub fn reaches(&self, at: u64) -> bool {
+    pub fn remembers(&self, at: u64) -> bool {
         self.spans.front().is_some_and(|first| first.0 <= at)
     }
 

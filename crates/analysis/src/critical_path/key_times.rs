@@ -1,8 +1,8 @@
-//! A sparse profile: the time in ns of each key. Most nodes have few entries, some have hundreds.
+//! The time in ns of each key, of a stretch of a path. Most nodes have few entries, some have hundreds.
 
 /// Entries are in the order of keys.
 #[derive(Clone, Debug)]
-pub struct Profile(Entries);
+pub struct KeyTimes(Entries);
 
 /// Few entries are stored in the node itself. Memory elsewhere would have left the CPU's caches by
 /// the time that the node is freed.
@@ -14,16 +14,16 @@ enum Entries {
 
 const WITHIN: usize = 3;
 
-/// Largest number of entries that [`Profile::absorb`] adds one by one instead of merging.
+/// Largest number of entries that [`KeyTimes::absorb`] adds one by one instead of merging.
 const MAX_ADDED_SINGLY: usize = 4;
 
-impl Default for Profile {
-    fn default() -> Profile {
-        Profile(Entries::Few { count: 0, keys: [0; WITHIN], ns: [0; WITHIN] })
+impl Default for KeyTimes {
+    fn default() -> KeyTimes {
+        KeyTimes(Entries::Few { count: 0, keys: [0; WITHIN], ns: [0; WITHIN] })
     }
 }
 
-impl Profile {
+impl KeyTimes {
     pub fn add(&mut self, key: u32, ns: u64) {
         match &mut self.0 {
             Entries::Few { count, keys, ns: times } => {
@@ -83,8 +83,8 @@ impl Profile {
         }
     }
 
-    /// Moves all entries of the other profile into this one, the smaller into the larger.
-    pub fn absorb(&mut self, other: &mut Profile) {
+    /// Moves all entries of the other one into this one, the smaller into the larger.
+    pub fn absorb(&mut self, other: &mut KeyTimes) {
         if self.len() < other.len() {
             std::mem::swap(self, other);
         }
@@ -158,11 +158,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn absorbing_a_profile_yields_the_sum_of_both(
+        fn absorbing_times_yields_the_sum_of_both(
             one in prop::collection::vec((0..40u32, 1..9u64), 0..40),
             other in prop::collection::vec((0..40u32, 1..9u64), 0..40),
         ) {
-            let (mut sum, mut a, mut b) = (BTreeMap::new(), Profile::default(), Profile::default());
+            let (mut sum, mut a, mut b) = (BTreeMap::new(), KeyTimes::default(), KeyTimes::default());
             for &(key, ns) in one.iter().chain(&other) {
                 *sum.entry(key).or_insert(0) += ns;
             }

@@ -6,8 +6,8 @@
 //! at all, such as the fork of a machine that exists, it has no other effect.
 
 use super::key::State;
-use super::life::{Block, Context, Tip};
-use super::{segments, CriticalPath, EndMark, From, OptionalName, Total};
+use super::machine::{Block, Context, Tip};
+use super::{segments, CriticalPath, EndMark, PackedName, PathOrigin};
 use crate::stats::nearest::ends_nowhere;
 use longpole_model::interaction::{Cause, Effect, MachineId, QueueId, Vocabulary};
 use longpole_model::kinds::LinkKind;
@@ -23,17 +23,17 @@ enum Looked {
 }
 
 impl CriticalPath {
-    pub(super) fn step(&mut self, vocabulary: &Vocabulary, line: u64, effect: Effect) {
-        if !matches!(effect, Effect::Declare { .. } | Effect::Now | Effect::End { .. }) && !self.life(machine_of(effect)).seen {
-            self.meet(vocabulary, machine_of(effect));
+    pub(super) fn dispatch(&mut self, vocabulary: &Vocabulary, line: u64, effect: Effect) {
+        if !matches!(effect, Effect::Declare { .. } | Effect::Now | Effect::End { .. }) && !self.machine(machine_of(effect)).has_acted {
+            self.note_first(vocabulary, machine_of(effect));
         }
         match effect {
             Effect::Declare { .. } | Effect::Now => return,
             // An end before the start of the range does not count.
-            Effect::End { .. } if self.now < self.begin.unwrap_or(0) => return,
+            Effect::End { .. } if self.clock.now < self.clock.begin.unwrap_or(0) => return,
             Effect::End { machine } => {
-                if self.options.machine.is_none() && !self.life(machine).seen {
-                    let seen = |id: &MachineId| self.lives.get(id.0 as usize).is_some_and(|life| life.seen);
+                if self.options.machine.is_none() && !self.machine(machine).has_acted {
+                    let seen = |id: &MachineId| self.machines.get(id.0 as usize).is_some_and(|tracked| tracked.has_acted);
                     let what = ends_nowhere(vocabulary, machine, seen);
                     self.contradiction(line, what);
                 }
@@ -48,7 +48,7 @@ impl CriticalPath {
                 let machine = machine_of(effect);
                 self.appear(machine);
                 self.charge(machine);
-                self.act(vocabulary, line, machine, effect);
+                self.apply(vocabulary, line, machine, effect);
             }
         }
         if !matches!(effect, Effect::Stop { .. }) {
@@ -57,34 +57,34 @@ impl CriticalPath {
         debug_assert!(matches!(self.store.sizes(), (nodes, tips, _) if nodes <= 2 * tips), "the tree coalesces");
     }
 
-    fn act(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, effect: Effect) {
+    fn apply(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, effect: Effect) {
         match effect {
-            Effect::Here { .. } => self.mark(machine),
+            Effect::Here { .. } => self.remember_path(machine),
             Effect::State { state, .. } => {
                 let state = State::of(vocabulary, state);
-                self.life(machine).state = state;
-                match self.life(machine).block {
+                self.machine(machine).state = state;
+                match self.machine(machine).block {
                     Some(_) => self.unblock(machine, Origin::None),
-                    None => self.look(machine),
+                    None => self.update_key(machine),
                 }
             }
             Effect::Block { why, .. } => {
                 if let Some(active) = &mut self.active {
-                    active.blocked(machine, self.now);
+                    active.blocked(machine, self.clock.now);
                 }
-                let now = self.now;
-                let life = self.life(machine);
-                let segment = life.tip.map_or(segments::NONE, |tip| tip.segment);
-                life.block = Some(match life.block {
+                let now = self.clock.now;
+                let tracked = self.machine(machine);
+                let segment = tracked.tip.map_or(segments::NONE, |tip| tip.segment);
+                tracked.block = Some(match tracked.block {
                     Some(block) => Block { why, ..block },
                     None => Block { why, start: now, segment },
                 });
-                self.look(machine);
+                self.update_key(machine);
             }
             Effect::Put { queue, n, flow, link, .. } => self.put(vocabulary, line, machine, (queue, n), flow, link),
             Effect::Get { queue, amount, flow, .. } => {
                 let taken = self.queues.get(queue, amount, flow);
-                self.found(vocabulary, line, machine, queue, &taken, Looked::Took);
+                self.use_taken(vocabulary, line, machine, queue, &taken, Looked::Took);
                 if taken.units > 0 && self.queues.is_bounded(queue) {
                     let from = self.origin(vocabulary, machine, None);
                     if let Some(from) = from {
@@ -95,11 +95,11 @@ impl CriticalPath {
             }
             Effect::Peek { queue, amount, flow, .. } => {
                 let taken = self.queues.peek(queue, amount, flow);
-                self.found(vocabulary, line, machine, queue, &taken, Looked::Peeked);
+                self.use_taken(vocabulary, line, machine, queue, &taken, Looked::Peeked);
             }
             Effect::Reserve { queue, n, .. } => {
                 let taken = self.queues.reserve(queue, machine, n);
-                self.found(vocabulary, line, machine, queue, &taken, Looked::Space);
+                self.use_taken(vocabulary, line, machine, queue, &taken, Looked::Space);
                 self.update_holds();
             }
             Effect::Wake { cause, .. } => self.wake(vocabulary, line, machine, cause),
@@ -111,9 +111,9 @@ impl CriticalPath {
 
     /// A machine exists from its first interaction. If that has no cause, its path begins there.
     fn appear(&mut self, machine: MachineId) {
-        if !self.life(machine).exists {
+        if !self.machine(machine).exists {
             self.charge(machine);
-            let tip = self.unknown(machine, self.now);
+            let tip = self.unknown_path(machine, self.clock.now);
             self.begin_life(machine, tip, None);
         }
     }
@@ -121,10 +121,10 @@ impl CriticalPath {
     /// Begins a new life with the path that ends at `tip`.
     fn begin_life(&mut self, machine: MachineId, tip: Tip, context: Option<Context>) {
         self.jump(machine, tip);
-        let life = self.life(machine);
-        (life.exists, life.block, life.state, life.context) = (true, None, State::Run, context);
-        life.has_been_context |= context.is_some();
-        self.look(machine);
+        let tracked = self.machine(machine);
+        (tracked.exists, tracked.block, tracked.state, tracked.context) = (true, None, State::Run, context);
+        tracked.has_been_context |= context.is_some();
+        self.update_key(machine);
         if let (Some(active), Some(segments)) = (&mut self.active, &self.segments) {
             active.explained(machine, |since| segments.back(tip.segment, since).into_iter().rev());
         }
@@ -132,17 +132,17 @@ impl CriticalPath {
 
     fn vanish(&mut self, machine: MachineId) {
         if let Some(active) = &mut self.active {
-            active.vanished(machine, self.now);
+            active.vanished(machine, self.clock.now);
         }
-        let life = self.life(machine);
-        (life.exists, life.block, life.context) = (false, None, None);
-        self.look(machine);
+        let tracked = self.machine(machine);
+        (tracked.exists, tracked.block, tracked.context) = (false, None, None);
+        self.update_key(machine);
     }
 
     fn fork(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Cause) {
-        if !self.life(machine).exists {
+        if !self.machine(machine).exists {
             self.charge(machine);
-            let tip = self.born(vocabulary, line, machine, Some(cause));
+            let tip = self.first_tip(vocabulary, line, machine, Some(cause));
             return self.begin_life(machine, tip, None);
         }
         let name = vocabulary.machine_name(machine);
@@ -150,57 +150,57 @@ impl CriticalPath {
     }
 
     /// Returns the tip of the path of a machine that begins with this cause.
-    fn born(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Option<Cause>) -> Tip {
+    fn first_tip(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Option<Cause>) -> Tip {
         if let Some(cause) = cause {
-            if let Some(tip) = self.caused(cause) {
+            if let Some(tip) = self.tip_after_cause(cause) {
                 return tip;
             }
-            self.nobody(vocabulary, line, machine, cause);
+            self.report_absent_cause(vocabulary, line, machine, cause);
         }
-        self.unknown(machine, self.now)
+        self.unknown_path(machine, self.clock.now)
     }
 
-    fn nobody(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Cause) {
+    fn report_absent_cause(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Cause) {
         let (machine, by) = (vocabulary.machine_name(machine), vocabulary.machine_name(cause.by));
         self.contradiction(line, format!("the cause of \"{machine}\" is \"{by}\", which has not acted yet"));
     }
 
     fn class(&mut self, machine: MachineId, class: NameId) {
         self.charge(machine);
-        self.life(machine).class = Some(class);
-        self.look(machine);
+        self.machine(machine).class = Some(class);
+        self.update_key(machine);
     }
 
     /// Gives a context the path of its cause; its own time before that is not on the path.
     fn adopt(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Option<Cause>) {
-        let tip = self.born(vocabulary, line, machine, cause);
+        let tip = self.first_tip(vocabulary, line, machine, cause);
         self.jump(machine, tip);
-        if let Some(context) = &mut self.life(machine).context {
+        if let Some(context) = &mut self.machine(machine).context {
             context.caused = true;
         }
     }
 
     fn wake(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Option<Cause>) {
-        if let Some(block) = self.life(machine).block {
-            if let Some(at) = cause.and_then(|cause| self.is_loss(vocabulary, machine, cause)) {
+        if let Some(block) = self.machine(machine).block {
+            if let Some(at) = cause.and_then(|cause| self.loss_start(vocabulary, machine, cause)) {
                 self.uncount_loss(machine, at, block.start);
             }
-            let cause = match cause.map(|cause| self.caused(cause).ok_or(cause)) {
+            let cause = match cause.map(|cause| self.tip_after_cause(cause).ok_or(cause)) {
                 Some(Ok(tip)) => Origin::From(tip),
                 Some(Err(cause)) => {
-                    self.nobody(vocabulary, line, machine, cause);
+                    self.report_absent_cause(vocabulary, line, machine, cause);
                     Origin::Unknown
                 }
                 None => Origin::Unknown,
             };
-            let life = self.life(machine);
-            life.state = State::Runnable;
-            if let Some(context) = &mut life.context {
+            let tracked = self.machine(machine);
+            tracked.state = State::Runnable;
+            if let Some(context) = &mut tracked.context {
                 context.caused = true;
             }
             return self.unblock(machine, cause);
         }
-        match (self.life(machine).context, cause) {
+        match (self.machine(machine).context, cause) {
             (Some(Context { caused: false, .. }), cause) => self.adopt(vocabulary, line, machine, cause),
             _ => self.counts.ignored_wakeups += 1,
         }
@@ -208,7 +208,7 @@ impl CriticalPath {
 
     /// Returns the start of the loss in ns if the wake-up reports lost events of the machine
     /// itself.
-    fn is_loss(&self, vocabulary: &Vocabulary, machine: MachineId, cause: Cause) -> Option<u64> {
+    fn loss_start(&self, vocabulary: &Vocabulary, machine: MachineId, cause: Cause) -> Option<u64> {
         let is_unknown = cause.link.is_some_and(|link| vocabulary.names.link_kind(link) == LinkKind::Unknown);
         cause.at.filter(|_| is_unknown && cause.by == machine)
     }
@@ -217,27 +217,27 @@ impl CriticalPath {
     /// reported only when it is over; until then its time was charged to the last state that was
     /// seen, which may have ended long before.
     fn uncount_loss(&mut self, machine: MachineId, from: u64, to: u64) {
-        let begin = self.begin.unwrap_or(0);
-        let life = self.life(machine);
-        let from = from.max(life.unsaid).max(begin);
-        life.unsaid = life.unsaid.max(to);
-        let charged: Vec<_> = life.past.charges(from, to).map(|(key, start, end)| (key, start.max(from), end)).collect();
+        let begin = self.clock.begin.unwrap_or(0);
+        let tracked = self.machine(machine);
+        let from = from.max(tracked.lost_until).max(begin);
+        tracked.lost_until = tracked.lost_until.max(to);
+        let charged: Vec<_> = tracked.past.charges(from, to).map(|(key, start, end)| (key, start.max(from), end)).collect();
         for (key, start, end) in charged {
-            self.uncount(key, start, end);
+            self.keys.uncount(key, start, end);
         }
     }
 
     fn push(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, below: Option<MachineId>, cause: Option<Option<Cause>>) {
-        if self.life(machine).context.is_some() {
+        if self.machine(machine).context.is_some() {
             let name = vocabulary.machine_name(machine);
             return self.contradiction(line, format!("context \"{name}\" begins although it has not ended"));
         }
         self.charge(machine);
-        if self.life(machine).exists {
+        if self.machine(machine).exists {
             self.vanish(machine);
         }
         let mut there = below;
-        if let Some(below) = below.filter(|&below| !self.life(below).exists) {
+        if let Some(below) = below.filter(|&below| !self.machine(below).exists) {
             let (name, below) = (vocabulary.machine_name(machine), vocabulary.machine_name(below));
             self.contradiction(line, format!("context \"{name}\" begins on top of \"{below}\", which does not run"));
             there = None;
@@ -245,19 +245,19 @@ impl CriticalPath {
         let below = there;
         if let Some(below) = below {
             self.charge(below);
-            self.life(below).above += 1;
-            self.look(below);
+            self.machine(below).contexts_above += 1;
+            self.update_key(below);
         }
-        let tip = self.born(vocabulary, line, machine, cause.flatten());
+        let tip = self.first_tip(vocabulary, line, machine, cause.flatten());
         self.begin_life(machine, tip, Some(Context { below, caused: cause.is_some() }));
     }
 
     fn pop(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId) {
-        if self.life(machine).context.is_none() {
+        if self.machine(machine).context.is_none() {
             let name = vocabulary.machine_name(machine);
             return self.contradiction(line, format!("\"{name}\" is popped, but is not a context"));
         }
-        if self.life(machine).above > 0 {
+        if self.machine(machine).contexts_above > 0 {
             let name = vocabulary.machine_name(machine);
             return self.contradiction(line, format!("context \"{name}\" is popped below another one"));
         }
@@ -267,16 +267,16 @@ impl CriticalPath {
     }
 
     fn stop(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId) {
-        if !self.life(machine).exists {
+        if !self.machine(machine).exists {
             let name = vocabulary.machine_name(machine);
             return self.contradiction(line, format!("\"{name}\" is stopped, but does not exist"));
         }
         self.charge(machine);
         self.leave(machine);
         self.vanish(machine);
-        let life = self.life(machine);
-        life.lives += 1;
-        let number = life.lives;
+        let tracked = self.machine(machine);
+        tracked.stops += 1;
+        let number = tracked.stops;
         self.stopped.push_back((machine, number));
         if self.stopped.len() > self.options.most_stopped {
             self.forget_one();
@@ -287,16 +287,16 @@ impl CriticalPath {
     /// if it lives again, or if its end may be the one that counts.
     fn forget_one(&mut self) {
         let Some((machine, number)) = self.stopped.pop_front() else { return };
-        if self.subject == Some(machine) || self.last == Some(machine) {
+        if self.requested.machine == Some(machine) || self.last == Some(machine) {
             return self.stopped.push_back((machine, number));
         }
-        let life = self.life(machine);
-        if life.exists || life.lives != number {
+        let tracked = self.machine(machine);
+        if tracked.exists || tracked.stops != number {
             return;
         }
-        let tip = life.tip.take();
-        let mut past = std::mem::take(&mut life.past);
-        life.past.born = past.born;
+        let tip = tracked.tip.take();
+        let mut past = std::mem::take(&mut tracked.past);
+        tracked.past.born = past.born;
         for tip in past.tips().map(|tip| *tip).chain(tip) {
             self.store.release(tip);
         }
@@ -304,12 +304,12 @@ impl CriticalPath {
 
     /// Resumes the machine below a context.
     fn leave(&mut self, machine: MachineId) {
-        let below = self.life(machine).context.and_then(|context| context.below);
+        let below = self.machine(machine).context.and_then(|context| context.below);
         if let Some(below) = below {
             self.charge(below);
-            let life = self.life(below);
-            life.above = life.above.saturating_sub(1);
-            self.look(below);
+            let tracked = self.machine(below);
+            tracked.contexts_above = tracked.contexts_above.saturating_sub(1);
+            self.update_key(below);
         }
     }
 
@@ -323,7 +323,7 @@ impl CriticalPath {
         link: Option<NameId>,
     ) {
         let taken = self.queues.take_space(queue, machine, n);
-        self.found(vocabulary, line, machine, queue, &taken, Looked::Space);
+        self.use_taken(vocabulary, line, machine, queue, &taken, Looked::Space);
         self.update_holds();
         if let Some(from) = self.origin(vocabulary, machine, link) {
             self.queues.put(queue, n, flow, from);
@@ -333,15 +333,23 @@ impl CriticalPath {
 
     /// Origin of what the machine produces now, with a hold on the machine's path.
     #[inline(always)]
-    fn origin(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> Option<From> {
-        let tip = self.life(machine).tip?;
-        let tip = self.share(tip);
-        Some(From { tip, t: self.now, host: OptionalName::of(vocabulary.host_id(machine)), link: OptionalName::of(link) })
+    fn origin(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> Option<PathOrigin> {
+        let tip = self.machine(machine).tip?;
+        let tip = self.held(tip);
+        Some(PathOrigin { tip, t: self.clock.now, host: PackedName::of(vocabulary.host_id(machine)), link: PackedName::of(link) })
     }
 
     /// Uses what was found in a queue: it ends a block, or counts as slack, or gives a context its
     /// path.
-    fn found(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, queue: QueueId, taken: &Taken<From>, looked: Looked) {
+    fn use_taken(
+        &mut self,
+        vocabulary: &Vocabulary,
+        line: u64,
+        machine: MachineId,
+        queue: QueueId,
+        taken: &Taken<PathOrigin>,
+        looked: Looked,
+    ) {
         if taken.missing > 0 {
             let (machine, queue, missing) = (vocabulary.machine_name(machine), vocabulary.queue_name(queue), taken.missing);
             let what = match looked {
@@ -352,53 +360,54 @@ impl CriticalPath {
             self.contradiction(line, what);
         }
         let host = vocabulary.host_id(machine);
-        let first = matches!(looked, Looked::Took) && taken.units > 0 && self.life(machine).context.is_some_and(|context| !context.caused);
+        let first =
+            matches!(looked, Looked::Took) && taken.units > 0 && self.machine(machine).context.is_some_and(|context| !context.caused);
         // A context takes its path from what it waited for, as with a wake-up; tokens that it takes
         // afterwards are not its first ones.
         let mut has_cause = first;
-        if self.life(machine).block.is_some() {
+        if self.machine(machine).block.is_some() {
             has_cause |= !matches!(taken.cause, Origin::None);
             let cause = match taken.cause {
                 Origin::None => Origin::None,
                 Origin::Unknown => Origin::Unknown,
-                Origin::From(from) => Origin::From(self.handed(from, queue, host)),
+                Origin::From(from) => Origin::From(self.tip_through_queue(from, queue, host)),
             };
             self.unblock(machine, cause);
         } else if let Origin::From(from) = taken.cause {
             // The token that gives a context its path has no slack: the context runs because of it.
             if first {
-                let tip = self.handed(from, queue, host);
+                let tip = self.tip_through_queue(from, queue, host);
                 self.jump(machine, tip);
             } else {
-                let now = self.now;
-                let life = self.life(machine);
-                let (key, cycle) = (life.key, now - life.took.unwrap_or(now));
-                self.slack_mut(key).took(now - from.t, cycle);
+                let now = self.clock.now;
+                let tracked = self.machine(machine);
+                let (key, cycle) = (tracked.key, now - tracked.last_get.unwrap_or(now));
+                self.keys.slack_mut(key).record(now - from.t, cycle);
             }
         }
         if taken.units > 0 {
-            self.life(machine).took = Some(self.now);
+            self.machine(machine).last_get = Some(self.clock.now);
         }
         if has_cause {
-            if let Some(context) = &mut self.life(machine).context {
+            if let Some(context) = &mut self.machine(machine).context {
                 context.caused = true;
             }
         }
     }
 
     /// Compares a machine's name with [`super::Options::machine`] at its first interaction.
-    fn meet(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
-        self.life(machine).seen = true;
+    fn note_first(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        self.machine(machine).has_acted = true;
         let Some(wanted) = &self.options.machine else { return };
         let (host, name) = (vocabulary.host(machine), vocabulary.machine_name(machine));
         let whole = wanted.strip_prefix(host).and_then(|rest| rest.strip_prefix('/'));
         if wanted != name && whole != Some(name) {
             return;
         }
-        match self.subject {
-            Some(_) => self.namesake = Some(machine),
+        match self.requested.machine {
+            Some(_) => self.requested.namesake = Some(machine),
             None => {
-                self.subject = Some(machine);
+                self.requested.machine = Some(machine);
                 if let Some(active) = &mut self.active {
                     active.meet(machine);
                 }
@@ -408,7 +417,7 @@ impl CriticalPath {
 
     fn mark_end(&mut self, machine: MachineId) {
         let machine = match self.options.machine {
-            Some(_) => self.subject,
+            Some(_) => self.requested.machine,
             None => Some(machine),
         };
         if let Some(tip) = self.end.take().and_then(|old| old.tip) {
@@ -417,27 +426,26 @@ impl CriticalPath {
         let mut tip = None;
         if let Some(machine) = machine {
             self.charge(machine);
-            tip = Some(match self.life(machine).tip {
-                Some(tip) => self.share(tip),
-                None => self.unknown(machine, self.now),
+            tip = Some(match self.machine(machine).tip {
+                Some(tip) => self.held(tip),
+                None => self.unknown_path(machine, self.clock.now),
             });
             let unknown = self.state_key(machine, State::Unknown);
             if let Some(active) = &mut self.active {
-                active.mark(self.now, unknown);
+                active.mark(self.clock.now, unknown);
             }
         }
-        self.marks += 1;
-        self.end = Some(EndMark { t: self.now, machine, tip });
+        self.keys.mark_end(self.clock.now);
+        self.end = Some(EndMark { t: self.clock.now, machine, tip });
     }
 
     /// Returns each key's time over all machines until the end that counts, in ns.
     pub(super) fn totals_to_end(&self) -> Vec<u64> {
-        let known = |total: &Total| total.ns - if total.mark == self.marks { total.behind } else { 0 };
-        let mut totals: Vec<u64> = self.totals.iter().map(known).collect();
-        let (begin, end) = (self.begin.unwrap_or(0), self.end.as_ref().map_or(0, |end| end.t));
-        for life in self.lives.iter().filter(|life| life.tip.is_some()) {
-            if let Some(total) = totals.get_mut(life.key as usize) {
-                *total += end.saturating_sub(life.since.max(begin));
+        let mut totals = self.keys.totals_to_end();
+        let (begin, end) = (self.clock.begin.unwrap_or(0), self.end.as_ref().map_or(0, |end| end.t));
+        for tracked in self.machines.iter().filter(|tracked| tracked.tip.is_some()) {
+            if let Some(total) = totals.get_mut(tracked.key as usize) {
+                *total += end.saturating_sub(tracked.charged_until.max(begin));
             }
         }
         totals
@@ -445,7 +453,7 @@ impl CriticalPath {
 
     /// Marks the end at the last machine's last interaction if no end was marked.
     pub(super) fn finish(&mut self) {
-        if let (None, Some(last)) = (&self.end, self.last.or(self.subject)) {
+        if let (None, Some(last)) = (&self.end, self.last.or(self.requested.machine)) {
             self.mark_end(last);
         }
     }
