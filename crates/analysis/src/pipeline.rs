@@ -73,6 +73,10 @@ pub type Feed<'a> = dyn FnMut(&mut Composer, &Catalogue, &Item<'_>) + 'a;
 /// Number of interactions in a window if several threads compute the path.
 pub const WINDOW: usize = 1 << 16;
 
+/// Maximum number of blocks in the channel to a thread. Some are needed so that neither side waits
+/// for the other at each block; more would only take memory.
+const MAX_BLOCKS_IN_FLIGHT: usize = 8;
+
 /// The file for a long path. The file has no name, so nothing of it remains, even if this process
 /// is killed.
 pub const SPILL: Spill = Spill { make: tempfile::tempfile, from: 1 << 16 };

@@ -15,7 +15,7 @@ use crate::scheduling::probed::{self, Activities, Cpu};
 use crate::scheduling::thread_time::Account;
 use crate::session::{Observer, Scene, Session};
 use crate::stages::left_out::LeftOut;
-use crate::stages::steps::{Heard, KnownState, Steps};
+use crate::stages::steps::{ItemCounts, StepOrLoss, Steps};
 use crate::stages::Stages;
 use crate::verdict::anchor::RunOf;
 use crate::verdict::caveat::Contradictions;
@@ -158,7 +158,7 @@ pub struct ProbePass {
     rules: Rules,
     lost: Vec<Facts>,
     /// Items that are not steps of the program, such as kernel events: their counts and context.
-    pub context: KnownState,
+    pub context: ItemCounts,
     /// Size in bytes of the largest ring that lost events, if the trace records it.
     pub full_ring: Option<u64>,
     /// See [`Inputs::tells_running`].
@@ -190,7 +190,7 @@ impl ProbePass {
             activities: Activities::default(),
             rules: Rules::built_in()?,
             lost: Vec::new(),
-            context: KnownState::default(),
+            context: ItemCounts::default(),
             full_ring: None,
             tells_running: true,
         })
@@ -236,8 +236,8 @@ impl ProbePass {
         let observers: &mut [&mut dyn Observer] = &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities];
         let session = &mut self.session;
         steps.each(&mut self.system.vocabulary, |vocabulary, heard| match heard {
-            Heard::Step(step) => session.step(vocabulary, *step, observers),
-            Heard::Loss(actor, loss) => session.loss(vocabulary, actor, loss, observers),
+            StepOrLoss::Step(step) => session.step(vocabulary, *step, observers),
+            StepOrLoss::Loss(actor, loss) => session.loss(vocabulary, actor, loss, observers),
         });
     }
 

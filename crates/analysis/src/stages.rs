@@ -24,6 +24,13 @@ use longpole_model::step::{Op, Step};
 use longpole_model::system::activity::{Outcome, State, Total};
 use longpole_trace::event::Loss;
 
+/// If at most one in this number of items is within a batch, signals per item cannot be distinguished
+/// from signals per batch.
+const MIN_INNER_PART: u64 = 20;
+/// An input with at least one item per this number of items of the largest input may be the main one:
+/// of inputs with similar numbers of items, the number of gets decides.
+const MIN_MAIN_PART: u64 = 2;
+
 /// Collects the facts about stages during the pass.
 #[derive(Debug, Default)]
 pub struct Stages {
@@ -229,7 +236,7 @@ impl Stage {
     /// Returns the main input: of the inputs with most items, the one with the most gets.
     pub fn main_input(&self) -> Option<usize> {
         let most = self.inputs.iter().map(|input| input.items).max()?;
-        (0..self.inputs.len()).filter(|&at| self.inputs[at].items >= most / 2).max_by_key(|&at| self.inputs[at].gets)
+        (0..self.inputs.len()).filter(|&at| self.inputs[at].items >= most / MIN_MAIN_PART).max_by_key(|&at| self.inputs[at].gets)
     }
 
     pub fn items(&self) -> u64 {
@@ -275,7 +282,7 @@ impl Stage {
         let main = self.main_input()?;
         let items = self.inputs[main].inner_items;
         let most = self.signals.iter().filter_map(|signal| signal.inner.get(main)).max().copied().unwrap_or(0);
-        (items > self.items() / 20).then(|| most as f64 / items as f64)
+        (items > self.items() / MIN_INNER_PART).then(|| most as f64 / items as f64)
     }
 
     fn submit(&mut self, context: NameId, count: u64, outcome: &Outcome) {

@@ -73,15 +73,16 @@ struct Moment {
 /// fork.
 type Reason = (Moment, Option<QueueId>, Option<NameId>);
 
+/// Origin of a token or of a unit of space in a queue.
 #[derive(Clone, Copy, Debug)]
-struct From {
+struct PutOrigin {
     moment: Moment,
     link: Option<NameId>,
 }
 
 /// The end of a chain, where time is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Place {
+enum ChainEnd {
     Machine(MachineId),
     /// The chain led to this machine, about which nothing more is known.
     Unknown(MachineId),
@@ -100,14 +101,19 @@ struct Entry {
     cause: Option<Reason>,
 }
 
+/// A machine with its waits.
 #[derive(Clone, Debug, Default)]
-struct Life {
+struct WaitingMachine {
+    /// True between the machine's first interaction and its stop.
     exists: bool,
+    /// Time of the last stop, in ns.
     gone: Option<u64>,
+    /// Start of the current block, in ns.
     blocked: Option<u64>,
     /// Present if the machine is a context; true if its cause is known, or will never be known.
     context: Option<bool>,
     past: VecDeque<Entry>,
+    /// Number of older entries that are no longer in `past`.
     forgotten: u64,
     explained_ns: u64,
     unexplained_ns: u64,
@@ -119,13 +125,13 @@ struct Life {
 
 /// Collector of the waits; it sees each interaction.
 pub struct Waits {
-    lives: Vec<Life>,
-    queues: Queues<From>,
+    machines: Vec<WaitingMachine>,
+    queues: Queues<PutOrigin>,
     now: u64,
     begin: Option<u64>,
-    asked_begin: u64,
+    requested_begin: u64,
     /// Time that a machine waited, by the end of its chain.
-    ends: IdMap<(MachineId, Place), u64>,
+    ends: IdMap<(MachineId, ChainEnd), u64>,
     /// Time that a machine waited for another one that unblocked it.
     direct: IdMap<(MachineId, MachineId), u64>,
     /// Time that all machines waited in chains with this last edge.
@@ -133,7 +139,7 @@ pub struct Waits {
     /// Number of chains that were too long, or that lead further back than is remembered.
     cut: u64,
     /// Budget of the chains, in blocks.
-    purse: u64,
+    hop_budget: u64,
     /// Waiting time in chains whose last edge is left out because there are too many edges.
     untold_edges_ns: u64,
     uses: Uses,
@@ -144,16 +150,16 @@ pub struct Waits {
 impl Default for Waits {
     fn default() -> Waits {
         Waits {
-            lives: Vec::new(),
+            machines: Vec::new(),
             queues: Queues::new(MAX_TOKENS),
             now: 0,
             begin: None,
-            asked_begin: 0,
+            requested_begin: 0,
             ends: IdMap::default(),
             direct: IdMap::default(),
             last: IdMap::default(),
             cut: 0,
-            purse: FIRST_HOPS,
+            hop_budget: FIRST_HOPS,
             untold_edges_ns: 0,
             uses: Uses::default(),
             full: FullQueues::default(),
@@ -175,7 +181,7 @@ impl Waits {
     /// Sets the start of the range to `t` ns; earlier time is left out. Must be called before the
     /// first interaction.
     pub fn begin_at(&mut self, t: u64) {
-        self.asked_begin = t;
+        self.requested_begin = t;
     }
 
     /// Advances the clock to `t` ns without an interaction.
@@ -187,83 +193,83 @@ impl Waits {
     pub fn interaction(&mut self, _vocabulary: &Vocabulary, interaction: &Interaction) {
         let Interaction { t, effect, .. } = *interaction;
         self.interactions += 1;
-        self.purse += MORE_HOPS;
+        self.hop_budget += MORE_HOPS;
         if let Effect::Declare { queue, shape } = effect {
             self.uses.declare(queue, shape);
             self.full.declare(queue, shape);
             return self.queues.declare(queue, shape);
         }
-        let asked = self.asked_begin;
-        self.begin.get_or_insert(t.max(asked));
+        let requested = self.requested_begin;
+        self.begin.get_or_insert(t.max(requested));
         self.now = self.now.max(t);
         match effect {
             Effect::Declare { .. } | Effect::Now | Effect::End { .. } | Effect::Class { .. } => return,
             Effect::Fork { machine, cause } => {
-                if !self.life(machine).exists {
-                    self.born(machine, Some(cause), None);
+                if !self.machine(machine).exists {
+                    self.begin_life(machine, Some(cause), None);
                 }
                 return;
             }
             Effect::Push { machine, cause, .. } => {
-                if self.life(machine).context.is_none() {
-                    self.born(machine, cause.flatten(), Some(cause.is_some()));
+                if self.machine(machine).context.is_none() {
+                    self.begin_life(machine, cause.flatten(), Some(cause.is_some()));
                 }
                 return;
             }
             Effect::Pop { machine } | Effect::Stop { machine } => {
                 let now = self.now;
-                let life = self.life(machine);
-                if !life.exists || matches!(effect, Effect::Pop { .. }) && life.context.is_none() {
+                let waiting = self.machine(machine);
+                if !waiting.exists || matches!(effect, Effect::Pop { .. }) && waiting.context.is_none() {
                     return;
                 }
-                if let Some(start) = life.blocked.take() {
-                    life.unexplained_ns += now - start;
+                if let Some(start) = waiting.blocked.take() {
+                    waiting.unexplained_ns += now - start;
                 }
-                (life.exists, life.gone, life.context) = (false, Some(now), None);
+                (waiting.exists, waiting.gone, waiting.context) = (false, Some(now), None);
                 // A machine that lives once and briefly is remembered for ever, and there may be
                 // millions of them.
-                if life.past.len() <= SMALL_PAST {
-                    life.past.shrink_to_fit();
+                if waiting.past.len() <= SMALL_PAST {
+                    waiting.past.shrink_to_fit();
                 }
                 return;
             }
             _ => {}
         }
         let machine = machine_of(effect);
-        if !self.life(machine).exists {
-            self.born(machine, None, None);
+        if !self.machine(machine).exists {
+            self.begin_life(machine, None, None);
         }
-        self.act(machine, effect);
+        self.apply(machine, effect);
     }
 
-    fn act(&mut self, machine: MachineId, effect: Effect) {
+    fn apply(&mut self, machine: MachineId, effect: Effect) {
         match effect {
             Effect::State { .. } => self.unblock(machine, Origin::None),
             Effect::Block { .. } => {
                 let now = self.now;
-                self.life(machine).blocked.get_or_insert(now);
+                self.machine(machine).blocked.get_or_insert(now);
             }
             Effect::Put { queue, n, flow, link, .. } => {
                 let taken = self.queues.take_space(queue, machine, n);
                 self.room(machine, queue, &taken);
-                let from = From { moment: self.moment(machine), link };
+                let from = PutOrigin { moment: self.moment(machine), link };
                 self.queues.put(queue, n, flow, from);
             }
             Effect::Get { queue, amount, flow, .. } => {
                 let (taken, now) = (self.queues.get(queue, amount, flow), self.now);
-                self.uses.looked(machine, queue, taken.units, true);
-                let blocked = self.life(machine).blocked;
-                self.uses.locked(queue, blocked, now);
-                self.found(machine, queue, &taken, true);
+                self.uses.count_look(machine, queue, taken.units, true);
+                let blocked = self.machine(machine).blocked;
+                self.uses.count_lock(queue, blocked, now);
+                self.use_taken(machine, queue, &taken, true);
                 if taken.units > 0 && self.queues.is_bounded(queue) {
-                    let from = From { moment: self.moment(machine), link: None };
+                    let from = PutOrigin { moment: self.moment(machine), link: None };
                     self.queues.give_space(queue, taken.units, from);
                 }
             }
             Effect::Peek { queue, amount, flow, .. } => {
                 let taken = self.queues.peek(queue, amount, flow);
-                self.uses.looked(machine, queue, taken.units, false);
-                self.found(machine, queue, &taken, false);
+                self.uses.count_look(machine, queue, taken.units, false);
+                self.use_taken(machine, queue, &taken, false);
             }
             Effect::Reserve { queue, n, .. } => {
                 let taken = self.queues.reserve(queue, machine, n);
@@ -276,56 +282,57 @@ impl Waits {
         self.queues.ignore_spent();
     }
 
-    fn life(&mut self, machine: MachineId) -> &mut Life {
+    fn machine(&mut self, machine: MachineId) -> &mut WaitingMachine {
         let at = machine.0 as usize;
-        if at >= self.lives.len() {
-            self.lives.resize_with(at + 1, Life::default);
+        if at >= self.machines.len() {
+            self.machines.resize_with(at + 1, WaitingMachine::default);
         }
-        &mut self.lives[at]
+        &mut self.machines[at]
     }
 
     /// Returns this machine at the current moment.
     fn moment(&mut self, machine: MachineId) -> Moment {
         let t = self.now;
-        let life = self.life(machine);
-        Moment { by: machine, t, upto: life.forgotten + life.past.len() as u64, gone: life.gone.filter(|_| !life.exists) }
+        let waiting = self.machine(machine);
+        Moment { by: machine, t, upto: waiting.forgotten + waiting.past.len() as u64, gone: waiting.gone.filter(|_| !waiting.exists) }
     }
 
     /// Returns the moment of a cause; `None` if the causing machine never appeared.
-    fn caused(&mut self, cause: Cause) -> Option<Reason> {
+    fn reason(&mut self, cause: Cause) -> Option<Reason> {
         let mut moment = self.moment(cause.by);
-        let life = self.life(cause.by);
+        let waiting = self.machine(cause.by);
         moment.gone = moment.gone.filter(|&gone| cause.at.is_none_or(|at| gone < at));
-        if life.forgotten == 0 && life.past.is_empty() {
+        if waiting.forgotten == 0 && waiting.past.is_empty() {
             return None;
         }
         if let Some(at) = cause.at.filter(|&at| at < moment.t) {
-            moment = Moment { t: at, upto: life.forgotten + life.past.partition_point(|entry| entry.end <= at) as u64, ..moment };
+            moment = Moment { t: at, upto: waiting.forgotten + waiting.past.partition_point(|entry| entry.end <= at) as u64, ..moment };
         }
         Some((moment, None, cause.link))
     }
 
-    /// `context` is `Some` for a context; true if its cause is known.
-    fn born(&mut self, machine: MachineId, cause: Option<Cause>, context: Option<bool>) {
-        let cause = cause.and_then(|cause| self.caused(cause));
+    /// Begins a life of the machine with this cause. `context` is `Some` for a context; true if its
+    /// cause is known.
+    fn begin_life(&mut self, machine: MachineId, cause: Option<Cause>, context: Option<bool>) {
+        let cause = cause.and_then(|cause| self.reason(cause));
         let end = self.now;
         self.remember(machine, Entry { start: None, end, cause });
-        let life = self.life(machine);
-        if let Some(start) = life.blocked.take() {
-            life.unexplained_ns += end - start;
+        let waiting = self.machine(machine);
+        if let Some(start) = waiting.blocked.take() {
+            waiting.unexplained_ns += end - start;
         }
-        (life.exists, life.context) = (true, context);
+        (waiting.exists, waiting.context) = (true, context);
     }
 
     fn wake(&mut self, machine: MachineId, cause: Option<Cause>) {
-        let blocked = self.life(machine).blocked.is_some();
-        let adopts = self.life(machine).context == Some(false);
+        let blocked = self.machine(machine).blocked.is_some();
+        let adopts = self.machine(machine).context == Some(false);
         if !blocked && !adopts {
             return;
         }
-        let cause = cause.and_then(|cause| self.caused(cause));
+        let cause = cause.and_then(|cause| self.reason(cause));
         if adopts {
-            self.life(machine).context = Some(true);
+            self.machine(machine).context = Some(true);
         }
         match blocked {
             true => self.unblock(machine, cause.map_or(Origin::Unknown, Origin::From)),
@@ -340,11 +347,11 @@ impl Waits {
         self.remember(machine, Entry { start: None, end, cause });
     }
 
-    fn room(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) {
-        if let (Some(_), Origin::From(_)) = (self.life(machine).blocked, taken.cause) {
+    fn room(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<PutOrigin>) {
+        if let (Some(_), Origin::From(_)) = (self.machine(machine).blocked, taken.cause) {
             self.full.waited(queue);
         }
-        self.found(machine, queue, taken, false);
+        self.use_taken(machine, queue, taken, false);
     }
 
     /// Queues in which machines waited for room.
@@ -352,37 +359,38 @@ impl Waits {
         self.full.full(vocabulary)
     }
 
-    fn found(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>, took: bool) {
+    /// Uses what was taken from a queue, or found in it: it ends a block, or is a context's cause.
+    fn use_taken(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<PutOrigin>, took: bool) {
         let cause = match taken.cause {
             Origin::None => Origin::None,
             Origin::Unknown => Origin::Unknown,
             Origin::From(from) => Origin::From((from.moment, Some(queue), from.link)),
         };
-        let first = took && taken.units > 0 && self.life(machine).context == Some(false);
+        let first = took && taken.units > 0 && self.machine(machine).context == Some(false);
         let mut has_cause = first;
-        if self.life(machine).blocked.is_some() {
+        if self.machine(machine).blocked.is_some() {
             has_cause |= !matches!(cause, Origin::None);
             self.unblock(machine, cause);
         } else if let (true, Origin::From(cause)) = (first, cause) {
             self.adopt(machine, Some(cause));
         }
-        let life = self.life(machine);
-        life.context = life.context.map(|before| before || has_cause);
+        let waiting = self.machine(machine);
+        waiting.context = waiting.context.map(|before| before || has_cause);
     }
 
     fn remember(&mut self, machine: MachineId, entry: Entry) {
-        let most = (MAX_PAST / self.lives.len().max(1)).clamp(16, MAX_HOPS);
-        let life = self.life(machine);
-        if life.past.len() >= most {
-            life.past.pop_front();
-            life.forgotten += 1;
+        let most = (MAX_PAST / self.machines.len().max(1)).clamp(16, MAX_HOPS);
+        let waiting = self.machine(machine);
+        if waiting.past.len() >= most {
+            waiting.past.pop_front();
+            waiting.forgotten += 1;
         }
-        life.past.push_back(entry);
+        waiting.past.push_back(entry);
     }
 
     fn unblock(&mut self, machine: MachineId, cause: Origin<Reason>) {
         let (end, begin) = (self.now, self.begin.unwrap_or(0));
-        let Some(start) = self.life(machine).blocked.take() else { return };
+        let Some(start) = self.machine(machine).blocked.take() else { return };
         let start = start.max(begin);
         if start >= end {
             return;
@@ -390,7 +398,7 @@ impl Waits {
         let cause = match cause {
             // What the machine waited for is unknown; the time stays its own.
             Origin::None => {
-                self.life(machine).unexplained_ns += end - start;
+                self.machine(machine).unexplained_ns += end - start;
                 return;
             }
             Origin::Unknown => None,
@@ -398,9 +406,9 @@ impl Waits {
         };
         self.remember(machine, Entry { start: Some(start), end, cause });
         match cause {
-            None => self.life(machine).unexplained_ns += end - start,
+            None => self.machine(machine).unexplained_ns += end - start,
             Some((moment, ..)) => {
-                self.life(machine).explained_ns += end - start;
+                self.machine(machine).explained_ns += end - start;
                 bump(&mut self.direct, (machine, moment.by), end - start, MAX_PAIRS);
                 self.walk(machine, start, end, cause);
             }
@@ -412,7 +420,7 @@ impl Waits {
         let mut stack: Vec<Frame> = Vec::new();
         let (mut by, mut upto, mut at, mut low, mut via) = (waiter, 0, end, start, waiter);
         let mut next = Some(Entry { start: None, end, cause });
-        let most = (MIN_HOPS + self.purse / PART_OF_HOPS).min(MAX_HOPS as u64);
+        let most = (MIN_HOPS + self.hop_budget / PART_OF_HOPS).min(MAX_HOPS as u64);
         let mut hops = 0;
         loop {
             if at <= low {
@@ -421,34 +429,34 @@ impl Waits {
                 continue;
             }
             hops += 1;
-            self.purse = self.purse.saturating_sub(1);
+            self.hop_budget = self.hop_budget.saturating_sub(1);
             let entry = match next.take() {
                 Some(entry) => entry,
                 None => match self.entry(by, upto) {
                     // The chain leads beyond what is remembered, or beyond its budget.
                     _ if hops > most => {
                         self.cut += 1;
-                        self.charge(waiter, via, Place::Unknown(by), low, at);
+                        self.charge(waiter, via, ChainEnd::Unknown(by), low, at);
                         // About the remaining time in the frames nothing more is known.
                         while let Some(frame) = stack.pop() {
-                            self.charge(waiter, frame.via, Place::Unknown(frame.by), frame.low, frame.at);
+                            self.charge(waiter, frame.via, ChainEnd::Unknown(frame.by), frame.low, frame.at);
                         }
                         return;
                     }
                     Err(()) => {
                         self.cut += 1;
-                        self.charge(waiter, via, Place::Unknown(by), low, at);
+                        self.charge(waiter, via, ChainEnd::Unknown(by), low, at);
                         at = low;
                         continue;
                     }
                     // The machine did not exist yet.
                     Ok(None) => {
-                        self.charge(waiter, via, Place::Unknown(by), low, at);
+                        self.charge(waiter, via, ChainEnd::Unknown(by), low, at);
                         at = low;
                         continue;
                     }
                     Ok(Some(entry)) => {
-                        self.charge(waiter, via, Place::Machine(by), entry.end.max(low), at);
+                        self.charge(waiter, via, ChainEnd::Machine(by), entry.end.max(low), at);
                         at = at.min(entry.end);
                         upto -= 1;
                         if at <= low {
@@ -465,18 +473,18 @@ impl Waits {
             }
             match entry.cause {
                 None => {
-                    self.charge(waiter, via, Place::Unknown(by), low, at);
+                    self.charge(waiter, via, ChainEnd::Unknown(by), low, at);
                     at = low;
                 }
                 Some((moment, queue, link)) => {
                     let from = moment.t.min(at);
                     if from < at {
                         self.add_last(by, moment.by, at - from.max(low));
-                        self.add_end(waiter, Place::Link(queue, link), at - from.max(low));
+                        self.add_end(waiter, ChainEnd::Link(queue, link), at - from.max(low));
                     }
                     (via, by, upto, at) = (by, moment.by, moment.upto, from);
                     if let Some(gone) = moment.gone.filter(|&gone| gone < at) {
-                        self.charge(waiter, via, Place::Unknown(by), gone.max(low), at);
+                        self.charge(waiter, via, ChainEnd::Unknown(by), gone.max(low), at);
                         at = gone;
                     }
                 }
@@ -487,32 +495,32 @@ impl Waits {
     /// Returns the latest of the machine's first `upto` entries. The error means that it is
     /// forgotten.
     fn entry(&mut self, machine: MachineId, upto: u64) -> Result<Option<Entry>, ()> {
-        let life = self.life(machine);
+        let waiting = self.machine(machine);
         match upto.checked_sub(1) {
             None => Ok(None),
-            Some(at) => match at.checked_sub(life.forgotten) {
+            Some(at) => match at.checked_sub(waiting.forgotten) {
                 None => Err(()),
-                Some(at) => Ok(life.past.get(at as usize).copied()),
+                Some(at) => Ok(waiting.past.get(at as usize).copied()),
             },
         }
     }
 
-    fn charge(&mut self, waiter: MachineId, via: MachineId, place: Place, from: u64, to: u64) {
+    fn charge(&mut self, waiter: MachineId, via: MachineId, place: ChainEnd, from: u64, to: u64) {
         if from >= to {
             return;
         }
-        if let Place::Machine(by) | Place::Unknown(by) = place {
+        if let ChainEnd::Machine(by) | ChainEnd::Unknown(by) = place {
             self.add_last(via, by, to - from);
         }
         self.add_end(waiter, place, to - from);
     }
 
-    fn add_end(&mut self, waiter: MachineId, place: Place, ns: u64) {
-        if let Place::Machine(by) = place {
-            self.life(by).waited_for_ns += ns;
+    fn add_end(&mut self, waiter: MachineId, place: ChainEnd, ns: u64) {
+        if let ChainEnd::Machine(by) = place {
+            self.machine(by).waited_for_ns += ns;
         }
         if !bump(&mut self.ends, (waiter, place), ns, MAX_ENDS) {
-            self.life(waiter).untold_ns += ns;
+            self.machine(waiter).untold_ns += ns;
         }
     }
 

@@ -41,7 +41,7 @@ mod service;
 mod translate;
 mod worlds;
 
-pub use answer::{Answer, Bounds, NoAnswer, Place, Prediction, Share};
+pub use answer::{Answer, Bounds, LimitingState, NoAnswer, Prediction, Share};
 pub use full_queues::FullQueue;
 pub(crate) use full_queues::FullQueues;
 pub use grammar::{Change, Scenario, Target, GRAMMAR};

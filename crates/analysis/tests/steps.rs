@@ -4,7 +4,7 @@
 mod support;
 
 use longpole_analysis::report::ProbePass;
-use longpole_analysis::stages::steps::{KnownState, Steps};
+use longpole_analysis::stages::steps::{ItemCounts, Steps};
 use longpole_model::causes::{About, Composer};
 use longpole_model::interaction::block::VocabularySize;
 use longpole_trace::event::Item;
@@ -17,7 +17,7 @@ const BEGIN_NS: i64 = 1_700_000_000_000_000_000;
 fn passed_on(trace: &mut Trace, most: usize) -> ProbePass {
     let mut composer = Composer::built_in(About::default()).unwrap();
     let mut pass = ProbePass::of_steps().unwrap();
-    let (mut steps, mut sent, mut context) = (Steps::with_room(), VocabularySize::default(), KnownState::default());
+    let (mut steps, mut sent, mut context) = (Steps::with_room(), VocabularySize::default(), ItemCounts::default());
     let mut count = 0;
     trace.replay(|catalogue, item| {
         composer.item(catalogue, item);

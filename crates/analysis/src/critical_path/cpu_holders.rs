@@ -17,7 +17,8 @@ use longpole_model::linux::watch::{Base, CpuId, Occupant, Wait};
 use longpole_model::linux::Linux;
 use std::collections::HashMap;
 
-/// Share of the path below which the holders are not computed.
+/// Share of the path that waits for CPUs must have for their holders to be computed. The replay of the
+/// log takes time, and a smaller share is not worth an explanation.
 const MIN_SHARE: f64 = 0.01;
 
 /// A piece of the path in which a thread waits for a CPU: begin, end, and number of its stretches.
@@ -32,8 +33,8 @@ pub struct CpuHolders {
     at: usize,
     /// Thread ids of each stretch number of the path.
     threads: IdMap<u32, Vec<i32>>,
-    stays: Occupancy,
-    kept: IdMap<u32, Holders>,
+    occupancy: Occupancy,
+    holders: IdMap<u32, Holders>,
 }
 
 /// Returns whether waits for CPUs have so large a share of the path that their holders matter.
@@ -63,11 +64,11 @@ impl CpuHolders {
 
     /// Writes the holders into the criticality rows of the path.
     pub fn add_to(&self, linux: &Linux, path: &Path, answer: &mut Answer) {
-        for (&of, kept) in &self.kept {
+        for (&of, holders) in &self.holders {
             let (machine, state) = (path.machine(of), path.class_and_state(of).1);
             let is_row = |row: &&mut Row| row.kind.waits_for_cpu() && row.machine == machine && row.state == state;
             if let Some(row) = answer.criticality.iter_mut().find(is_row) {
-                row.kept_by = Some(kept.clone().whole(row.ns).answer(linux));
+                row.kept_by = Some(holders.clone().filled_up_to(row.ns).answer(linux));
             }
         }
     }
@@ -75,11 +76,11 @@ impl CpuHolders {
 
 impl CpuHolders {
     fn occupied(&mut self, cpu: CpuId, by: Occupant, begin_ns: i64, end_ns: i64) {
-        self.stays.occupied(cpu, by, begin_ns, end_ns);
+        self.occupancy.occupied(cpu, by, begin_ns, end_ns);
     }
 
     fn claimed(&mut self, cpu: CpuId, base: Base) {
-        self.stays.claimed(cpu, base);
+        self.occupancy.claimed(cpu, base);
     }
 
     fn waited(&mut self, wait: &Wait) {
@@ -91,8 +92,8 @@ impl CpuHolders {
         }
         for &(begin, end, of) in self.pieces[self.at..].iter().take_while(|&&(begin, ..)| begin < wait.end_ns) {
             if self.threads.get(&of).is_some_and(|threads| threads.contains(&wait.tid)) {
-                let kept = self.kept.entry(of).or_default();
-                self.stays.add(wait, begin.max(wait.begin_ns), end.min(wait.end_ns), kept);
+                let holders = self.holders.entry(of).or_default();
+                self.occupancy.add(wait, begin.max(wait.begin_ns), end.min(wait.end_ns), holders);
             }
         }
     }

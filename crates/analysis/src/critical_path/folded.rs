@@ -12,7 +12,7 @@
 mod layout;
 mod loops;
 
-pub use layout::{Bend, Layout, Place, Sizes};
+pub use layout::{Bend, Layout, NodePosition, Sizes};
 pub use loops::Loop;
 
 use crate::critical_path::{Kind, Path};

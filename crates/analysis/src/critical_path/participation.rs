@@ -26,16 +26,16 @@ pub struct Participation {
     /// Number of windows, all of equal width.
     pub windows: usize,
     /// States with the most time on the path, descending, at most 8.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ParticipationRow>,
     /// Shares of all other states together, so that the shares of each window sum to 1.
     pub others: Vec<f64>,
     #[serde(skip)]
-    all: Vec<State>,
+    all: Vec<PathState>,
 }
 
 /// One state, with its shares of the windows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct ParticipationRow {
     pub machine: String,
     pub state: String,
     /// Share of each window, 0 to 1.
@@ -44,7 +44,7 @@ pub struct Row {
 
 /// A state on the path, with the values that findings use.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct State {
+pub(crate) struct PathState {
     pub class: String,
     pub state: String,
     pub kind: Kind,
@@ -71,11 +71,11 @@ impl Participation {
             *count += u64::from(last.replace(stretch.of) != Some(stretch.of));
             cut.add(&stretch, windows);
         }
-        let mut all: Vec<State> = found
+        let mut all: Vec<PathState> = found
             .into_iter()
             .map(|((class, state), kind, count, windows)| {
                 let ns: u64 = windows.iter().sum();
-                State {
+                PathState {
                     class: class.to_owned(),
                     state: state.to_owned(),
                     kind,
@@ -89,7 +89,9 @@ impl Participation {
             .collect();
         all.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.class, &a.state).cmp(&(&b.class, &b.state))));
         let rows = all.iter().take(MAX_ROWS);
-        let rows = rows.map(|it| Row { machine: it.class.clone(), state: it.state.clone(), shares: cut.shares(&it.windows) }).collect();
+        let rows = rows
+            .map(|it| ParticipationRow { machine: it.class.clone(), state: it.state.clone(), shares: cut.shares(&it.windows) })
+            .collect();
         let mut others = vec![0; WINDOWS];
         for state in all.iter().skip(MAX_ROWS) {
             others.iter_mut().zip(&state.windows).for_each(|(sum, ns)| *sum += ns);
@@ -98,7 +100,7 @@ impl Participation {
         Participation { start_ns, end_ns, windows: WINDOWS, rows, others: cut.shares(&others), all }
     }
 
-    pub(crate) fn states(&self) -> &[State] {
+    pub(crate) fn states(&self) -> &[PathState] {
         &self.all
     }
 
@@ -109,7 +111,7 @@ impl Participation {
         let of = self.all.iter().position(|it| it.class == machine && it.state == state)?;
         let parts = 0..=WINDOWS - PART;
         let count = parts.clone().count();
-        let part = |state: &State, from: usize| state.windows[from..from + PART].iter().sum::<u64>();
+        let part = |state: &PathState, from: usize| state.windows[from..from + PART].iter().sum::<u64>();
         let first = parts.filter(|&from| {
             let own = part(&self.all[of], from);
             own > 0 && self.all.iter().enumerate().all(|(at, other)| at == of || part(other, from) <= own)

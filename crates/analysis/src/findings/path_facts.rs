@@ -1,7 +1,7 @@
 //! The facts about the critical path, and about waits between machines, for the rules of findings
 //! ([`crate::findings`]).
 
-use crate::critical_path::participation::{Participation, State};
+use crate::critical_path::participation::{Participation, PathState};
 use crate::critical_path::Kind;
 use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
@@ -16,7 +16,7 @@ const MAX_SUBJECTS: usize = 64;
 pub(crate) fn facts(path: &Participation, waits: &wait_graph::Answer) -> Vec<Facts> {
     let whole = Evidence { start_ns: path.start_ns as i64, end_ns: path.end_ns as i64 };
     let length = (path.end_ns - path.start_ns).max(1) as f64;
-    let mut states: Vec<State> = Vec::new();
+    let mut states: Vec<PathState> = Vec::new();
     let mut without_cpu: HashMap<&str, usize> = HashMap::new();
     for state in path.states() {
         // Runnable or preempted: in either case the machine has no CPU.
@@ -30,7 +30,7 @@ pub(crate) fn facts(path: &Participation, waits: &wait_graph::Answer) -> Vec<Fac
         }
         states.push(state.clone());
     }
-    let of_path = |state: State| Facts {
+    let of_path = |state: PathState| Facts {
         scope: Scope::Path,
         texts: vec![("machine", state.class), ("state", state.state), ("kind", kind(state.kind).to_owned())],
         numbers: vec![("share", state.share), ("count", state.count as f64)],

@@ -79,57 +79,12 @@ impl Observer for Latencies {
             self.threads[at].awake_ns = Some(step.t_ns);
         }
         match step.op {
-            Op::Begin { name } => {
-                let account = self.account;
-                let spans = &mut self.threads[at].spans;
-                if spans.len() < MAX_NESTING {
-                    spans.push(OpenSpan { name, begin_ns: step.t_ns, inner_ns: 0, account });
-                }
-            }
+            Op::Begin { name } => self.begin_span(step, name),
             Op::End { name } => self.end_span(step, name),
-            Op::Call { name, id: Some(id) } => {
-                self.call(
-                    name,
-                    id,
-                    OpenCall { caller: step.actor, call_ns: step.t_ns, dispatched: None, reply_ns: None, returned_ns: None },
-                );
-            }
-            Op::Call { name, id: None } => {
-                let calls = &mut self.threads[at].calls;
-                if calls.len() < MAX_NESTING {
-                    calls.push((name, step.t_ns));
-                }
-            }
-            Op::Returned { name, id: None } => {
-                let calls = &mut self.threads[at].calls;
-                if let Some(place) = calls.iter().rposition(|(known, _)| *known == name) {
-                    let (_, begin) = calls[place];
-                    calls.truncate(place);
-                    self.measured.calls.entry((name, step.actor, None)).or_default().total.record(since(begin, step.t_ns));
-                }
-            }
-            Op::Dispatch { name, id: Some(id) } => {
-                if let Some(call) = self.open_calls.get_mut(&(name, id)) {
-                    call.dispatched = Some((step.actor, step.t_ns));
-                }
-            }
-            Op::Reply { name, id: Some(id) } => {
-                if let Some(call) = self.open_calls.get_mut(&(name, id)) {
-                    call.reply_ns = Some(step.t_ns);
-                    if call.returned_ns.is_some() {
-                        self.close_call(name, id);
-                    }
-                }
-            }
-            Op::Returned { name, id: Some(id) } => {
-                if let Some(call) = self.open_calls.get_mut(&(name, id)) {
-                    call.returned_ns = Some(step.t_ns);
-                    // The callee's probe for the reply may come after the caller has received it.
-                    if call.dispatched.is_none() || call.reply_ns.is_some() {
-                        self.close_call(name, id);
-                    }
-                }
-            }
+            Op::Call { name, id } | Op::Dispatch { name, id } | Op::Reply { name, id } | Op::Returned { name, id } => match id {
+                Some(id) => self.step_of_call(step, name, id),
+                None => self.step_of_nested_call(step, name),
+            },
             Op::Receive { context, .. } => {
                 if let Some(delivery) = outcome.delivery {
                     let entry = self.measured.signals.entry((context, delivery.sender, step.actor)).or_default();
@@ -167,7 +122,51 @@ impl Observer for Latencies {
 }
 
 impl Latencies {
-    fn call(&mut self, name: NameId, id: u64, call: OpenCall) {
+    /// Handles a step of a call with an id, which identifies the call in all threads.
+    fn step_of_call(&mut self, step: &Step, name: NameId, id: u64) {
+        if let Op::Call { .. } = step.op {
+            let call = OpenCall { caller: step.actor, call_ns: step.t_ns, dispatched: None, reply_ns: None, returned_ns: None };
+            return self.open_call(name, id, call);
+        }
+        let Some(call) = self.open_calls.get_mut(&(name, id)) else { return };
+        let is_over = match step.op {
+            Op::Dispatch { .. } => {
+                call.dispatched = Some((step.actor, step.t_ns));
+                false
+            }
+            Op::Reply { .. } => {
+                call.reply_ns = Some(step.t_ns);
+                call.returned_ns.is_some()
+            }
+            Op::Returned { .. } => {
+                call.returned_ns = Some(step.t_ns);
+                // The callee's probe for the reply may come after the caller has received it.
+                call.dispatched.is_none() || call.reply_ns.is_some()
+            }
+            _ => false,
+        };
+        if is_over {
+            self.close_call(name, id);
+        }
+    }
+
+    /// Handles a step of a call without an id: the caller's calls of one name are nested.
+    fn step_of_nested_call(&mut self, step: &Step, name: NameId) {
+        let calls = &mut self.threads[step.actor.0 as usize].calls;
+        match step.op {
+            Op::Call { .. } if calls.len() < MAX_NESTING => calls.push((name, step.t_ns)),
+            Op::Returned { .. } => {
+                if let Some(place) = calls.iter().rposition(|(known, _)| *known == name) {
+                    let (_, begin) = calls[place];
+                    calls.truncate(place);
+                    self.measured.calls.entry((name, step.actor, None)).or_default().total.record(since(begin, step.t_ns));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn open_call(&mut self, name: NameId, id: u64, call: OpenCall) {
         if self.open_calls.insert((name, id), call).is_none() {
             self.call_order.push_back((name, id));
         }
@@ -206,6 +205,14 @@ impl Latencies {
         entry.total.record(since(call.call_ns, returned));
         if let (Some((_, dispatched)), Some(replied)) = (call.dispatched, call.reply_ns) {
             entry.record_parts(CallTimes { called: call.call_ns, dispatched, replied, returned });
+        }
+    }
+
+    fn begin_span(&mut self, step: &Step, name: NameId) {
+        let account = self.account;
+        let spans = &mut self.threads[step.actor.0 as usize].spans;
+        if spans.len() < MAX_NESTING {
+            spans.push(OpenSpan { name, begin_ns: step.t_ns, inner_ns: 0, account });
         }
     }
 

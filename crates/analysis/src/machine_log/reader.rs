@@ -43,15 +43,15 @@ pub struct Reader<R> {
 /// The effects of a line, for lines that repeat it.
 struct LineEffects {
     count: u8,
-    effects: [Effect; MAX_KEPT],
+    effects: [Effect; MAX_REPEATED],
 }
 
 /// Largest number of effects that are kept; lines with more are interpreted each time.
-const MAX_KEPT: usize = 2;
+const MAX_REPEATED: usize = 2;
 
 impl Default for LineEffects {
     fn default() -> LineEffects {
-        LineEffects { count: 0, effects: [Effect::Now; MAX_KEPT] }
+        LineEffects { count: 0, effects: [Effect::Now; MAX_REPEATED] }
     }
 }
 
@@ -123,7 +123,7 @@ impl<R: Read> Reader<R> {
                     return Err(LogError::Line { line: number, what });
                 }
                 let new = &interactions[before..];
-                if new.len() <= MAX_KEPT && has_lasting_meaning(&line) {
+                if new.len() <= MAX_REPEATED && has_lasting_meaning(&line) {
                     let mut kept = LineEffects { count: new.len() as u8, ..LineEffects::default() };
                     kept.effects.iter_mut().zip(new).for_each(|(effect, interaction)| *effect = interaction.effect);
                     slot.keep(kept);
@@ -199,8 +199,8 @@ impl Known {
         }
         if let Some(state) = &line.state {
             // The kind is written only if the name does not determine it.
-            let said = line.kind.as_deref().and_then(StateKind::of_word).filter(|kind| kind.is_of_any_name());
-            let kind = said.unwrap_or_else(|| StateKind::of_text(state));
+            let stated = line.kind.as_deref().and_then(StateKind::of_word).filter(|kind| kind.is_of_any_name());
+            let kind = stated.unwrap_or_else(|| StateKind::of_text(state));
             give(Effect::State { machine, state: self.vocabulary.names.intern_as(state, NameKind::State(kind)) });
         }
         Ok(())

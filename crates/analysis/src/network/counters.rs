@@ -30,12 +30,12 @@ pub struct Counted {
     /// Interfaces whose counters were read both times; absent in older recordings.
     interfaces: Option<BTreeSet<String>>,
     #[serde(default)]
-    rows: Vec<Row>,
+    rows: Vec<CounterRow>,
 }
 
 /// The growth of one counter.
 #[derive(Clone, Debug, Deserialize)]
-struct Row {
+struct CounterRow {
     of: String,
     #[serde(default)]
     namespace: String,
@@ -104,8 +104,8 @@ impl CounterLine {
 
 impl Counted {
     /// Reads the counters. Returns `None` if a recording has none, or if they cannot be parsed.
-    pub fn read<'a>(said: impl Deserializer<'a>) -> Option<Counted> {
-        Counted::deserialize(said).ok()
+    pub fn read<'a>(json: impl Deserializer<'a>) -> Option<Counted> {
+        Counted::deserialize(json).ok()
     }
 
     pub fn watch(&self) -> Watch {
@@ -193,10 +193,10 @@ impl Packets<'_> {
     /// ([`crate::network::packet_loss::Losses::watch`]).
     pub fn counters(&self, counted: &Counted, places: &Places) -> CountersAnswer {
         let mut named = Named::default();
-        for (kind, watched) in self.journeys.losses.watched() {
+        for (kind, watched) in self.packet_paths.losses.watched() {
             named.add(kind, &places.line(kind, self as &dyn Names), watched);
         }
-        answer(counted, &named, self.journeys.losses.others_watched)
+        answer(counted, &named, self.packet_paths.losses.others_watched)
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
 
     /// Returns counters without namespaces.
     fn counted(rows: &[(&str, &str, u64)], interfaces: Option<&[&str]>) -> Counted {
-        let row = |&(of, counter, delta): &(&str, &str, u64)| Row {
+        let row = |&(of, counter, delta): &(&str, &str, u64)| CounterRow {
             of: of.to_owned(),
             namespace: String::new(),
             interface: None,
@@ -297,7 +297,7 @@ mod tests {
         let mut named = named(&[("link", Some("a"), "rx_dropped", 30, 0)]);
         let named_of = |named: &Named, nohandler: u64| {
             let rows = [("a", "rx_dropped", 30), ("a", "rx_nohandler", nohandler)];
-            let rows = rows.map(|(name, counter, delta)| Row {
+            let rows = rows.map(|(name, counter, delta)| CounterRow {
                 of: "link".to_owned(),
                 namespace: String::new(),
                 interface: Some(name.to_owned()),

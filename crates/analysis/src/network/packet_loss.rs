@@ -66,7 +66,7 @@ pub struct LossKind {
 
 /// Sums over the losses of one kind.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct KindSum {
     count: u64,
     segments: u64,
     estimated: bool,
@@ -112,7 +112,7 @@ impl std::ops::AddAssign for Watched {
 #[derive(Debug, Default)]
 pub struct Losses {
     pub watch: Option<Watch>,
-    rows: HashMap<LossKind, Row>,
+    rows: HashMap<LossKind, KindSum>,
     others: u64,
     /// Number of those losses while the kernel's counters were observed.
     pub others_watched: u64,
@@ -126,7 +126,8 @@ impl Losses {
     pub fn add(&mut self, loss: Loss) {
         self.count += 1;
         let full = self.rows.len() >= MAX_ROWS;
-        let fresh = Row { count: 0, segments: 0, estimated: false, first_ns: loss.t_ns, last_ns: loss.t_ns, watched: Watched::default() };
+        let fresh =
+            KindSum { count: 0, segments: 0, estimated: false, first_ns: loss.t_ns, last_ns: loss.t_ns, watched: Watched::default() };
         let watched = self.watch.map_or_else(Watched::default, |watch| watch.of(loss.t_ns));
         match self.rows.get_mut(&loss.kind) {
             Some(row) => row.add(&loss, watched),
@@ -158,7 +159,7 @@ impl Losses {
     pub fn table(&self, places: &Places, names: &dyn Names) -> Vec<LossLine> {
         let mut lines: BTreeMap<(String, String, Option<String>), LossLine> = BTreeMap::new();
         // Of merged rows, the text of the first one is used.
-        let mut rows: Vec<(&LossKind, &Row)> = self.rows.iter().collect();
+        let mut rows: Vec<(&LossKind, &KindSum)> = self.rows.iter().collect();
         rows.sort_by_key(|(kind, row)| (row.first_ns, row.last_ns, kind.cpu, kind.location, kind.device, kind.socket));
         for (kind, row) in rows {
             let line = places.line(kind, names);
@@ -193,7 +194,7 @@ impl Losses {
     }
 }
 
-impl Row {
+impl KindSum {
     fn add(&mut self, loss: &Loss, watched: Watched) {
         let t_ns = loss.t_ns;
         self.watched += watched;
@@ -312,13 +313,13 @@ pub struct LossLine {
 /// The table of places.
 #[derive(Debug)]
 pub struct Places {
-    places: Vec<(Place, Vec<Pattern>)>,
+    places: Vec<(LossPlace, Vec<Pattern>)>,
 }
 
 /// One entry of the table; `rules/packet_losses.toml` describes the fields.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Place {
+struct LossPlace {
     place: String,
     text: String,
     #[serde(default = "yes")]
@@ -344,7 +345,7 @@ fn yes() -> bool {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    place: Vec<Place>,
+    place: Vec<LossPlace>,
 }
 
 impl Places {
@@ -356,13 +357,13 @@ impl Places {
     /// Parses a table. Errors name the line in `file`.
     pub fn read(file: &str, text: &str) -> Result<Places, RuleError> {
         let parsed: File = parse(file, text)?;
-        let patterns = |place: &Place| place.reasons.iter().map(|reason| Pattern::new(reason)).collect();
+        let patterns = |place: &LossPlace| place.reasons.iter().map(|reason| Pattern::new(reason)).collect();
         Ok(Places {
             places: parsed.place.into_iter().map(|place| (patterns(&place), place)).map(|(patterns, place)| (place, patterns)).collect(),
         })
     }
 
-    fn find(&self, reason: Option<&str>, symbol: Option<&str>, by_kernel: bool) -> Option<&Place> {
+    fn find(&self, reason: Option<&str>, symbol: Option<&str>, by_kernel: bool) -> Option<&LossPlace> {
         let places = || self.places.iter().filter(|(place, _)| by_kernel || !place.by_kernel);
         let begins = |all: &[String]| symbol.is_some_and(|symbol| all.iter().any(|begin| symbol.starts_with(begin.as_str())));
         let by_reason = |reason: &str| {

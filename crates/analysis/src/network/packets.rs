@@ -163,34 +163,34 @@ pub struct SingleLine {
 
 /// The data in which names are looked up.
 pub struct Packets<'a> {
-    pub journeys: &'a PacketPaths,
+    pub packet_paths: &'a PacketPaths,
     pub linux: &'a Linux,
     pub symbol: &'a dyn Fn(u64) -> Option<String>,
 }
 
 impl Packets<'_> {
-    pub fn journeys(&self) -> PacketsAnswer {
-        let journeys = self.journeys;
-        let ends = Ends::new(&journeys.ends);
-        let of = journeys.count.saturating_sub(ends.kernel + ends.waiting);
-        let mut flows: Vec<FlowLine> = journeys.flows.iter().map(|(key, flow)| self.flow(key, flow)).collect();
+    pub fn paths(&self) -> PacketsAnswer {
+        let packet_paths = self.packet_paths;
+        let ends = Ends::new(&packet_paths.ends);
+        let of = packet_paths.count.saturating_sub(ends.kernel + ends.waiting);
+        let mut flows: Vec<FlowLine> = packet_paths.flows.iter().map(|(key, flow)| self.flow(key, flow)).collect();
         flows.sort_by_key(|flow| std::cmp::Reverse(flow.packets));
-        let others = &journeys.other_flows;
+        let others = &packet_paths.other_flows;
         if others.ends.iter().any(|count| *count > 0) {
             flows.push(self.flow(&FlowKey { sender: None, socket: None, device: None }, others));
         }
         PacketsAnswer {
-            count: journeys.count,
-            complete: journeys.complete,
-            complete_share: (of > 0).then(|| journeys.complete as f64 / of as f64),
+            count: packet_paths.count,
+            complete: packet_paths.complete,
+            complete_share: (of > 0).then(|| packet_paths.complete as f64 / of as f64),
             ends,
-            segments: journeys.segments,
+            segments: packet_paths.segments,
             legs: Leg::ALL
                 .iter()
-                .map(|&leg| LegLine { leg: leg.name(), text: leg.text(), times: journeys.legs[leg as usize].times() })
+                .map(|&leg| LegLine { leg: leg.name(), text: leg.text(), times: packet_paths.legs[leg as usize].times() })
                 .collect(),
             flows,
-            given_up: journeys.given_up,
+            given_up: packet_paths.given_up,
             lost_events: self.linux.lost,
             uncounted_losses: self.linux.uncounted_losses,
         }
@@ -212,12 +212,12 @@ impl Packets<'_> {
     }
 
     pub fn losses(&self, places: &Places) -> Vec<LossLine> {
-        self.journeys.losses.table(places, self)
+        self.packet_paths.losses.table(places, self)
     }
 
     /// Returns each loss that was kept, in the order of time.
     pub fn single_losses<'b>(&'b self, places: &'b Places) -> impl Iterator<Item = SingleLine> + 'b {
-        self.journeys.losses.single.iter().map(move |loss| {
+        self.packet_paths.losses.single.iter().map(move |loss| {
             let (datagrams, estimated) = (loss.segments.count.into(), loss.segments.estimated);
             let kind =
                 LossLine { count: 1, datagrams, estimated, first_ns: loss.t_ns, last_ns: loss.t_ns, ..places.line(&loss.kind, self) };
@@ -225,13 +225,13 @@ impl Packets<'_> {
         })
     }
 
-    pub fn journey(&self, journey: &PacketPath) -> PacketPathLine {
+    pub fn path_line(&self, path: &PacketPath) -> PacketPathLine {
         let call = |call: NameId| self.linux.names.text(call).to_owned();
-        let send_call = match journey.origin {
+        let send_call = match path.origin {
             Origin::Call { call: name, .. } => Some(call(name)),
             Origin::Kernel | Origin::Outside | Origin::Unknown => None,
         };
-        let steps = journey.steps.iter().map(|seen| StepLine {
+        let steps = path.steps.iter().map(|seen| StepLine {
             t_ns: seen.t_ns,
             step: seen.what,
             cpu: self.cpu(seen.cpu.0),
@@ -246,16 +246,16 @@ impl Packets<'_> {
             }),
         });
         PacketPathLine {
-            number: journey.number,
-            begin_ns: journey.begin_ns,
-            end_ns: journey.end_ns,
-            end: journey.end,
-            complete: journey.complete,
-            length: journey.length,
-            sender: journey.origin.thread().map(|thread| self.person(thread)),
+            number: path.number,
+            begin_ns: path.begin_ns,
+            end_ns: path.end_ns,
+            end: path.end,
+            complete: path.complete,
+            length: path.length,
+            sender: path.origin.thread().map(|thread| self.person(thread)),
             send_call,
-            reader: journey.reader.map(|thread| self.person(thread)),
-            wakeup: journey.wakeup.map(|wakeup| WakeupLine {
+            reader: path.reader.map(|thread| self.person(thread)),
+            wakeup: path.wakeup.map(|wakeup| WakeupLine {
                 wake_ns: wakeup.wake_ns,
                 start_ns: wakeup.start_ns,
                 waker: self.context(wakeup.waker).unwrap_or_else(|| "unknown".to_owned()),
@@ -291,18 +291,18 @@ impl Names for Packets<'_> {
     }
 
     fn label(&self, label: u32) -> &str {
-        self.journeys.labels.get(label as usize).map_or("", String::as_str)
+        self.packet_paths.labels.get(label as usize).map_or("", String::as_str)
     }
 
     fn device(&self, device: u32) -> Device {
         Device {
-            name: self.journeys.devices.get(device as usize).cloned().unwrap_or_default(),
-            discipline: self.journeys.disciplines.get(&device).cloned(),
+            name: self.packet_paths.devices.get(device as usize).cloned().unwrap_or_default(),
+            discipline: self.packet_paths.disciplines.get(&device).cloned(),
         }
     }
 
     fn socket(&self, socket: u32) -> Socket {
-        let known = self.journeys.sockets.get(socket as usize);
+        let known = self.packet_paths.sockets.get(socket as usize);
         let protocol = known.and_then(|socket| socket.protocol).and_then(|protocol| match protocol {
             6 => Some("TCP"),
             17 => Some("UDP"),
@@ -316,7 +316,7 @@ impl Names for Packets<'_> {
         let Some(known) = known else { return Socket { protocol, port: None, owner: None, candidates: Vec::new() } };
         // If the events do not contain the data, the socket dump may, provided that its answer is
         // unique.
-        let dumped = &self.journeys.dumped;
+        let dumped = &self.packet_paths.dumped;
         let process = known.reader.and_then(|thread| self.linux.threads.get(thread.0 as usize)).and_then(|thread| thread.process);
         let port =
             || one(dumped.iter().filter(|(of, _, pid)| known.protocol == Some(*of) && process == Some(*pid)).map(|(_, port, _)| *port));
@@ -335,7 +335,7 @@ impl Names for Packets<'_> {
     }
 
     fn destination(&self, sender: ThreadId) -> Option<u32> {
-        self.journeys.destination(sender)
+        self.packet_paths.destination(sender)
     }
 
     fn person(&self, thread: ThreadId) -> Person {

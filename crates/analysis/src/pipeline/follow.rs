@@ -5,7 +5,7 @@
 //! freed when the last follower is done with it. A slow follower blocks the others, so memory does
 //! not grow with the length of the trace.
 
-use super::{composed, Error, Feed, Interactions};
+use super::{composed, Error, Feed, Interactions, MAX_BLOCKS_IN_FLIGHT};
 use crate::critical_path::name_index::Seen;
 use crate::critical_path::CriticalPath;
 use crate::verdict::traffic::Traffic;
@@ -40,9 +40,6 @@ pub trait Follower: Send {
         block.each(vocabulary, |vocabulary, interaction| self.interaction(vocabulary, interaction));
     }
 }
-
-/// Maximum number of blocks in the channel to one thread.
-const UNDER_WAY: usize = 8;
 
 struct SentBlock {
     block: Block,
@@ -94,7 +91,7 @@ pub fn follow_fed<'a, 'b: 'a>(
     thread::scope(|scope| {
         let (mut senders, mut threads) = (Vec::new(), Vec::new());
         for together in followers {
-            let (sender, receiver) = sync_channel::<Arc<SentBlock>>(UNDER_WAY);
+            let (sender, receiver) = sync_channel::<Arc<SentBlock>>(MAX_BLOCKS_IN_FLIGHT);
             senders.push(sender);
             threads.push(scope.spawn(move || attend(together, &receiver)));
         }

@@ -3,9 +3,9 @@
 //! The composer resolves each event to a step only once. The steps are passed to the analyses in
 //! blocks.
 
-use super::Error;
+use super::{Error, MAX_BLOCKS_IN_FLIGHT};
 use crate::report::ProbePass;
-use crate::stages::steps::{KnownState, Steps};
+use crate::stages::steps::{ItemCounts, Steps};
 use longpole_model::causes::Composer;
 use longpole_model::interaction::block::VocabularySize;
 use longpole_model::interaction::Vocabulary;
@@ -14,9 +14,6 @@ use longpole_trace::Item;
 use std::sync::mpsc::{channel, sync_channel, Receiver, SyncSender};
 use std::thread;
 
-/// Maximum number of blocks in the channel.
-const UNDER_WAY: usize = 8;
-
 /// Collects the composer's steps and sends them to the analyses.
 pub struct ProbeSteps {
     to: SyncSender<Steps>,
@@ -24,7 +21,7 @@ pub struct ProbeSteps {
     used: Receiver<Steps>,
     steps: Steps,
     known: VocabularySize,
-    context: KnownState,
+    context: ItemCounts,
 }
 
 impl ProbeSteps {
@@ -61,7 +58,7 @@ impl ProbeSteps {
 pub fn alongside<T>(read: impl FnOnce(&mut ProbeSteps) -> Result<T, Error>) -> Result<(T, ProbePass), Error> {
     let mut pass = ProbePass::of_steps()?;
     thread::scope(|scope| {
-        let (to, from) = sync_channel::<Steps>(UNDER_WAY);
+        let (to, from) = sync_channel::<Steps>(MAX_BLOCKS_IN_FLIGHT);
         let (back, used) = channel();
         let analyses = scope.spawn(move || {
             for steps in from {
@@ -72,7 +69,7 @@ pub fn alongside<T>(read: impl FnOnce(&mut ProbeSteps) -> Result<T, Error>) -> R
             pass
         });
         let mut probes =
-            ProbeSteps { to, used, steps: Steps::with_room(), known: VocabularySize::default(), context: KnownState::default() };
+            ProbeSteps { to, used, steps: Steps::with_room(), known: VocabularySize::default(), context: ItemCounts::default() };
         let done = read(&mut probes);
         let ProbeSteps { to, context, .. } = probes;
         drop(to);

@@ -206,7 +206,7 @@ impl EventAnswers {
             let locations: Vec<u64> = self.packet_paths.losses.locations().into_iter().collect();
             let symbols = symbols(&locations);
             let symbol = |address| symbols.name(address);
-            let packets = Packets { journeys: &self.packet_paths, linux: &linux, symbol: &symbol };
+            let packets = Packets { packet_paths: &self.packet_paths, linux: &linux, symbol: &symbol };
             self.pass.lost(&packets.losses(&places), self.packet_paths.count);
         }
         self.pass.full_ring = trace.full_ring();

@@ -38,7 +38,7 @@ enum Holder {
     Forgotten,
 }
 
-/// Occupants that kept threads from a CPU, each with its time in nanoseconds.
+/// Occupants of CPUs for which threads waited, each with its time in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holders {
     by: IdMap<Holder, u64>,
@@ -50,7 +50,7 @@ const REMEMBERED: usize = 1 << 15;
 /// Largest number of occupants of one thread's CPU that are distinguished; the rest is one sum.
 const MAX_CPU_HOLDERS: usize = 256;
 /// Number of occupants that are reported.
-const TOLD: usize = 8;
+const MAX_LISTED: usize = 8;
 
 impl Occupancy {
     fn of(&mut self, cpu: CpuId) -> &mut VecDeque<Stay> {
@@ -89,33 +89,33 @@ impl Occupancy {
     }
 
     /// Adds the occupants of the CPU during this part of a wait.
-    pub fn add(&mut self, wait: &Wait, begin_ns: i64, end_ns: i64, kept: &mut Holders) {
+    pub fn add(&mut self, wait: &Wait, begin_ns: i64, end_ns: i64, holders: &mut Holders) {
         let mut left = (end_ns - begin_ns).max(0) as u64;
         let mut add = |by: Occupant, from: i64, to: i64| {
             let ns = to.min(end_ns).saturating_sub(from.max(begin_ns)).max(0) as u64;
             left = left.saturating_sub(ns);
-            kept.add(Holder::By(by), ns);
+            holders.add(Holder::By(by), ns);
         };
         add(wait.now, wait.now_since_ns, wait.end_ns);
         for stay in self.of(wait.cpu).iter().rev().take_while(|stay| stay.end_ns > begin_ns) {
             add(stay.by, stay.begin_ns, stay.end_ns);
         }
-        kept.add(Holder::Forgotten, left);
+        holders.add(Holder::Forgotten, left);
     }
 }
 
 impl Holders {
-    fn add(&mut self, keeping: Holder, ns: u64) {
+    fn add(&mut self, holder: Holder, ns: u64) {
         if ns == 0 {
-        } else if self.by.len() < MAX_CPU_HOLDERS || self.by.contains_key(&keeping) {
-            *self.by.entry(keeping).or_default() += ns;
+        } else if self.by.len() < MAX_CPU_HOLDERS || self.by.contains_key(&holder) {
+            *self.by.entry(holder).or_default() += ns;
         } else {
             self.others_ns += ns;
         }
     }
 
-    /// Fills the sum up to `ns` with unknown occupants.
-    pub fn whole(mut self, ns: u64) -> Holders {
+    /// Adds time of unknown occupants, so that the sum is `ns`.
+    pub fn filled_up_to(mut self, ns: u64) -> Holders {
         let known = self.by.values().sum::<u64>() + self.others_ns;
         self.add(Holder::Forgotten, ns.saturating_sub(known));
         self
@@ -125,11 +125,11 @@ impl Holders {
     pub fn answer(&self, linux: &Linux) -> Vec<CpuHolder> {
         let total = self.by.values().sum::<u64>() + self.others_ns;
         let share = |ns: u64| if total > 0 { ns as f64 / total as f64 } else { 0.0 };
-        let mut kept_by: Vec<CpuHolder> = self
+        let mut cpu_holders: Vec<CpuHolder> = self
             .by
             .iter()
-            .map(|(keeping, &ns)| {
-                let (kind, name, tid) = match keeping {
+            .map(|(holder, &ns)| {
+                let (kind, name, tid) = match holder {
                     Holder::By(Occupant::Thread(id)) => {
                         let thread = &linux.threads[id.0 as usize];
                         ("thread", thread.name(), Some(thread.tid))
@@ -144,12 +144,12 @@ impl Holders {
                 CpuHolder { kind, name, tid, ns, share: share(ns) }
             })
             .collect();
-        kept_by.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (a.kind, &a.name, a.tid).cmp(&(b.kind, &b.name, b.tid))));
-        let rest = kept_by.iter().skip(TOLD).map(|keeper| keeper.ns).sum::<u64>() + self.others_ns;
-        kept_by.truncate(TOLD);
+        cpu_holders.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (a.kind, &a.name, a.tid).cmp(&(b.kind, &b.name, b.tid))));
+        let rest = cpu_holders.iter().skip(MAX_LISTED).map(|holder| holder.ns).sum::<u64>() + self.others_ns;
+        cpu_holders.truncate(MAX_LISTED);
         if rest > 0 {
-            kept_by.push(CpuHolder { kind: "others", name: "others".to_owned(), tid: None, ns: rest, share: share(rest) });
+            cpu_holders.push(CpuHolder { kind: "others", name: "others".to_owned(), tid: None, ns: rest, share: share(rest) });
         }
-        kept_by
+        cpu_holders
     }
 }

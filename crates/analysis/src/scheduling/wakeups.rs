@@ -40,7 +40,7 @@ pub struct Worst {
 #[derive(Debug, Default)]
 pub struct Delays {
     threads: Vec<ThreadDelays>,
-    stays: Occupancy,
+    occupancy: Occupancy,
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ struct ThreadDelays {
     woken: Samples,
     preempted: Samples,
     worst: Option<(i64, u64, CpuId)>,
-    kept: Holders,
+    holders: Holders,
     blocks: Blocks,
 }
 
@@ -74,7 +74,7 @@ impl Delays {
                 delay: delays.woken.times(),
                 worst: delays.worst.map(|(t_ns, ns, cpu)| Worst { t_ns, ns, cpu: linux.cpus[cpu.0 as usize].number }),
                 preempted: delays.preempted.times(),
-                kept_by: delays.kept.answer(linux),
+                kept_by: delays.holders.answer(linux),
                 blocked: delays.blocks.answer(linux),
             });
         }
@@ -85,11 +85,11 @@ impl Delays {
 
 impl Watch for Delays {
     fn occupied(&mut self, cpu: CpuId, by: Occupant, _base: Base, _mode: Mode, begin_ns: i64, end_ns: i64) {
-        self.stays.occupied(cpu, by, begin_ns, end_ns);
+        self.occupancy.occupied(cpu, by, begin_ns, end_ns);
     }
 
     fn claimed(&mut self, cpu: CpuId, base: Base, _ns: u64, _interrupts_ns: u64) {
-        self.stays.claimed(cpu, base);
+        self.occupancy.claimed(cpu, base);
     }
 
     fn blocked(&mut self, id: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {
@@ -100,8 +100,8 @@ impl Watch for Delays {
         if wait.preempted {
             return;
         }
-        let kept = &mut at(&mut self.threads, wait.thread.0).kept;
-        self.stays.add(wait, wait.begin_ns, wait.end_ns, kept);
+        let holders = &mut at(&mut self.threads, wait.thread.0).holders;
+        self.occupancy.add(wait, wait.begin_ns, wait.end_ns, holders);
     }
 
     fn started(&mut self, start: &Start) {

@@ -22,7 +22,7 @@ pub struct LeftOut {
 #[derive(Default)]
 pub struct Gathered {
     /// For each class, whether its events report a left-out function.
-    tells: Vec<bool>,
+    reports: Vec<bool>,
     functions: BTreeMap<String, u64>,
 }
 
@@ -30,14 +30,14 @@ impl Gathered {
     #[inline]
     pub fn event(&mut self, catalogue: &Catalogue, event: &Event<'_>) {
         let class = event.class.0 as usize;
-        if class >= self.tells.len() {
-            let more = catalogue.classes.iter().skip(self.tells.len());
-            self.tells.extend(more.map(|class| {
+        if class >= self.reports.len() {
+            let more = catalogue.classes.iter().skip(self.reports.len());
+            self.reports.extend(more.map(|class| {
                 let placed = class.attributes.iter().any(|(key, _)| key == "offset" || key == "function");
                 placed && class.event_name.starts_with("event:") && class.fields == ["left_out_ns"]
             }));
         }
-        if self.tells.get(class) == Some(&true) {
+        if self.reports.get(class) == Some(&true) {
             self.add(catalogue, event);
         }
     }

@@ -54,35 +54,35 @@ impl Steps {
     }
 
     /// Visits all steps and losses; `vocabulary` learns the new names first.
-    pub fn each(&self, vocabulary: &mut Vocabulary, mut visit: impl FnMut(&Vocabulary, Heard<'_>)) {
+    pub fn each(&self, vocabulary: &mut Vocabulary, mut visit: impl FnMut(&Vocabulary, StepOrLoss<'_>)) {
         vocabulary.learn(&self.new);
         let mut from = 0;
         for (before, actor, loss) in &self.losses {
-            self.steps[from..*before].iter().for_each(|step| visit(vocabulary, Heard::Step(step)));
-            visit(vocabulary, Heard::Loss(*actor, loss));
+            self.steps[from..*before].iter().for_each(|step| visit(vocabulary, StepOrLoss::Step(step)));
+            visit(vocabulary, StepOrLoss::Loss(*actor, loss));
             from = *before;
         }
-        self.steps[from..].iter().for_each(|step| visit(vocabulary, Heard::Step(step)));
+        self.steps[from..].iter().for_each(|step| visit(vocabulary, StepOrLoss::Step(step)));
     }
 }
 
 /// An entry of a block.
 #[derive(Clone, Copy, Debug)]
-pub enum Heard<'a> {
+pub enum StepOrLoss<'a> {
     Step(&'a Step),
     Loss(Option<ActorId>, &'a Loss),
 }
 
-/// Counts of a trace's items that are not steps.
+/// Counts of the items of a trace that are not steps.
 #[derive(Default)]
-pub struct KnownState {
+pub struct ItemCounts {
     pub kernel_events: u64,
     pub kernel_lost: u64,
     pub uncounted_kernel_losses: u64,
     left_out: Gathered,
 }
 
-impl KnownState {
+impl ItemCounts {
     /// Counts the item. Returns whether it belongs to probes: kernel events and stack samples are
     /// not steps of a program.
     #[inline]

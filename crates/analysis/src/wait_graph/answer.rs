@@ -1,7 +1,7 @@
 //! The answer of the wait-for graph: waiters with the ends of their chains, edges, and mutual
 //! waits.
 
-use super::{mutual_waits, Life, Place, Waits};
+use super::{mutual_waits, ChainEnd, WaitingMachine, Waits};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use longpole_model::kinds::{LinkKind, LINK};
 use serde::Serialize;
@@ -138,9 +138,9 @@ impl Waits {
     /// Returns the graph; `None` without interactions.
     pub fn answer(mut self, vocabulary: &Vocabulary) -> Option<Answer> {
         let (start, end) = (self.begin?, self.now.max(self.begin?));
-        for life in &mut self.lives {
-            if let Some(since) = life.blocked.take() {
-                life.unexplained_ns += end.saturating_sub(since.max(start));
+        for waiting in &mut self.machines {
+            if let Some(since) = waiting.blocked.take() {
+                waiting.unexplained_ns += end.saturating_sub(since.max(start));
             }
         }
         let who = |machine| who_of(vocabulary, machine);
@@ -173,7 +173,7 @@ impl Waits {
             edges,
             mutual_waits,
             cut: self.cut,
-            untold_ns: self.lives.iter().map(|life| life.untold_ns).sum(),
+            untold_ns: self.machines.iter().map(|waiting| waiting.untold_ns).sum(),
             untold_edges_ns: self.untold_edges_ns,
             interactions: self.interactions,
             locks: self.locks(vocabulary),
@@ -220,9 +220,9 @@ impl Waits {
         let mut alike: HashMap<(MachineId, [&str; 2], EndKind, Option<&str>), u64> = HashMap::new();
         for (&(waiter, place), &ns) in &self.ends {
             let key = match place {
-                Place::Machine(machine) => (waiter, words(machine), EndKind::Machine, None),
-                Place::Unknown(machine) => (waiter, words(machine), EndKind::Unknown, None),
-                Place::Link(queue, state) => {
+                ChainEnd::Machine(machine) => (waiter, words(machine), EndKind::Machine, None),
+                ChainEnd::Unknown(machine) => (waiter, words(machine), EndKind::Unknown, None),
+                ChainEnd::Link(queue, state) => {
                     let name = queue.map_or(LINK, |queue| vocabulary.link_name(queue));
                     let plain = if queue.is_some() { LinkKind::Queued } else { LinkKind::Wakeup };
                     let state = state.map_or(plain.text().unwrap_or_default(), |state| vocabulary.names.text(state));
@@ -237,14 +237,14 @@ impl Waits {
             ends.entry(waiter).or_default().push(End { who, kind, state: state.map(str::to_owned), ns });
         }
         let mut out: Vec<Waiter> = Vec::new();
-        for (at, life) in self.lives.iter().enumerate() {
+        for (at, waiting) in self.machines.iter().enumerate() {
             let machine = MachineId(at as u32);
-            if life.explained_ns + life.unexplained_ns == 0 {
+            if waiting.explained_ns + waiting.unexplained_ns == 0 {
                 continue;
             }
             let mut ends = ends.remove(&machine).unwrap_or_default();
             ends.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.who, a.kind, &a.state).cmp(&(&b.who, b.kind, &b.state))));
-            let Life { explained_ns, unexplained_ns, untold_ns, .. } = *life;
+            let WaitingMachine { explained_ns, unexplained_ns, untold_ns, .. } = *waiting;
             out.push(Waiter { who: who(machine), waited_ns: explained_ns, untold_ns, unexplained_ns, ends });
         }
         // A machine that sleeps by timers waits for no other machine.
@@ -261,8 +261,8 @@ impl Waits {
         let mut heavy: Vec<(u32, u32)> =
             self.direct.iter().filter(|&(&(from, to), &ns)| from != to && ns > least).map(|(&(from, to), _)| (from.0, to.0)).collect();
         heavy.sort_unstable();
-        let components = mutual_waits::components(self.lives.len(), &heavy);
-        let mut of = vec![0usize; self.lives.len()];
+        let components = mutual_waits::components(self.machines.len(), &heavy);
+        let mut of = vec![0usize; self.machines.len()];
         for (at, members) in components.iter().enumerate() {
             members.iter().for_each(|&member| of[member as usize] = at);
         }
@@ -273,7 +273,7 @@ impl Waits {
             is_left[from] |= from != to;
             is_touched[to] = true;
         }
-        let waited: Vec<u64> = self.lives.iter().map(|life| life.waited_for_ns).collect();
+        let waited: Vec<u64> = self.machines.iter().map(|waiting| waiting.waited_for_ns).collect();
         let all: u64 = waited.iter().sum();
         components
             .into_iter()

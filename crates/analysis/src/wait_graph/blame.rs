@@ -22,6 +22,8 @@ use longpole_model::system::activity::{Activity, Cell, State, Total};
 
 /// Number of hand-overs after which the remaining blame is unknown.
 const ROUNDS: usize = 200;
+/// Part of all waiting that may remain to be handed over when the redistribution ends.
+const NEGLIGIBLE: f64 = 1e-6;
 
 /// The result for each thread; the vectors are indexed by the actor's number.
 #[derive(Debug, Default)]
@@ -48,9 +50,132 @@ pub enum For {
     Space,
 }
 
+/// Waits of all machines: the vectors are indexed by the actor's number.
+struct Waits<'a> {
+    activity: &'a Activity,
+    queues: &'a Queues,
+    stages: &'a Stages,
+    /// Time of the machine in ns, and the part of it in which it waits.
+    total: Vec<u64>,
+    idle: Vec<u64>,
+    /// The machines that it waits for, each with the time in ns.
+    edges: Vec<Vec<(usize, f64)>>,
+}
+
+impl Waits<'_> {
+    /// Adds the waits that threads state themselves. Returns the time of each machine in no named
+    /// state, in ns.
+    fn add_stated(&mut self, added: &[Total]) -> Vec<u64> {
+        let mut unnamed = vec![0u64; self.total.len()];
+        for (cell, time) in self.activity.cells().iter().zip(added) {
+            let at = cell.actor.0 as usize;
+            self.total[at] += time.ns;
+            if cell.state == State::Run {
+                unnamed[at] += time.ns;
+            }
+            if !cell.state.is_idle() {
+                continue;
+            }
+            self.idle[at] += time.ns;
+            for (target, share) in targets(cell, self.queues) {
+                add(&mut self.edges[at], target, share * time.ns as f64);
+            }
+        }
+        unnamed
+    }
+
+    /// Adds the waits of threads that never state that they wait: their queues show it, and their
+    /// time directly before and after the use of these, or in no named state. A queue may be empty
+    /// while its last token is worked on, so neither is sufficient alone.
+    fn add_unstated(&mut self, unnamed: &[u64], fullness: &[(Option<f64>, Option<f64>)]) {
+        for at in 0..self.total.len() {
+            let machine = ActorId(at as u32);
+            let never_waits = !self.activity.waits_explicitly(machine) && self.idle[at] == 0;
+            let Some(stage) = self.stages.of(machine).filter(|_| never_waits) else { continue };
+            let total = self.total[at] as f64;
+            let for_space = stage.outputs.iter().filter_map(|output| {
+                let most = stage.before_put_ns.max(stage.after_put_ns).max(unnamed[at]) as f64;
+                let full = fullness.get(output.queue.0 as usize)?.0?;
+                Some((output.queue, For::Space, most.min(full * total)))
+            });
+            let for_tokens = stage.inputs.iter().filter_map(|input| {
+                let queue = input.queue?;
+                let empty = fullness.get(queue.0 as usize)?.1?;
+                Some((queue, For::Tokens, (stage.before_get_ns.max(unnamed[at]) as f64).min(empty * total)))
+            });
+            if let Some((queue, what, ns)) = for_space.chain(for_tokens).max_by(|a, b| a.2.total_cmp(&b.2)) {
+                self.idle[at] = ns as u64;
+                for (target, part) in opposite(machine, queue, what, self.queues) {
+                    add(&mut self.edges[at], target, part * ns);
+                }
+            }
+        }
+    }
+
+    /// Adds the time that others need to work off what a machine left behind in a queue without a
+    /// limit, as waiting for space. Returns these queues with the time in ns.
+    fn add_backlogs(&mut self, vocabulary: &Vocabulary) -> Vec<Option<(QueueId, u64)>> {
+        let mut backlog = vec![None; self.total.len()];
+        for (at, backlog) in backlog.iter_mut().enumerate() {
+            let machine = ActorId(at as u32);
+            let stage = self.stages.of(machine);
+            *backlog = stage.and_then(|stage| left_behind(vocabulary, self.activity, self.queues, stage, machine));
+            let Some((queue, ns)) = *backlog else { continue };
+            self.total[at] += ns;
+            self.idle[at] += ns;
+            for (target, part) in opposite(machine, queue, For::Space, self.queues) {
+                add(&mut self.edges[at], target, part * ns as f64);
+            }
+        }
+        backlog
+    }
+
+    /// Part of the machine's time; 0 if it has none.
+    fn ratio(&self, part: f64, at: usize) -> f64 {
+        if self.total[at] > 0 {
+            part / self.total[at] as f64
+        } else {
+            0.0
+        }
+    }
+
+    /// Hands the waits of all stages on along the edges until hardly any is left. Returns the share
+    /// that stays at each machine, and the share that is unknown. `busy` is the share of its own time
+    /// in which a machine does not wait.
+    fn redistribute(&self, busy: &[f64]) -> (Vec<f64>, f64) {
+        let count = self.total.len();
+        let (mut share, mut moving, mut whole) = (vec![0.0; count], vec![0.0; count], 0.0);
+        for at in (0..count).filter(|&at| self.stages.of(ActorId(at as u32)).is_some_and(is_stage)) {
+            for &(target, ns) in &self.edges[at] {
+                moving[target] += ns;
+                whole += ns;
+            }
+        }
+        if whole <= 0.0 {
+            return (share, 0.0);
+        }
+        for _ in 0..ROUNDS {
+            let mut next = vec![0.0; count];
+            for at in (0..count).filter(|&at| moving[at] > 0.0) {
+                share[at] += moving[at] * busy[at] / whole;
+                for &(target, ns) in &self.edges[at] {
+                    next[target] += moving[at] * self.ratio(ns, at);
+                }
+            }
+            moving = next;
+            if moving.iter().sum::<f64>() < whole * NEGLIGIBLE {
+                break;
+            }
+        }
+        let unknown = (1.0 - share.iter().sum::<f64>()).max(0.0);
+        (share, unknown)
+    }
+}
+
 impl Blame {
     /// Computes the blame. `added` has the times of the activity's cells, in their order: of the
-    /// whole run, or of a window.
+    /// whole run, or of a window. `fullness` has, for each queue, the shares of the time in which it
+    /// was full and empty, if they are known.
     pub fn compute(
         vocabulary: &Vocabulary,
         activity: &Activity,
@@ -60,95 +185,17 @@ impl Blame {
         fullness: &[(Option<f64>, Option<f64>)],
     ) -> Blame {
         let count = vocabulary.actors.all().len();
-        let mut total = vec![0u64; count];
-        let mut idle = vec![0u64; count];
-        let mut unnamed = vec![0u64; count];
-        let mut edges: Vec<Vec<(usize, f64)>> = vec![Vec::new(); count];
-        for (cell, time) in activity.cells().iter().zip(added) {
-            let at = cell.actor.0 as usize;
-            total[at] += time.ns;
-            if cell.state == State::Run {
-                unnamed[at] += time.ns;
-            }
-            if !cell.state.is_idle() {
-                continue;
-            }
-            idle[at] += time.ns;
-            for (target, share) in targets(cell, queues) {
-                add(&mut edges[at], target, share * time.ns as f64);
-            }
-        }
-        // A thread that never states that it waits: its queues show it, and its time directly
-        // before and after their use, or in no named state. A queue may be empty while its last
-        // token is worked on, so neither is sufficient alone.
-        for at in 0..count {
-            let machine = ActorId(at as u32);
-            let Some(stage) = stages.of(machine).filter(|_| !activity.waits_explicitly(machine) && idle[at] == 0) else {
-                continue;
-            };
-            let waits = stage
-                .outputs
-                .iter()
-                .filter_map(|output| {
-                    let most = stage.before_put_ns.max(stage.after_put_ns).max(unnamed[at]) as f64;
-                    let full = fullness.get(output.queue.0 as usize)?.0?;
-                    Some((output.queue, For::Space, most.min(full * total[at] as f64)))
-                })
-                .chain(stage.inputs.iter().filter_map(|input| {
-                    let queue = input.queue?;
-                    let empty = fullness.get(queue.0 as usize)?.1?;
-                    Some((queue, For::Tokens, (stage.before_get_ns.max(unnamed[at]) as f64).min(empty * total[at] as f64)))
-                }));
-            if let Some((queue, what, ns)) = waits.max_by(|a, b| a.2.total_cmp(&b.2)) {
-                idle[at] = ns as u64;
-                for (target, part) in opposite(machine, queue, what, queues) {
-                    add(&mut edges[at], target, part * ns);
-                }
-            }
-        }
-        let mut backlog = vec![None; count];
-        for at in 0..count {
-            let machine = ActorId(at as u32);
-            let Some((queue, ns)) = stages.of(machine).and_then(|stage| left_behind(vocabulary, activity, queues, stage, machine)) else {
-                continue;
-            };
-            backlog[at] = Some((queue, ns));
-            total[at] += ns;
-            idle[at] += ns;
-            for (target, part) in opposite(machine, queue, For::Space, queues) {
-                add(&mut edges[at], target, part * ns as f64);
-            }
-        }
-        let ratio = |part: f64, at: usize| if total[at] > 0 { part / total[at] as f64 } else { 0.0 };
-        let busy: Vec<f64> = (0..count).map(|at| ratio((total[at] - idle[at].min(total[at])) as f64, at)).collect();
-        let waits: Vec<f64> = (0..count).map(|at| ratio(edges[at].iter().map(|(_, ns)| ns).sum(), at)).collect();
-
-        let mut share = vec![0.0; count];
-        let mut moving = vec![0.0; count];
-        let mut whole = 0.0;
-        for at in (0..count).filter(|&at| stages.of(ActorId(at as u32)).is_some_and(is_stage)) {
-            for &(target, ns) in &edges[at] {
-                moving[target] += ns;
-                whole += ns;
-            }
-        }
-        if whole > 0.0 {
-            for _ in 0..ROUNDS {
-                let mut next = vec![0.0; count];
-                for at in (0..count).filter(|&at| moving[at] > 0.0) {
-                    share[at] += moving[at] * busy[at] / whole;
-                    for &(target, ns) in &edges[at] {
-                        next[target] += moving[at] * ratio(ns, at);
-                    }
-                }
-                moving = next;
-                if moving.iter().sum::<f64>() < whole * 1e-6 {
-                    break;
-                }
-            }
-        }
-        let unknown = if whole > 0.0 { (1.0 - share.iter().sum::<f64>()).max(0.0) } else { 0.0 };
-        Blame { share, unknown, busy, waits, total_ns: total, backlog }
+        let (total, idle, edges) = (vec![0; count], vec![0; count], vec![Vec::new(); count]);
+        let mut waits = Waits { activity, queues, stages, total, idle, edges };
+        let unnamed = waits.add_stated(added);
+        waits.add_unstated(&unnamed, fullness);
+        let backlog = waits.add_backlogs(vocabulary);
+        let working = |at: usize| (waits.total[at] - waits.idle[at].min(waits.total[at])) as f64;
+        let busy: Vec<f64> = (0..count).map(|at| waits.ratio(working(at), at)).collect();
+        let for_others = |at: usize| waits.edges[at].iter().map(|(_, ns)| ns).sum();
+        let waiting = (0..count).map(|at| waits.ratio(for_others(at), at)).collect();
+        let (share, unknown) = waits.redistribute(&busy);
+        Blame { share, unknown, busy, waits: waiting, total_ns: waits.total, backlog }
     }
 }
 

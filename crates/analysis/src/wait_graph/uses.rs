@@ -8,7 +8,7 @@ use longpole_model::tokens::Shape;
 const MAX_PAIRS: usize = 1 << 16;
 /// Largest number of disjoint intervals of waiting for a lock; beyond it, the oldest are no longer
 /// merged with later ones.
-const MAX_APART: usize = 1 << 12;
+const MAX_INTERVALS: usize = 1 << 12;
 
 /// Use of one queue by one machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +30,8 @@ pub struct Lock {
     pub contended_ns: u64,
     /// Start and end of the longest wait in ns.
     pub longest: (u64, u64),
-    apart: Vec<(u64, u64)>,
+    /// Disjoint intervals in which at least one machine waited, in ns, the latest last.
+    intervals: Vec<(u64, u64)>,
 }
 
 /// Uses of all queues, and of locks.
@@ -48,7 +49,7 @@ impl Uses {
     }
 
     /// Notes a look that found `units`; with `takes` it was a get.
-    pub fn looked(&mut self, machine: MachineId, queue: QueueId, units: u64, takes: bool) {
+    pub fn count_look(&mut self, machine: MachineId, queue: QueueId, units: u64, takes: bool) {
         let room = self.of.len() < MAX_PAIRS;
         let known = self.of.get_mut(&(machine, queue));
         let mut new = Use::default();
@@ -62,32 +63,32 @@ impl Uses {
     }
 
     /// Notes that a lock is taken, after a wait since `blocked`.
-    pub fn locked(&mut self, queue: QueueId, blocked: Option<u64>, now: u64) {
+    pub fn count_lock(&mut self, queue: QueueId, blocked: Option<u64>, now: u64) {
         let Some(lock) = self.locks.get_mut(&queue) else { return };
         lock.takings += 1;
         if let Some(since) = blocked.filter(|&since| since < now) {
-            lock.waited(since, now, MAX_APART);
+            lock.add_wait(since, now, MAX_INTERVALS);
         }
     }
 }
 
 impl Lock {
     /// Adds a wait. Waits come in the order of their ends, but may have begun at any time.
-    pub fn waited(&mut self, mut since: u64, now: u64, most_apart: usize) {
+    pub fn add_wait(&mut self, mut since: u64, now: u64, most_intervals: usize) {
         self.contended += 1;
         self.waited_ns += now - since;
         if now - since > self.longest.1 - self.longest.0 {
             self.longest = (since, now);
         }
-        while let Some(&(start, end)) = self.apart.last().filter(|last| last.1 >= since) {
-            self.apart.pop();
+        while let Some(&(start, end)) = self.intervals.last().filter(|last| last.1 >= since) {
+            self.intervals.pop();
             self.contended_ns -= end - start;
             since = since.min(start);
         }
         self.contended_ns += now - since;
-        if self.apart.len() >= most_apart {
-            self.apart.drain(..most_apart / 2);
+        if self.intervals.len() >= most_intervals {
+            self.intervals.drain(..most_intervals / 2);
         }
-        self.apart.push((since, now));
+        self.intervals.push((since, now));
     }
 }

@@ -9,7 +9,7 @@ mod predictor;
 
 pub use demand_bounds::Bounds;
 pub use path_states::Share;
-pub use prediction::{Place, Prediction};
+pub use prediction::{LimitingState, Prediction};
 
 use super::full_queues::FullQueue;
 use super::grammar::Scenario;

@@ -51,7 +51,7 @@ impl Kernel {
     /// Calls `ask` with the packets and the symbols for their addresses.
     pub fn packets<T>(&self, ask: impl FnOnce(&Packets<'_>) -> T) -> T {
         let symbol = |address| self.symbols.name(address);
-        ask(&Packets { journeys: &self.packet_paths, linux: &self.reading.linux, symbol: &symbol })
+        ask(&Packets { packet_paths: &self.packet_paths, linux: &self.reading.linux, symbol: &symbol })
     }
 }
 

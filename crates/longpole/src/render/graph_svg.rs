@@ -4,7 +4,7 @@
 //! The picture needs no other file: no script, style sheet, or font. It uses a font of fixed width,
 //! so that the width of a label is known without the font.
 
-use longpole_analysis::critical_path::folded::{Layout, Place, Sizes};
+use longpole_analysis::critical_path::folded::{Layout, NodePosition, Sizes};
 use std::io::{self, Write};
 
 const LETTER: f64 = 6.7;
@@ -90,7 +90,7 @@ impl Picture<'_> {
             }
         }
         for (((shape, lines), place), ear) in self.boxes.iter().zip(&labels).zip(&layout.places).zip(&ears) {
-            draw(out, shape, lines, Place { x: place.x + ear, width: place.width - 2.0 * ear, ..*place })?;
+            draw(out, shape, lines, NodePosition { x: place.x + ear, width: place.width - 2.0 * ear, ..*place })?;
         }
         writeln!(out, "</g>")?;
         let mut x = MARGIN;
@@ -130,9 +130,9 @@ fn shortened(name: &str) -> String {
     head.iter().chain(std::iter::once(&'…')).chain(tail).collect()
 }
 
-fn draw(out: &mut impl Write, shape: &Shape, [name, numbers]: &[String; 2], place: Place) -> io::Result<()> {
+fn draw(out: &mut impl Write, shape: &Shape, [name, numbers]: &[String; 2], place: NodePosition) -> io::Result<()> {
     let (fill, border) = shape.colours;
-    let Place { x, y, width } = place;
+    let NodePosition { x, y, width } = place;
     let middle = x + width / 2.0;
     let stroke = 1.0 + 3.0 * shape.share;
     let dashes = if shape.dashed { " stroke-dasharray=\"4 3\"" } else { "" };
@@ -181,7 +181,7 @@ fn curve(out: &mut impl Write, bends: &[(f64, f64)], share: f64, about: &str) ->
     )
 }
 
-fn ear(out: &mut impl Write, place: Place, share: f64, about: &str) -> io::Result<()> {
+fn ear(out: &mut impl Write, place: NodePosition, share: f64, about: &str) -> io::Result<()> {
     let (width, strength) = pen(share);
     let x = place.x + place.width - EAR;
     let (top, bottom) = (place.y + SIZES.height * 0.3, place.y + SIZES.height * 0.7);

@@ -93,7 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let answers = kernel.as_ref().map(|kernel| {
         kernel.packets(|packets| {
             let counters = kernel.counted.as_ref().map(|counted| packets.counters(counted, &places));
-            (packets.losses(&places), packets.journeys(), counters)
+            (packets.losses(&places), packets.paths(), counters)
         })
     });
     let mut out = if args.input.json { output::raw() } else { output::text() };
@@ -145,7 +145,7 @@ fn one_packet_path(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, want
             Wanted::Slowest => bail!("no packet was read by a receive call; record with `--kernel sched,irq,softirq,net,syscall`"),
         }
     };
-    let mut journey = kernel.packets(|packets| packets.journey(path));
+    let mut journey = kernel.packets(|packets| packets.path_line(path));
     if let Some((begin_ns, end_ns)) = journey.span() {
         for capture in trace.captures() {
             capture.frames(begin_ns, end_ns, |frame| journey.frame(&capture.name, frame))?;

@@ -198,7 +198,7 @@ mod tests {
 
     /// Returns the holders after `count` turns of two threads on one CPU, each of which waits while
     /// the other one has it.
-    fn kept_by(count: i64, spill: Spill) -> Vec<(u32, u64)> {
+    fn holders_after(count: i64, spill: Spill) -> Vec<(u32, u64)> {
         let (mut turns, mut linux) = (OccupancyLog::new(spill), Linux::new(i64::MIN, i64::MAX).unwrap());
         linux.threads.resize_with(2, Default::default);
         (1..).zip(&mut linux.threads).for_each(|(tid, thread)| thread.tid = tid);
@@ -222,8 +222,8 @@ mod tests {
         let pieces = (0..count).map(|turn| (turn * 100, turn * 100 + 100, 7)).collect();
         let mut cpu_holders = CpuHolders { pieces, threads: [(7, vec![2])].into_iter().collect(), ..CpuHolders::default() };
         turns.replay(&linux, &mut cpu_holders).unwrap();
-        let kept = cpu_holders.kept.into_values().flat_map(|kept| kept.answer(&linux));
-        kept.map(|kept| (kept.tid.unwrap() as u32, kept.ns)).collect()
+        let holders = cpu_holders.holders.into_values().flat_map(|holders| holders.answer(&linux));
+        holders.map(|holders| (holders.tid.unwrap() as u32, holders.ns)).collect()
     }
 
     #[test]
@@ -232,8 +232,8 @@ mod tests {
         let nowhere = Spill { make: || Err(io::ErrorKind::StorageFull.into()), from: 0 };
         for count in [2, 200, 200_000] {
             let expected = vec![(1, count as u64 / 2 * 70)];
-            assert_eq!(kept_by(count, spill), expected);
-            assert_eq!(kept_by(count, nowhere), expected);
+            assert_eq!(holders_after(count, spill), expected);
+            assert_eq!(holders_after(count, nowhere), expected);
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct Sizes {
 
 /// Left edge, top edge and width of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Place {
+pub struct NodePosition {
     pub x: f64,
     pub y: f64,
     pub width: f64,
@@ -33,7 +33,7 @@ pub type Bend = (f64, f64);
 /// Positions of the nodes and the bends of the edges, in the order of the input.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
-    pub places: Vec<Place>,
+    pub places: Vec<NodePosition>,
     /// Bends of each edge from its first to its second node; empty for an edge from a node to
     /// itself.
     pub bends: Vec<Vec<Bend>>,
@@ -90,7 +90,7 @@ impl Layout {
         let left = if left.is_finite() { left } else { 0.0 };
         items.iter_mut().for_each(|item| item.x -= left);
         let top = |layer: usize| layer as f64 * (sizes.height + sizes.layer_gap);
-        let place = |item: &Item| Place { x: item.x - item.width / 2.0, y: top(item.layer), width: item.width };
+        let place = |item: &Item| NodePosition { x: item.x - item.width / 2.0, y: top(item.layer), width: item.width };
         let mut bends = vec![Vec::new(); edges.len()];
         let ports = ports(&items, &chains);
         for (chain, (out, into)) in chains.iter().zip(ports) {

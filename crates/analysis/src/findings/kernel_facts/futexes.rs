@@ -131,7 +131,7 @@ impl Futexes {
         futex.is_private |= call.arguments.second.is_some_and(|operation| operation & PRIVATE != 0);
         if effect == Effect::Waits {
             let at = |t_ns: i64| u64::try_from(t_ns).unwrap_or(0);
-            futex.waits.waited(at(begin), at(call.end_ns), MAX_APART);
+            futex.waits.add_wait(at(begin), at(call.end_ns), MAX_APART);
         }
         if futex.threads.len() < MAX_THREADS || futex.threads.contains_key(&id) {
             let (waits, wakes) = futex.threads.entry(id).or_default();

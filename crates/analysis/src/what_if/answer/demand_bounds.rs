@@ -25,10 +25,11 @@ use longpole_model::hash::IdMap;
 use longpole_model::interaction::{MachineId, Vocabulary};
 use longpole_model::names::NameId;
 
-/// A thread with at least this share of its work on the path is needed for each item.
-const MOSTLY: f64 = 0.5;
+/// A thread with at least this share of its work on the path is needed for each item. A thread with
+/// less is one of several that share the items, so its own work bounds nothing.
+const MIN_OWN_SHARE: f64 = 0.5;
 /// Programs with less than this share of the running time on the path do not count for the CPUs'
-/// work.
+/// work: they are on it by chance, and the items do not need them.
 const MIN_SHARE: f64 = 0.01;
 
 /// The resource that bounds the rate after a change.
@@ -73,7 +74,7 @@ struct Work {
     threads: Vec<(String, f64)>,
     /// Work of all programs, and of those that work for the path.
     all: f64,
-    meant: f64,
+    for_path: f64,
 }
 
 impl Work {
@@ -82,7 +83,7 @@ impl Work {
         let lanes = replay.layout.len();
         let gone = replay.forgotten.iter().map(|(_, _, gone)| gone.worked[UNCHANGED].max(0.0));
         let (of_hosts, threads) = Default::default();
-        let mut work = Work { of_hosts, longest: vec![(0.0, 0); lanes], threads, all: gone.sum(), meant: 0.0 };
+        let mut work = Work { of_hosts, longest: vec![(0.0, 0); lanes], threads, all: gone.sum(), for_path: 0.0 };
         let own = own_on_path(trace, vocabulary, on_path);
         let class = |machine: u32| trace.machines[machine as usize].class.ok_or(machine);
         let mut of_classes: IdMap<Result<NameId, u32>, f64> = IdMap::default();
@@ -92,15 +93,15 @@ impl Work {
         let all_own: f64 = own.values().sum();
         for (at, machine) in (0u32..).zip(&replay.machines) {
             // A program with hardly any time on the path does not work for these items.
-            let is_meant = of_classes.get(&class(at)).is_some_and(|ns| *ns >= MIN_SHARE * all_own);
+            let works_for_path = of_classes.get(&class(at)).is_some_and(|ns| *ns >= MIN_SHARE * all_own);
             if !machine.is_recorder {
                 work.all += machine.worked(UNCHANGED).max(0.0);
             }
-            if machine.is_recorder || !is_meant || !members.has(at) {
+            if machine.is_recorder || !works_for_path || !members.has(at) {
                 continue;
             }
-            work.meant += machine.worked(UNCHANGED).max(0.0);
-            let needed = own.get(&at).is_some_and(|own| *own >= MOSTLY * machine.worked(UNCHANGED));
+            work.for_path += machine.worked(UNCHANGED).max(0.0);
+            let needed = own.get(&at).is_some_and(|own| *own >= MIN_OWN_SHARE * machine.worked(UNCHANGED));
             if needed && machine.worked(UNCHANGED) > 0.0 {
                 work.threads.push((vocabulary.machine_name(MachineId(at)).to_owned(), length / machine.worked(UNCHANGED)));
             }
@@ -149,7 +150,7 @@ pub fn by_demand(
     };
     let most = (0..layout.scenarios).map(bound).collect();
     let unchanged = work.of_hosts.values().filter(|work| work[UNCHANGED] > 0.0).map(|work| cpus * length / work[UNCHANGED]);
-    let others = ((work.all - work.meant) / (cpus * length).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
+    let others = ((work.all - work.for_path) / (cpus * length).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
     let taken = others.min(1.0 - 1.0 / (others * cpus + 1.0));
     (most, Bounds { cpus: unchanged.reduce(f64::min), threads: work.threads, taken })
 }

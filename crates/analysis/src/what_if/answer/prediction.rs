@@ -26,12 +26,12 @@ const MAX_SPAN: f64 = 20.0;
 /// much more.
 const WORTH_IT: f64 = 2.0;
 
-/// A machine in a state, or the CPUs as a whole.
+/// What limits a system: a machine in a state, or the CPUs as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct LimitingState {
     pub machine: String,
     pub state: String,
-    /// `None` for the place "all CPUs are busy", which is not a state.
+    /// `None` if all CPUs are busy, which is not a state.
     pub kind: Option<SegmentKind>,
 }
 
@@ -54,7 +54,7 @@ pub struct Prediction {
     pub gain_low: Option<f64>,
     pub gain_high: Option<f64>,
     /// The state that limits the system after the change.
-    pub next: Option<Place>,
+    pub next: Option<LimitingState>,
     /// The reason why nothing is predicted.
     pub refused: Option<String>,
 }

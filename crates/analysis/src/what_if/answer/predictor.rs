@@ -6,7 +6,7 @@
 
 use super::demand_bounds::Bound;
 use super::path_states::{is_unexplained, PathStates};
-use super::prediction::{higher_in_another_run, lower_in_another_run, Place, Prediction};
+use super::prediction::{higher_in_another_run, lower_in_another_run, LimitingState, Prediction};
 use crate::what_if::grammar::Change;
 use crate::what_if::options::Options;
 use crate::what_if::replay::state::EndMark;
@@ -78,21 +78,21 @@ impl Predictor<'_> {
         let differs =
             |error: f64| format!("{:.1} % {} than what was observed", 100.0 * error.abs(), if error < 0.0 { "shorter" } else { "longer" });
         if error.abs() <= GATE_SHARE {
-            let said = "the replay of the unchanged trace from which changes are predicted is ";
-            return (begins.abs() > GATE_SHARE).then(|| said.to_owned() + &differs(begins));
+            let reason = "the replay of the unchanged trace from which changes are predicted is ";
+            return (begins.abs() > GATE_SHARE).then(|| reason.to_owned() + &differs(begins));
         }
-        let mut said = format!("the replay of the unchanged trace is {}", differs(error));
+        let mut reason = format!("the replay of the unchanged trace is {}", differs(error));
         let unexplained = self.baseline().iter().find(|entry| self.states.is(entry.0, is_unexplained));
         if let Some(&(key, ns)) = unexplained {
             let [_, machine, _, state] = self.states.words(key);
             let line =
                 self.states.trace.states.first_unexplained.get(&key).map(|line| format!(", first at line {line}")).unwrap_or_default();
-            said += &format!(
+            reason += &format!(
                 "; most of it is {machine}::{state}, whose cause is not in the trace ({:.1} % of the path{line})",
                 100.0 * ns / observed
             );
         }
-        Some(said)
+        Some(reason)
     }
 
     /// Returns the reason if a change batches a machine that makes no calls.
@@ -101,8 +101,8 @@ impl Predictor<'_> {
             Change::Batch { target, .. } => Some(target),
             _ => None,
         })?;
-        let said = || format!("{} makes no calls and sends no signals, so there is nothing to batch", batched.text);
-        (!self.states.trace.replay.calls.is_paid(at) && !self.options.guessed).then(said)
+        let reason = || format!("{} makes no calls and sends no signals, so there is nothing to batch", batched.text);
+        (!self.states.trace.replay.calls.is_paid(at) && !self.options.guessed).then(reason)
     }
 
     /// Returns the prediction of a scenario; `refused` is the reason why the trace allows none.
@@ -178,14 +178,14 @@ impl Predictor<'_> {
     }
 
     /// Returns the state that limits the system after the change.
-    fn next(&self, at: usize) -> Option<Place> {
+    fn next(&self, at: usize) -> Option<LimitingState> {
         let layout = self.states.trace.replay.layout;
         let [kept, _] = layout.of(at);
         if self.end.v[kept] < ALL_BUSY * self.soonest[kept] {
-            return Some(Place { machine: CPUS.to_owned(), state: "busy".to_owned(), kind: None });
+            return Some(LimitingState { machine: CPUS.to_owned(), state: "busy".to_owned(), kind: None });
         }
         let &(key, _) = self.profiles[Layout::world(at)].first()?;
         let [_, machine, _, state] = self.states.words(key);
-        Some(Place { machine, state, kind: Some(self.states.segment_kind(key)) })
+        Some(LimitingState { machine, state, kind: Some(self.states.segment_kind(key)) })
     }
 }

@@ -197,9 +197,9 @@ impl Translation {
     /// Notes a contradiction if the machine whose end counts has done nothing.
     fn check_end(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let seen = |id: &MachineId| self.known(*id).is_some_and(|traced| traced.seen);
-        let doubted = self.end_machine.name.is_none() && !seen(&machine);
-        self.end_machine.no_end = doubted.then(|| ends_nowhere(vocabulary, machine, seen));
-        self.contradictions += u64::from(doubted);
+        let is_absent = self.end_machine.name.is_none() && !seen(&machine);
+        self.end_machine.no_end = is_absent.then(|| ends_nowhere(vocabulary, machine, seen));
+        self.contradictions += u64::from(is_absent);
     }
 
     /// Marks the end at the last machine's last interaction if no end was marked, and ends all

@@ -113,31 +113,31 @@ impl Net {
 
     fn read(&self, wanted: Option<Wanted>) -> (Linux, PacketPaths) {
         let mut linux = Linux::new(i64::MIN, i64::MAX).unwrap();
-        let mut journeys = PacketPaths::new(wanted);
+        let mut packet_paths = PacketPaths::new(wanted);
         self.0.replay(|catalogue, item| match item {
-            Item::Event(event) => linux.event(catalogue, event, &mut journeys),
-            Item::Loss(loss) => linux.loss(catalogue, loss, &mut journeys),
+            Item::Event(event) => linux.event(catalogue, event, &mut packet_paths),
+            Item::Loss(loss) => linux.loss(catalogue, loss, &mut packet_paths),
         });
-        linux.finish(&mut journeys);
-        journeys.finish();
-        (linux, journeys)
+        linux.finish(&mut packet_paths);
+        packet_paths.finish();
+        (linux, packet_paths)
     }
 
     fn answer(&self) -> (PacketsAnswer, Vec<LossLine>, PacketPaths) {
-        let (linux, journeys) = self.read(None);
+        let (linux, packet_paths) = self.read(None);
         let symbol = |address: u64| match address {
             77 => Some("enqueue_to_backlog+0x5".to_owned()),
             78 => Some("ip6_pkt_discard+0x11".to_owned()),
             _ => None,
         };
-        let packets = Packets { journeys: &journeys, linux: &linux, symbol: &symbol };
-        let (answer, losses) = (packets.journeys(), packets.losses(&Places::built_in().unwrap()));
-        (answer, losses, journeys)
+        let packets = Packets { packet_paths: &packet_paths, linux: &linux, symbol: &symbol };
+        let (answer, losses) = (packets.paths(), packets.losses(&Places::built_in().unwrap()));
+        (answer, losses, packet_paths)
     }
 }
 
-fn sum(journeys: &PacketPaths, leg: Leg) -> u64 {
-    journeys.legs[leg as usize].sum()
+fn sum(packet_paths: &PacketPaths, leg: Leg) -> u64 {
+    packet_paths.legs[leg as usize].sum()
 }
 
 #[test]
@@ -146,9 +146,9 @@ fn a_datagram_is_followed_from_the_send_call_to_the_receive_call() {
     net.send(100, 0x1000, 128);
     net.deliver(200, 0x1000, 128);
     net.take(300, SOCKET, 100);
-    let (answer, losses, journeys) = net.answer();
+    let (answer, losses, packet_paths) = net.answer();
     assert_eq!((answer.count, answer.complete, answer.ends.read, losses.len()), (1, 1, 1, 0));
-    let legs = [Leg::Send, Leg::Queue, Leg::Wire, Leg::Protocols, Leg::Socket, Leg::Whole].map(|leg| sum(&journeys, leg));
+    let legs = [Leg::Send, Leg::Queue, Leg::Wire, Leg::Protocols, Leg::Socket, Leg::Whole].map(|leg| sum(&packet_paths, leg));
     assert_eq!(legs, [10, 20, 75, 5, 95, 205]);
     assert_eq!(answer.complete_share, Some(1.0));
     let flow = &answer.flows[0];
@@ -166,12 +166,12 @@ fn a_sleeping_reader_was_woken_by_its_packet() {
     net.softirq(220, 0, "exit");
     net.0.switch(BEGIN_NS + 265, 1, 0, 0, READER);
     net.take(300, SOCKET, 100);
-    let (linux, journeys) = net.read(Some(Wanted::Number(1)));
-    assert_eq!(sum(&journeys, Leg::Wakeup), 50);
-    let path = journeys.found.as_ref().unwrap();
+    let (linux, packet_paths) = net.read(Some(Wanted::Number(1)));
+    assert_eq!(sum(&packet_paths, Leg::Wakeup), 50);
+    let path = packet_paths.found.as_ref().unwrap();
     assert_eq!((path.end, path.complete, path.steps.len()), (End::Read, true, 7));
     let symbol = |_| None;
-    let line = Packets { journeys: &journeys, linux: &linux, symbol: &symbol }.journey(path);
+    let line = Packets { packet_paths: &packet_paths, linux: &linux, symbol: &symbol }.path_line(path);
     assert_eq!(line.wakeup.unwrap().waker, "softirq NET_RX");
     // A reader that is awake is not woken.
     let mut net = Net::new();
@@ -218,9 +218,9 @@ fn a_forwarded_packet_has_one_packet_path() {
     net.softirq(250, 0, "exit");
     net.deliver(300, 0x1000, 128);
     net.take(400, SOCKET, 100);
-    let (answer, _, journeys) = net.answer();
+    let (answer, _, packet_paths) = net.answer();
     assert_eq!((answer.count, answer.complete, answer.ends.read), (1, 1, 1));
-    assert_eq!((journeys.legs[Leg::Wire as usize].count(), sum(&journeys, Leg::Whole)), (2, 305));
+    assert_eq!((packet_paths.legs[Leg::Wire as usize].count(), sum(&packet_paths, Leg::Whole)), (2, 305));
 }
 
 #[test]
@@ -233,9 +233,9 @@ fn a_socket_that_is_found_empty_starts_again() {
     net.send(300, 0x2000, 128);
     net.deliver(400, 0x2000, 128);
     net.take(500, SOCKET, 100);
-    let (answer, _, journeys) = net.answer();
+    let (answer, _, packet_paths) = net.answer();
     assert_eq!((answer.ends.read, answer.ends.unknown), (1, 1));
-    assert_eq!(sum(&journeys, Leg::Socket), 95);
+    assert_eq!(sum(&packet_paths, Leg::Socket), 95);
 }
 
 #[test]
@@ -252,10 +252,10 @@ fn lost_events_make_packets_unknown_and_are_never_bridged() {
     net.take(900, SOCKET, 100);
     // The call that took the first packet is among the missing events.
     net.0.lose(1, BEGIN_NS + 290, BEGIN_NS + 320);
-    let (answer, _, journeys) = net.answer();
+    let (answer, _, packet_paths) = net.answer();
     assert_eq!((answer.count, answer.ends.read, answer.complete), (3, 2, 2));
     assert_eq!((answer.ends.waiting + answer.ends.unknown, answer.lost_events), (1, 3));
-    assert_eq!(sum(&journeys, Leg::Socket), 190);
+    assert_eq!(sum(&packet_paths, Leg::Socket), 190);
 }
 
 #[test]
@@ -307,17 +307,17 @@ fn packets_before_the_requested_begin_and_after_the_end_are_not_counted() {
         net.drop(t + 100, 0x1000, 77, 0, Val::E(2, "NOT_SPECIFIED"));
     }
     let mut linux = Linux::new(i64::MIN, i64::MAX).unwrap();
-    let mut journeys = PacketPaths::new(None);
-    journeys.since_ns = Some(BEGIN_NS + 1500);
+    let mut packet_paths = PacketPaths::new(None);
+    packet_paths.since_ns = Some(BEGIN_NS + 1500);
     net.0.replay(|catalogue, item| {
         if let Item::Event(event) = item {
-            journeys.over = event.t_ns > BEGIN_NS + 2500;
-            linux.event(catalogue, event, &mut journeys);
+            packet_paths.over = event.t_ns > BEGIN_NS + 2500;
+            linux.event(catalogue, event, &mut packet_paths);
         }
     });
-    journeys.finish();
-    assert_eq!((journeys.losses.count, journeys.count, journeys.ends[End::Lost as usize]), (1, 1, 1));
-    assert_eq!(journeys.losses.single[0].t_ns, BEGIN_NS + 2100);
+    packet_paths.finish();
+    assert_eq!((packet_paths.losses.count, packet_paths.count, packet_paths.ends[End::Lost as usize]), (1, 1, 1));
+    assert_eq!(packet_paths.losses.single[0].t_ns, BEGIN_NS + 2100);
 }
 
 #[test]
@@ -395,9 +395,9 @@ fn a_truncated_datagram_is_the_first_of_the_queue() {
     for n in 0..3 {
         net.take(1000 + 100 * n, SOCKET, 200);
     }
-    let (answer, _, journeys) = net.answer();
+    let (answer, _, packet_paths) = net.answer();
     assert_eq!((answer.ends.read, answer.complete), (3, 3));
-    assert_eq!(sum(&journeys, Leg::Socket), (1005 - 210) + (1105 - 510) + (1205 - 810));
+    assert_eq!(sum(&packet_paths, Leg::Socket), (1005 - 210) + (1105 - 510) + (1205 - 810));
 }
 
 #[test]
@@ -422,12 +422,12 @@ fn all_datagrams_of_a_split_buffer_wait_although_another_packet_reuses_its_memor
     for n in 0..11 {
         net.take(2000 + 100 * n, SOCKET, 100);
     }
-    let (answer, _, journeys) = net.answer();
+    let (answer, _, packet_paths) = net.answer();
     assert_eq!((answer.count, answer.ends.read, answer.complete), (3, 3, 3), "{:?}", answer.ends);
     // The last datagram of each buffer: the 4th, the 7th and the 11th read.
-    assert_eq!(sum(&journeys, Leg::Whole), (2305 - 100) + (2605 - 400) + (3005 - 700));
-    let (_, journeys) = net.read(Some(Wanted::Number(1)));
-    let path = journeys.found.unwrap();
+    assert_eq!(sum(&packet_paths, Leg::Whole), (2305 - 100) + (2605 - 400) + (3005 - 700));
+    let (_, packet_paths) = net.read(Some(Wanted::Number(1)));
+    let path = packet_paths.found.unwrap();
     assert_eq!((path.steps.last().unwrap().what, path.end_ns), ("receive call", BEGIN_NS + 2305));
 }
 
@@ -448,8 +448,8 @@ fn datagrams_that_wait_for_long_are_given_up_and_counted_and_keep_their_place() 
     let (answer, _, _) = net.answer();
     let given_up = many as u64 - (1 << 16);
     assert_eq!((answer.given_up, answer.ends.read), (given_up, 1 << 16));
-    let (_, journeys) = net.read(Some(Wanted::Number(many as u64)));
-    let path = journeys.found.unwrap();
+    let (_, packet_paths) = net.read(Some(Wanted::Number(many as u64)));
+    let path = packet_paths.found.unwrap();
     assert_eq!(path.end_ns, BEGIN_NS + t + 100 * (many - 1) + 5);
 }
 
@@ -528,11 +528,11 @@ proptest! {
     #[test]
     fn every_packet_of_a_toy_network_is_accounted_for(seed in any::<u64>(), count in 1i64..300) {
         let (net, truth, waited) = toy(seed, count);
-        let (answer, losses, journeys) = net.answer();
+        let (answer, losses, packet_paths) = net.answer();
         let of = |place: &str| losses.iter().filter(|line| line.place == place).map(|line| line.count).sum::<u64>();
         prop_assert_eq!([answer.ends.read, of("qdisc"), of("socket_buffer"), answer.ends.waiting], truth);
         prop_assert_eq!(answer.count, count as u64);
         prop_assert_eq!(answer.complete, count as u64 - truth[3]);
-        prop_assert_eq!(sum(&journeys, Leg::Socket), waited);
+        prop_assert_eq!(sum(&packet_paths, Leg::Socket), waited);
     }
 }
