@@ -50,7 +50,7 @@ pub fn top(report: &Report) -> TopOfProfile<'_> {
 pub fn may_be_wait(report: &Report, prediction: &Prediction) -> bool {
     let rows = report.criticality.iter().flatten().filter(|row| row.profile_rank.is_some());
     let owners = rows.flat_map(|row| [(&row.class, &row.state), (&row.machine, &row.state)]);
-    !report.inputs.tells_running && owners.into_iter().any(|(owner, state)| Scenario::scale(owner, state, 0.5).text == prediction.change)
+    !report.inputs.tells_running && owners.into_iter().any(|(owner, state)| prediction.is_of(&Scenario::scale(owner, state, 0.5)))
 }
 
 /// Returns the sampled functions; `None` if the trace has no samples.

@@ -4,7 +4,7 @@
 use longpole_analysis::critical_path::{self, CriticalPath};
 use longpole_analysis::machine_log::Reader;
 use longpole_analysis::wait_graph::Waits;
-use longpole_analysis::what_if::likely_scenarios::{self, Asked};
+use longpole_analysis::what_if::likely_scenarios::{self, Proposals};
 use longpole_analysis::what_if::{propose, Answer, FullQueue, Options, Scenario, WhatIf};
 use std::fmt::Write;
 
@@ -63,18 +63,18 @@ fn a_guessed_scenario_is_answered_as_if_it_had_been_requested() {
     assert_eq!(full, plain.full, "both see where somebody waited for room");
     let guessed = likely_scenarios::scenarios(&path, path.segments.as_ref().unwrap(), &full);
     let fix = Scenario::scale("sink", "use", 0.5);
-    let mut asked = propose::first(&plain);
-    assert!(asked.contains(&fix) && asked.len() > 1, "{asked:?}");
-    let answers = Asked::new(replay(&log, &guessed, true), Some(&fix)).predictions().unwrap();
-    assert_eq!(answers, replay(&log, &asked, false).predictions);
+    let mut proposals = propose::first(&plain);
+    assert!(proposals.contains(&fix) && proposals.len() > 1, "{proposals:?}");
+    let answers = Proposals::new(replay(&log, &guessed, true), Some(&fix)).predictions().unwrap();
+    assert_eq!(answers, replay(&log, &proposals, false).predictions);
     // A further scenario with known names is answered last, and one with unknown names is left out.
     let other = Scenario::scale("source", "make", 0.5);
     let (known, unknown) = (Scenario::scale("sink", "use", 0.25), Scenario::scale("nobody", "nothing", 0.5));
-    let guessed: Vec<Scenario> = asked.iter().chain([&other, &known, &unknown]).cloned().collect();
+    let guessed: Vec<Scenario> = proposals.iter().chain([&other, &known, &unknown]).cloned().collect();
     let told = replay(&log, &guessed, true);
-    assert_eq!(Asked::new(told.clone(), Some(&unknown)).predictions().unwrap(), answers);
-    asked.push(known.clone());
-    assert_eq!(Asked::new(told, Some(&known)).predictions().unwrap(), replay(&log, &asked, false).predictions);
+    assert_eq!(Proposals::new(told.clone(), Some(&unknown)).predictions().unwrap(), answers);
+    proposals.push(known.clone());
+    assert_eq!(Proposals::new(told, Some(&known)).predictions().unwrap(), replay(&log, &proposals, false).predictions);
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn a_scenario_that_was_not_guessed_is_answered_by_a_replay_of_it_alone() {
     let plain = propose::first(&replay(&log, &[], false));
     let (guessed, rest) = plain.split_at(1);
     assert!(!rest.is_empty(), "{plain:?}");
-    let mut asked = Asked::new(replay(&log, guessed, true), None);
-    assert_eq!(asked.missed(), rest);
-    assert_eq!(asked.predictions(), None);
-    asked.learn(replay(&log, rest, true).predictions);
-    assert_eq!(asked.predictions().unwrap(), replay(&log, &plain, false).predictions);
+    let mut proposals = Proposals::new(replay(&log, guessed, true), None);
+    assert_eq!(proposals.missed(), rest);
+    assert_eq!(proposals.predictions(), None);
+    proposals.add(replay(&log, rest, true).predictions);
+    assert_eq!(proposals.predictions().unwrap(), replay(&log, &plain, false).predictions);
 }

@@ -9,7 +9,7 @@ use crate::verdict::limits::Limits;
 use crate::verdict::lost_events;
 use crate::verdict::machine_states::{self, Candidate, Surroundings};
 use crate::verdict::pairs::{Pairs, Together};
-use crate::what_if::likely_scenarios::{self, Asked};
+use crate::what_if::likely_scenarios::{self, Proposals};
 use crate::what_if::{self, propose, FullQueue, Prediction, Scenario};
 use longpole_trace::Trace;
 
@@ -77,10 +77,10 @@ impl Replays<'_> {
                 (predictions, unchanged, of_subjects, together)
             }
         };
-        let is_new = |prediction: &Prediction| predictions.iter().all(|known| known.change != prediction.change);
+        let is_new = |prediction: &Prediction| predictions.iter().all(|known| known.changes != prediction.changes);
         let new: Vec<Prediction> = of_subjects.into_iter().filter(is_new).collect();
         predictions.extend(new);
-        let brings = fix.and_then(|fix| predictions.iter().find(|prediction| prediction.change == fix.text));
+        let brings = fix.and_then(|fix| predictions.iter().find(|prediction| prediction.is_of(&fix)));
         let context = Surroundings {
             is_recorder: &is_recorder,
             idle: self.idle,
@@ -101,15 +101,15 @@ impl Replays<'_> {
         guessed.extend(pairs.scenarios());
         let replay = |scenarios: Vec<Scenario>| self.replay(what_if::Options { guessed: true, ..options(scenarios) });
         let unchanged = replay(guessed)?;
-        let is_of_subject = |prediction: &&Prediction| self.of_subjects.iter().any(|scenario| scenario.text == prediction.change);
+        let is_of_subject = |prediction: &&Prediction| self.of_subjects.iter().any(|scenario| prediction.is_of(scenario));
         let of_subjects = unchanged.predictions.iter().filter(is_of_subject).cloned().collect();
         let together = pairs.best(&unchanged.predictions, self.limits);
-        let mut asked = Asked::new(unchanged.clone(), Some(fix));
-        let missed = asked.missed();
+        let mut proposals = Proposals::new(unchanged.clone(), Some(fix));
+        let missed = proposals.missed();
         if !missed.is_empty() {
-            asked.learn(replay(missed)?.predictions);
+            proposals.add(replay(missed)?.predictions);
         }
-        Ok(Guessed { predictions: asked.predictions(), unchanged, of_subjects, together })
+        Ok(Guessed { predictions: proposals.predictions(), unchanged, of_subjects, together })
     }
 
     /// Predicts the changes that a replay without changes proposes, and the fix. Also returns that

@@ -104,7 +104,7 @@ impl Station {
         let others = threads.iter().filter(|(machine, _)| !self.machines.contains(machine)).map(|(_, most)| *most);
         let most = others.chain(*cpus).reduce(f64::min);
         let rates = self.load(change).map(|load| load.rates(places, most.map_or(0.0, |most| 1.0 / most), *taken));
-        answer.predict(scenario.text.clone(), rates)
+        answer.predict(scenario, rates)
     }
 }
 
@@ -116,7 +116,7 @@ impl Stations {
     /// Returns the prediction for a scenario that gives one of the stations more places. Returns
     /// `None` if the scenario adds no places, or if no station has the given name.
     pub fn predict(&self, answer: &Answer, scenario: &Scenario) -> Option<Prediction> {
-        let refused = |why: &str| Some(answer.predict(scenario.text.clone(), Err(why.to_owned())));
+        let refused = |why: &str| Some(answer.predict(scenario, Err(why.to_owned())));
         let change = scenario.changes.iter().find(|change| change.at_once().is_some())?;
         let (name, _) = change.at_once()?;
         let mut meant: Vec<&Station> = self.0.iter().filter(|station| station.is(name)).collect();

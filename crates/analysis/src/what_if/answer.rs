@@ -45,16 +45,17 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Makes a prediction of a change that no replay computes. `rate` is the factor of the rate
+    /// Makes a prediction of a scenario that no replay computes. `rate` is the factor of the rate
     /// (lower end, estimate, upper end), or the reason why it cannot be known.
-    pub fn predict(&self, change: String, rate: Result<[f64; 3], String>) -> Prediction {
+    pub fn predict(&self, scenario: &Scenario, rate: Result<[f64; 3], String>) -> Prediction {
         let (rates, refused) = match rate {
             Ok(rates) => (rates.map(Some), None),
             Err(why) => ([None; 3], Some(why)),
         };
         let [low, rate, high] = rates.map(|rate| rate.map(|rate| rate - 1.0));
         Prediction {
-            change,
+            change: scenario.text.clone(),
+            changes: scenario.changes.clone(),
             baseline_ns: self.baseline_ns,
             baseline_error: self.baseline_error,
             replayed_ns: self.replayed_ns,

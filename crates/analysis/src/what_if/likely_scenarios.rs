@@ -53,19 +53,19 @@ fn share(row: &Row) -> Share {
 
 /// The proposals, and the predictions for them that a replay of guesses has made.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct Proposals {
     scenarios: Vec<Scenario>,
     answered: Vec<Prediction>,
 }
 
-impl Asked {
+impl Proposals {
     /// Computes the proposals. `fix` is added if its names occur.
-    pub fn new(answer: Answer, fix: Option<&Scenario>) -> Asked {
+    pub fn new(answer: Answer, fix: Option<&Scenario>) -> Proposals {
         let mut scenarios = propose::first(&answer);
         let answered = answer.predictions;
-        let is_answered = |scenario: &Scenario| answered.iter().any(|prediction| prediction.change == scenario.text);
+        let is_answered = |scenario: &Scenario| answered.iter().any(|prediction| prediction.is_of(scenario));
         scenarios.extend(fix.filter(|fix| !scenarios.contains(fix) && is_answered(fix)).cloned());
-        Asked { scenarios, answered }
+        Proposals { scenarios, answered }
     }
 
     /// Returns the proposals that were not guessed. A replay of these alone answers them, since
@@ -75,7 +75,7 @@ impl Asked {
     }
 
     /// Adds the predictions of that replay.
-    pub fn learn(&mut self, more: Vec<Prediction>) {
+    pub fn add(&mut self, more: Vec<Prediction>) {
         self.answered.extend(more);
     }
 
@@ -85,6 +85,6 @@ impl Asked {
     }
 
     fn of(&self, scenario: &Scenario) -> Option<&Prediction> {
-        self.answered.iter().find(|prediction| prediction.change == scenario.text)
+        self.answered.iter().find(|prediction| prediction.is_of(scenario))
     }
 }

@@ -5,7 +5,8 @@ use super::answer::{Answer, Prediction, Share};
 use super::full_queues::FullQueue;
 use super::grammar::Scenario;
 
-/// Largest number of states that are tried.
+/// Largest number of states that are tried. Each scenario takes two lanes of each time vector, so the
+/// time of a replay grows with it.
 pub(super) const STATES: usize = 8;
 /// Largest number of queues that are tried.
 const QUEUES: usize = 4;
@@ -77,9 +78,9 @@ impl Order {
             .enumerate()
             .filter_map(|(at, it)| Some((at, it, gained(it)?)))
             .max_by(|a, b| a.2.total_cmp(&b.2).then(b.0.cmp(&a.0)));
-        let flush_tail = self.steps.last().and_then(gained).unwrap_or(0.0);
+        let before = self.steps.last().and_then(gained).unwrap_or(0.0);
         match best {
-            Some((at, prediction, gain)) if (1.0 + gain) / (1.0 + flush_tail) >= 1.0 + MIN_GAIN && at < self.candidates.len() => {
+            Some((at, prediction, gain)) if (1.0 + gain) / (1.0 + before) >= 1.0 + MIN_GAIN && at < self.candidates.len() => {
                 let fix = self.candidates.remove(at);
                 self.done = Some(self.done.take().map_or_else(|| fix.clone(), |done| done.with(&fix)));
                 self.steps.push(prediction.clone());

@@ -1,6 +1,7 @@
 //! One prediction: the effect of a scenario as an interval, or the reason why it is refused.
 
 use super::demand_bounds::Bound;
+use crate::what_if::grammar::{Change, Scenario};
 use longpole_model::kinds::SegmentKind;
 use serde::Serialize;
 
@@ -38,7 +39,11 @@ pub struct LimitingState {
 /// The predicted effect of one scenario, or the reason why it is refused.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
+    /// Text of the scenario, for people; [`Prediction::is_of`] identifies it.
     pub change: String,
+    /// The scenario's changes.
+    #[serde(skip)]
+    pub changes: Vec<Change>,
     /// Observed time from the start to the last interaction of the machine whose end counts, in ns.
     pub baseline_ns: u64,
     /// Relative difference of the gate replay from that time; negative if the replay is shorter.
@@ -60,6 +65,11 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// Returns true if this is the prediction of the scenario.
+    pub fn is_of(&self, scenario: &Scenario) -> bool {
+        self.changes == scenario.changes
+    }
+
     /// Refuses an interval that says nothing: its ends differ by more than a factor of
     /// [`MAX_SPAN`], and the lower one is less than [`WORTH_IT`].
     pub fn unless_far(self, bound: &Bound) -> Prediction {

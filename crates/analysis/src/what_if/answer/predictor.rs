@@ -113,6 +113,7 @@ impl Predictor<'_> {
         let refused = refused.or_else(|| self.nothing_to_batch(at));
         let mut prediction = Prediction {
             change: self.options.scenarios[at].text.clone(),
+            changes: self.options.scenarios[at].changes.clone(),
             baseline_ns: self.observed() as u64,
             baseline_error: self.error(),
             replayed_ns: end.v[UNCHANGED].round() as u64,
