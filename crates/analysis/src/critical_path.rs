@@ -170,8 +170,8 @@ impl CriticalPath {
         };
         let window = options.window.filter(|_| active.is_none());
         let store = match window {
-            Some(window) => PathStore::Later(Box::new(Windows::new(window, options.jobs, options.segments, options.spill))),
-            None => PathStore::Now(Tree::default()),
+            Some(window) => PathStore::Windowed(Box::new(Windows::new(window, options.jobs, options.segments, options.spill))),
+            None => PathStore::Charged(Tree::default()),
         };
         let mut segments = (window.is_none() && options.segments || active.is_some()).then(Segments::default);
         if let (Some(segments), Some(spill), None) = (&mut segments, options.spill, &active) {
@@ -234,8 +234,8 @@ impl CriticalPath {
     /// Returns the current sizes of the tree, its tips and the log of segments.
     pub fn sizes(&self) -> PassSizes {
         let (nodes, tips, segments) = self.store.sizes();
-        let track = self.active.as_ref().map_or(0, Active::track);
-        PassSizes { nodes, tips, segments: self.segments.as_ref().map_or(segments, Segments::len) + track }
+        let pieces = self.active.as_ref().map_or(0, Active::pieces_in_memory);
+        PassSizes { nodes, tips, segments: self.segments.as_ref().map_or(segments, Segments::len) + pieces }
     }
 
     fn machine(&mut self, machine: MachineId) -> &mut PathMachine {
@@ -273,7 +273,7 @@ impl CriticalPath {
             self.keys.count(key, from, now);
             self.machine(machine).tip = Some(tip);
             if let Some(active) = &mut self.active {
-                active.own(machine, (key, from, now));
+                active.add_own(machine, (key, from, now));
             }
         }
     }
@@ -407,20 +407,20 @@ impl CriticalPath {
         match cause {
             Origin::None => {
                 if let Some(active) = &mut self.active {
-                    active.ended(machine);
+                    active.end_block_without_cause(machine);
                 }
             }
             Origin::Unknown => {
                 let mut tip = self.unknown_path(machine, now);
                 if let (Some(active), Some(segments)) = (&mut self.active, &mut self.segments) {
                     tip.segment = segments.add(unknown, block.start, now, block.segment);
-                    active.explained(machine, |since| vec![(unknown, since, now)]);
+                    active.replace_block(machine, |since| vec![(unknown, since, now)]);
                 }
                 self.jump(machine, tip);
             }
             Origin::From(mut tip) => {
                 if let (Some(active), Some(segments)) = (&mut self.active, &mut self.segments) {
-                    active.explained(machine, |since| segments.back(tip.segment, since).into_iter().rev());
+                    active.replace_block(machine, |since| segments.back(tip.segment, since).into_iter().rev());
                     tip.segment = segments.splice(tip.segment, block.start, now, block.segment);
                 }
                 self.jump(machine, tip);

@@ -24,11 +24,11 @@ use longpole_model::step::{Op, Step};
 use longpole_model::system::activity::{Outcome, State, Total};
 use longpole_trace::event::Loss;
 
-/// If at most one in this number of items is within a batch, signals per item cannot be distinguished
-/// from signals per batch.
+/// If at most one in this number of items is within a batch, signals per item cannot be
+/// distinguished from signals per batch.
 const MIN_INNER_PART: u64 = 20;
-/// An input with at least one item per this number of items of the largest input may be the main one:
-/// of inputs with similar numbers of items, the number of gets decides.
+/// An input with at least one item per this number of items of the largest input may be the main
+/// one: of inputs with similar numbers of items, the number of gets decides.
 const MIN_MAIN_PART: u64 = 2;
 
 /// Collects the facts about stages during the pass.

@@ -311,7 +311,7 @@ fn packets_before_the_requested_begin_and_after_the_end_are_not_counted() {
     packet_paths.since_ns = Some(BEGIN_NS + 1500);
     net.0.replay(|catalogue, item| {
         if let Item::Event(event) = item {
-            packet_paths.over = event.t_ns > BEGIN_NS + 2500;
+            packet_paths.is_over = event.t_ns > BEGIN_NS + 2500;
             linux.event(catalogue, event, &mut packet_paths);
         }
     });

@@ -19,11 +19,11 @@ use crate::queues::QueueAnswer;
 use crate::report::Inputs;
 use crate::stats::histogram::Times;
 use crate::stats::text::{percent, place};
-use known::Doubts;
+use known::Obstacles;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use conditions::{can_be_asked, FUNCTIONS};
+pub use conditions::{check_functions, FUNCTIONS};
 pub use known::Known;
 
 /// Number of windows of each side.
@@ -42,7 +42,7 @@ pub struct Side {
     /// Widths of the windows in ns.
     widths: Vec<f64>,
     /// Latencies by class, and of all threads together.
-    latency: [BTreeMap<Timed, Means>; 2],
+    latency: [BTreeMap<LatencyName, Means>; 2],
     queues: BTreeMap<String, Rates>,
     findings: BTreeMap<(String, String), f64>,
     /// States that occur, on the path or not, as `MACHINE::STATE` and `CLASS::STATE`.
@@ -54,19 +54,19 @@ pub struct Side {
     known: Known,
 }
 
-type State = (String, String);
-type Timed = (Kind, String, Option<String>);
+type StateName = (String, String);
+type LatencyName = (Kind, String, Option<String>);
 
 /// Shares of the critical path.
 #[derive(Clone, Debug, Default)]
 struct Shares {
     /// Shares of the whole path.
-    whole: BTreeMap<State, f64>,
+    whole: BTreeMap<StateName, f64>,
     /// Shares of each window.
-    windows: BTreeMap<State, Vec<f64>>,
+    windows: BTreeMap<StateName, Vec<f64>>,
     /// Owners of each state on the path: its class (for a link, the class of its queue), and the
     /// same with the links of a call and of its reply combined.
-    owners: BTreeMap<State, [String; 2]>,
+    owners: BTreeMap<StateName, [String; 2]>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -85,13 +85,13 @@ struct Rates {
 
 impl Side {
     /// Adds the critical path.
-    pub fn path(&mut self, answer: &Answer) {
+    pub fn add_path(&mut self, answer: &Answer) {
         let (begin, length) = (answer.start_ns, answer.end_ns.saturating_sub(answer.start_ns));
         self.known.unknown_share = Some(answer.unknown_ns as f64 / length.max(1) as f64);
         self.known.contradictions = Some(answer.contradictions);
         (self.known.events, self.known.lost) = (answer.interactions, answer.lost);
         for row in &answer.criticality {
-            self.is_of(&row.host, &row.machine, &row.owner);
+            self.set_class(&row.host, &row.machine, &row.owner);
             for (shares, name) in [(&mut self.of_classes, &row.owner), (&mut self.of_machines, &row.machine)] {
                 shares.add((place(&row.host, name), row.state.clone()), [&row.owner, &row.pool], row.share);
             }
@@ -125,36 +125,36 @@ impl Side {
         }
     }
 
-    fn is_of(&mut self, host: &str, machine: &str, class: &str) {
+    fn set_class(&mut self, host: &str, machine: &str, class: &str) {
         if machine != class {
             self.classes.insert(place(host, machine), place(host, class));
         }
     }
 
     /// Adds machines that are not on the path, with their classes.
-    pub fn classes(&mut self, all: impl Iterator<Item = (String, String)>) {
-        all.for_each(|(machine, class)| self.is_of("", &machine, &class));
+    pub fn add_classes(&mut self, all: impl Iterator<Item = (String, String)>) {
+        all.for_each(|(machine, class)| self.set_class("", &machine, &class));
     }
 
     /// Sets the states that occur, as `MACHINE::STATE` and `CLASS::STATE`.
-    pub fn seen(&mut self, names: BTreeSet<String>) {
+    pub fn set_seen(&mut self, names: BTreeSet<String>) {
         self.seen = names;
     }
 
     /// Sets the numbers of events and of lost events, also if there is no path.
-    pub fn events(&mut self, inputs: &Inputs) {
+    pub fn set_events(&mut self, inputs: &Inputs) {
         self.known.events = inputs.events + inputs.kernel_events;
         self.known.lost = inputs.lost.saturating_add(inputs.kernel_lost);
         self.known.uncounted_losses = inputs.uncounted_losses + inputs.uncounted_kernel_losses;
     }
 
     /// Notes that there is nothing but the path.
-    pub fn is_path_only(&mut self) {
+    pub fn set_path_only(&mut self) {
         self.path_only = true;
     }
 
     /// Adds the results for the whole recording; latencies by class and of all threads together.
-    pub fn whole(&mut self, latency: [Vec<Together>; 2], queues: &[QueueAnswer], findings: &[Finding]) {
+    pub fn add_whole(&mut self, latency: [Vec<Together>; 2], queues: &[QueueAnswer], findings: &[Finding]) {
         for (known, lines) in self.latency.iter_mut().zip(latency) {
             for line in lines {
                 known.entry((line.kind, line.name, line.class)).or_default().whole = Some(line.times);
@@ -170,7 +170,7 @@ impl Side {
     }
 
     /// Adds the results for one window.
-    pub fn window(&mut self, latency: [Vec<Together>; 2], queues: &[QueueAnswer]) {
+    pub fn add_window(&mut self, latency: [Vec<Together>; 2], queues: &[QueueAnswer]) {
         for (known, lines) in self.latency.iter_mut().zip(latency) {
             for line in lines {
                 if let Some(mean) = line.times.mean_ns {
@@ -187,18 +187,18 @@ impl Side {
 }
 
 impl Shares {
-    fn add(&mut self, name: State, owners: [&String; 2], share: f64) {
+    fn add(&mut self, name: StateName, owners: [&String; 2], share: f64) {
         self.owners.entry(name.clone()).or_insert_with(|| owners.map(String::clone));
         *self.whole.entry(name).or_default() += share;
     }
 
     /// Returns the state's share in each window, with the window's width as weight.
-    fn weighted(&self, widths: &[f64], state: &State) -> Vec<(f64, f64)> {
+    fn weighted(&self, widths: &[f64], state: &StateName) -> Vec<(f64, f64)> {
         let shares = self.windows.get(state);
         widths.iter().enumerate().map(|(at, &width)| (shares.map_or(0.0, |shares| shares[at]), width)).collect()
     }
 
-    fn share(&self, state: &State) -> f64 {
+    fn share(&self, state: &StateName) -> f64 {
         self.whole.get(state).copied().unwrap_or(0.0)
     }
 }
@@ -217,7 +217,7 @@ fn subject(text: &str, classes: &BTreeMap<String, String>) -> String {
 /// The difference of two recordings: changes with their certainty, and the conditions that hold.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diff {
-    pub verdict: Verdict,
+    pub verdict: DiffVerdict,
     pub states: Vec<StateChange>,
     pub latency: Vec<LatencyChange>,
     pub queues: Vec<QueueChange>,
@@ -233,7 +233,7 @@ pub struct Diff {
     #[serde(skip)]
     together: Vec<LatencyChange>,
     #[serde(skip)]
-    doubts: Doubts,
+    obstacles: Obstacles,
     /// States that occur on each side.
     #[serde(skip)]
     seen: [BTreeSet<String>; 2],
@@ -243,15 +243,15 @@ pub struct Diff {
 
 /// The most important certain changes, in one sentence.
 #[derive(Clone, Debug, Serialize)]
-pub struct Verdict {
-    pub kind: VerdictKind,
+pub struct DiffVerdict {
+    pub kind: DiffOutcome,
     pub text: String,
 }
 
 /// Outcome of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum VerdictKind {
+pub enum DiffOutcome {
     Changed,
     Nothing,
     /// Too much is missing to say either.
@@ -339,13 +339,13 @@ pub struct Failed {
 /// Returns the changes from `a` to `b`, the largest certain change first. If more than
 /// `max_unknown` of a path is unknown, no change of a share is certain.
 pub fn diff(a: &Side, b: &Side, max_unknown: f64) -> Diff {
-    let doubts = Doubts::of(&a.known, &b.known, max_unknown);
-    let shares = |of: fn(&Side) -> &Shares| states(a, b, of, doubts.of_shares().is_none());
+    let obstacles = Obstacles::of(&a.known, &b.known, max_unknown);
+    let shares = |of: fn(&Side) -> &Shares| states(a, b, of, obstacles.of_shares().is_none());
     let (states, machines) = (shares(|side| &side.of_classes), shares(|side| &side.of_machines));
-    let times = |at| latency(&a.latency[at], &b.latency[at], doubts.of_times().is_none());
-    let (latency, queues) = (times(0), queues(a, b, doubts.of_times().is_none()));
+    let times = |at| latency(&a.latency[at], &b.latency[at], obstacles.of_times().is_none());
+    let (latency, queues) = (times(0), queues(a, b, obstacles.of_times().is_none()));
     Diff {
-        verdict: verdict(&states, &latency, &queues, &doubts),
+        verdict: verdict(&states, &latency, &queues, &obstacles),
         states,
         latency,
         queues,
@@ -355,7 +355,7 @@ pub fn diff(a: &Side, b: &Side, max_unknown: f64) -> Diff {
         together: times(1),
         known_a: a.known.clone(),
         known_b: b.known.clone(),
-        doubts,
+        obstacles,
         seen: [a.seen.clone(), b.seen.clone()],
         path_only: a.path_only && b.path_only,
     }
@@ -363,7 +363,7 @@ pub fn diff(a: &Side, b: &Side, max_unknown: f64) -> Diff {
 
 fn states(a: &Side, b: &Side, of: fn(&Side) -> &Shares, may_be_certain: bool) -> Vec<StateChange> {
     let (from, to) = (of(a), of(b));
-    let names: BTreeSet<&State> = from.whole.keys().chain(to.whole.keys()).collect();
+    let names: BTreeSet<&StateName> = from.whole.keys().chain(to.whole.keys()).collect();
     let mut out: Vec<StateChange> = names
         .into_iter()
         .filter_map(|name| {
@@ -390,8 +390,8 @@ fn is_certain(change: Option<Change>) -> bool {
     change.is_some_and(|change| change.is_certain() && change.change.abs() >= MIN_RELATIVE)
 }
 
-fn latency(a: &BTreeMap<Timed, Means>, b: &BTreeMap<Timed, Means>, may_be_certain: bool) -> Vec<LatencyChange> {
-    let names: BTreeSet<&Timed> = a.keys().chain(b.keys()).collect();
+fn latency(a: &BTreeMap<LatencyName, Means>, b: &BTreeMap<LatencyName, Means>, may_be_certain: bool) -> Vec<LatencyChange> {
+    let names: BTreeSet<&LatencyName> = a.keys().chain(b.keys()).collect();
     let nothing = Means::default();
     let mut out: Vec<LatencyChange> = names
         .into_iter()
@@ -462,15 +462,15 @@ fn findings(a: &Side, b: &Side) -> Vec<FindingChange> {
         .collect()
 }
 
-fn verdict(states: &[StateChange], latency: &[LatencyChange], queues: &[QueueChange], doubts: &Doubts) -> Verdict {
-    let mut said = Vec::new();
+fn verdict(states: &[StateChange], latency: &[LatencyChange], queues: &[QueueChange], obstacles: &Obstacles) -> DiffVerdict {
+    let mut clauses = Vec::new();
     if let Some(queue) = queues.iter().find(|queue| queue.certain) {
         if let Some(change) = queue.change {
-            said.push(format!("{} passes {} items per second", queue.name, more(change, "more", "fewer")));
+            clauses.push(format!("{} passes {} items per second", queue.name, more(change, "more", "fewer")));
         }
     }
     if let Some(state) = states.iter().find(|state| state.certain) {
-        said.push(format!(
+        clauses.push(format!(
             "{}::{} takes {} of the critical path instead of {} (± {})",
             state.machine,
             state.state,
@@ -481,17 +481,17 @@ fn verdict(states: &[StateChange], latency: &[LatencyChange], queues: &[QueueCha
     }
     if let Some(line) = latency.iter().find(|line| line.certain) {
         if let Some(change) = line.change {
-            said.push(format!("{} takes {} time", line.name, more(change, "more", "less")));
+            clauses.push(format!("{} takes {} time", line.name, more(change, "more", "less")));
         }
     }
-    let said = said.join("; ");
-    match (said.is_empty(), doubts.of_shares()) {
-        (true, None) => Verdict { kind: VerdictKind::Nothing, text: "Nothing changed beyond the noise.".to_owned() },
-        (true, Some(why)) => Verdict { kind: VerdictKind::Unsure, text: format!("What changed is unknown: {why}. {REMEDY}.") },
-        (false, None) => Verdict { kind: VerdictKind::Changed, text: format!("{said}.") },
+    let text = clauses.join("; ");
+    match (text.is_empty(), obstacles.of_shares()) {
+        (true, None) => DiffVerdict { kind: DiffOutcome::Nothing, text: "Nothing changed beyond the noise.".to_owned() },
+        (true, Some(why)) => DiffVerdict { kind: DiffOutcome::Unsure, text: format!("What changed is unknown: {why}. {REMEDY}.") },
+        (false, None) => DiffVerdict { kind: DiffOutcome::Changed, text: format!("{text}.") },
         (false, Some(why)) => {
-            let text = format!("{said}. How the critical path changed is unknown: {why}. {REMEDY}.");
-            Verdict { kind: VerdictKind::Changed, text }
+            let text = format!("{text}. How the critical path changed is unknown: {why}. {REMEDY}.");
+            DiffVerdict { kind: DiffOutcome::Changed, text }
         }
     }
 }

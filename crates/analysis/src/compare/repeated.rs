@@ -28,8 +28,8 @@ pub struct Repeated {
     /// Share of the recordings that have this verdict.
     pub agreement: f64,
     /// States of the critical path by their mean share; `None` if no recording has a path.
-    pub criticality: Option<Vec<Row>>,
-    pub findings: Vec<Found>,
+    pub criticality: Option<Vec<RepeatedRow>>,
+    pub findings: Vec<RepeatedFinding>,
     /// Predictions: means over the recordings in which the change is predicted; the interval
     /// includes those of all of them.
     #[serde(serialize_with = "predicted::alone")]
@@ -52,7 +52,7 @@ pub struct Run {
 
 /// A state on the path, over all recordings that have a path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct RepeatedRow {
     pub host: String,
     /// Class of the machine; for a link, its queue.
     pub machine: String,
@@ -79,7 +79,7 @@ pub struct Row {
 
 /// A finding of at least one recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Found {
+pub struct RepeatedFinding {
     pub kind: String,
     pub subject: String,
     /// Number in all recordings together.
@@ -136,7 +136,7 @@ fn declared(name: String) -> StateNamed {
 }
 
 /// Returns the verdict of more than half of the recordings, and the share that agrees.
-fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
+fn verdict(runs: &[Run], rows: Option<&[RepeatedRow]>) -> (Verdict, f64) {
     let count = |wanted: &Option<Bottleneck>| runs.iter().filter(|run| named(run) == *wanted).count();
     let most = runs.iter().max_by_key(|run| count(&named(run)));
     let agreed = most.map_or(0, |run| count(&named(run)));
@@ -158,8 +158,8 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
     };
     let recordings = Because::Recordings { count: runs.len() as u64, agreeing: agreed as u64 };
     let Some(Bottleneck { subject, state }) = named(most) else {
-        let untold = of.iter().filter(|verdict| verdict.outcome == Outcome::Unknown).count();
-        let outcome = if 2 * untold > of.len() { Outcome::Unknown } else { Outcome::Spread };
+        let unknown_count = of.iter().filter(|verdict| verdict.outcome == Outcome::Unknown).count();
+        let outcome = if 2 * unknown_count > of.len() { Outcome::Unknown } else { Outcome::Spread };
         return (verdict(outcome, recordings), agreement);
     };
     // Mean over all recordings, also those that name something else, if it is a state of their
@@ -180,18 +180,18 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
 
 /// Returns what the recordings name, with the number of recordings, in the order of the recordings.
 fn disagreement(runs: &[Run]) -> Vec<Agreed> {
-    let mut said: Vec<(Option<Bottleneck>, u64)> = Vec::new();
+    let mut counts: Vec<(Option<Bottleneck>, u64)> = Vec::new();
     for run in runs.iter().map(named) {
-        match said.iter_mut().find(|(known, _)| *known == run) {
+        match counts.iter_mut().find(|(known, _)| *known == run) {
             Some((_, count)) => *count += 1,
-            None => said.push((run, 1)),
+            None => counts.push((run, 1)),
         }
     }
     let agreed = |(named, runs): (Option<Bottleneck>, u64)| {
         let Bottleneck { subject, state } = named.unwrap_or(Bottleneck { subject: None, state: None });
         Agreed { subject: subject.map(|name| Named::of_name(SubjectLevel::Thread, &name)), state: state.map(declared), runs }
     };
-    said.into_iter().map(agreed).collect()
+    counts.into_iter().map(agreed).collect()
 }
 
 /// Returns the contradictions, negative links and ignored wake-ups of all recordings together.
@@ -205,32 +205,32 @@ fn contradictions(runs: &[Run]) -> Option<Contradictions> {
 }
 
 #[derive(Default)]
-struct OfRun {
+struct StateInRun {
     ns: u64,
     share: f64,
     profile: Option<f64>,
     slack: Option<u64>,
     near: Option<f64>,
     /// Kind of the state, and whether a profiler adds it up by name.
-    is_of: Option<(SegmentKind, bool)>,
+    kind_and_symbol: Option<(SegmentKind, bool)>,
 }
 
 /// Returns mean shares over all recordings that have a path; a state that is not on a path has
 /// share 0 there.
-fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
+fn criticality(runs: &[Run]) -> Option<Vec<RepeatedRow>> {
     let paths: Vec<_> = runs.iter().filter_map(|run| run.report.criticality.as_ref()).collect();
     if paths.is_empty() {
         return None;
     }
-    let mut found: BTreeMap<([String; 4], critical_path::Kind), Vec<OfRun>> = BTreeMap::new();
+    let mut found: BTreeMap<([String; 4], critical_path::Kind), Vec<StateInRun>> = BTreeMap::new();
     for (at, rows) in paths.iter().enumerate() {
         for row in *rows {
             let machine = if row.kind.is_link() { &row.machine } else { &row.class };
             let key = ([row.host.clone(), machine.clone(), row.class.clone(), row.state.clone()], critical_path::Kind::from(row.kind));
             let of = found.entry(key).or_default();
-            of.resize_with(paths.len(), OfRun::default);
+            of.resize_with(paths.len(), StateInRun::default);
             let this = &mut of[at];
-            this.is_of.get_or_insert((row.kind, row.is_symbol));
+            this.kind_and_symbol.get_or_insert((row.kind, row.is_symbol));
             this.ns += row.ns;
             this.share += row.share;
             this.profile = this.profile.or(row.profile_share);
@@ -238,13 +238,14 @@ fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
             this.near = this.near.or(row.near_critical_share);
         }
     }
-    let mut out: Vec<Row> = found
+    let mut out: Vec<RepeatedRow> = found
         .into_iter()
         .map(|(([host, machine, class, state], _), of)| {
             let shares: Vec<f64> = of.iter().map(|run| run.share).collect();
-            let (kind, is_symbol) = of.iter().find_map(|run| run.is_of).unwrap_or((SegmentKind::State(kinds::StateKind::Named), true));
-            let some = |value: fn(&OfRun) -> Option<f64>| mean(&of.iter().filter_map(value).collect::<Vec<_>>());
-            Row {
+            let (kind, is_symbol) =
+                of.iter().find_map(|run| run.kind_and_symbol).unwrap_or((SegmentKind::State(kinds::StateKind::Named), true));
+            let some = |value: fn(&StateInRun) -> Option<f64>| mean(&of.iter().filter_map(value).collect::<Vec<_>>());
+            RepeatedRow {
                 host,
                 machine,
                 class,
@@ -265,7 +266,7 @@ fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
         })
         .collect();
     // A profiler adds up states with one name.
-    let symbol = |row: &Row| [if row.is_symbol { String::new() } else { row.class.clone() }, row.state.clone()];
+    let symbol = |row: &RepeatedRow| [if row.is_symbol { String::new() } else { row.class.clone() }, row.state.clone()];
     let mut profile: BTreeMap<[String; 2], f64> = BTreeMap::new();
     for row in &out {
         if let Some(share) = row.profile_share {
@@ -282,8 +283,8 @@ fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
 }
 
 /// Returns the findings by the number of recordings that have them, descending.
-fn findings(runs: &[Run]) -> Vec<Found> {
-    let mut out: Vec<Found> = Vec::new();
+fn findings(runs: &[Run]) -> Vec<RepeatedFinding> {
+    let mut out: Vec<RepeatedFinding> = Vec::new();
     for Finding { kind, subject, count, share, evidence, advice, .. } in runs.iter().flat_map(|run| &run.report.findings) {
         match out.iter_mut().find(|known| known.kind == *kind && known.subject == *subject) {
             Some(known) => {
@@ -291,7 +292,7 @@ fn findings(runs: &[Run]) -> Vec<Found> {
                 known.count += count;
                 known.runs += 1;
             }
-            None => out.push(Found {
+            None => out.push(RepeatedFinding {
                 kind: kind.clone(),
                 subject: subject.clone(),
                 count: *count,
@@ -310,10 +311,10 @@ fn predictions(runs: &[Run]) -> Vec<Prediction> {
     let all: Vec<&Prediction> = runs.iter().flat_map(|run| run.report.predictions.iter().flatten()).collect();
     let mut out: Vec<Prediction> = Vec::new();
     for first in &all {
-        if out.iter().any(|known| known.change == first.change) {
+        if out.iter().any(|known| known.changes == first.changes) {
             continue;
         }
-        let same: Vec<&&Prediction> = all.iter().filter(|other| other.change == first.change).collect();
+        let same: Vec<&&Prediction> = all.iter().filter(|other| other.changes == first.changes).collect();
         let predicted: Vec<&&&Prediction> = same.iter().filter(|other| other.refused.is_none()).collect();
         let of = |value: fn(&Prediction) -> Option<f64>| predicted.iter().filter_map(|it| value(it)).collect::<Vec<f64>>();
         let ns = |value: fn(&Prediction) -> Option<u64>| {

@@ -31,7 +31,7 @@ pub struct Active {
     since: Option<u64>,
     /// The machine's own states since `since`, used if no cause is found.
     meanwhile: Vec<Piece>,
-    mark: Option<Mark>,
+    mark: Option<EndOfPath>,
 }
 
 /// The newest pieces in memory, and the older ones in a file.
@@ -108,7 +108,7 @@ impl Track {
 
 /// The path at the current end mark.
 #[derive(Clone, Debug)]
-struct Mark {
+struct EndOfPath {
     length: usize,
     last: Option<Piece>,
     profile: HashMap<u32, u64>,
@@ -130,12 +130,12 @@ impl Active {
     }
 
     /// Number of pieces of the path in memory.
-    pub fn track(&self) -> usize {
+    pub fn pieces_in_memory(&self) -> usize {
         self.path.as_ref().map_or(0, |path| path.pieces.len())
     }
 
     /// Sets the machine whose path this is, at its first interaction.
-    pub fn meet(&mut self, machine: MachineId) {
+    pub fn set_machine(&mut self, machine: MachineId) {
         self.machine = Some(machine);
     }
 
@@ -152,7 +152,7 @@ impl Active {
     }
 
     /// Adds time that the machine spent in one state.
-    pub fn own(&mut self, machine: MachineId, piece: Piece) {
+    pub fn add_own(&mut self, machine: MachineId, piece: Piece) {
         if Some(machine) != self.machine {
             return;
         }
@@ -163,20 +163,20 @@ impl Active {
     }
 
     /// Begins a block of the machine.
-    pub fn blocked(&mut self, machine: MachineId, now: u64) {
+    pub fn begin_block(&mut self, machine: MachineId, now: u64) {
         if Some(machine) == self.machine {
             self.since.get_or_insert(now.max(self.begin));
         }
     }
 
     /// Ends a block without a cause: the block itself stays on the path.
-    pub fn ended(&mut self, machine: MachineId) {
+    pub fn end_block_without_cause(&mut self, machine: MachineId) {
         if Some(machine) == self.machine {
-            self.keep();
+            self.add_meanwhile();
         }
     }
 
-    fn keep(&mut self) {
+    fn add_meanwhile(&mut self) {
         self.since = None;
         for piece in std::mem::take(&mut self.meanwhile) {
             self.add(piece);
@@ -185,7 +185,7 @@ impl Active {
 
     /// Ends a block, or begins a life. `happened` returns the pieces that replace the time since
     /// then, in their order.
-    pub fn explained<P: IntoIterator<Item = Piece>>(&mut self, machine: MachineId, happened: impl FnOnce(u64) -> P) {
+    pub fn replace_block<P: IntoIterator<Item = Piece>>(&mut self, machine: MachineId, happened: impl FnOnce(u64) -> P) {
         if Some(machine) != self.machine {
             return;
         }
@@ -197,9 +197,9 @@ impl Active {
     }
 
     /// Ends a life of the machine. The time from `now` on waits for the cause of its next life.
-    pub fn vanished(&mut self, machine: MachineId, now: u64) {
+    pub fn end_life(&mut self, machine: MachineId, now: u64) {
         if Some(machine) == self.machine {
-            self.keep();
+            self.add_meanwhile();
             self.since = Some(now.max(self.begin));
         }
     }
@@ -213,7 +213,7 @@ impl Active {
 
     /// Marks the end here; a later mark replaces this one. If the machine never appeared, its time
     /// is charged to the key `unknown`.
-    pub fn mark(&mut self, now: u64, unknown: u32) {
+    pub fn mark_end(&mut self, now: u64, unknown: u32) {
         let mut meanwhile = self.meanwhile.clone();
         if let (Some(since), true) = (self.since, meanwhile.is_empty()) {
             append(&mut meanwhile, (unknown, since, now));
@@ -223,13 +223,13 @@ impl Active {
             *profile.entry(key).or_default() += end.saturating_sub(start);
         }
         let (length, last) = self.path.as_ref().map_or((0, None), |path| (path.length(), path.pieces.last().copied()));
-        self.mark = Some(Mark { length, last, profile, meanwhile });
+        self.mark = Some(EndOfPath { length, last, profile, meanwhile });
     }
 
     /// Marks an end for a machine that did not exist from start to end.
-    pub fn never(&mut self, begin: u64, end: u64, unknown: u32) {
+    pub fn mark_end_without_machine(&mut self, begin: u64, end: u64, unknown: u32) {
         let profile = HashMap::from([(unknown, end - begin)]);
-        self.mark = Some(Mark { length: 0, last: None, profile, meanwhile: vec![(unknown, begin, end)] });
+        self.mark = Some(EndOfPath { length: 0, last: None, profile, meanwhile: vec![(unknown, begin, end)] });
     }
 
     /// Returns the profile and the path to the end mark.
@@ -237,7 +237,7 @@ impl Active {
         let Active { path, profile, mark, .. } = self;
         let mark = mark.unwrap_or_else(|| {
             let (length, last) = path.as_ref().map_or((0, None), |path| (path.length(), path.pieces.last().copied()));
-            Mark { length, last, profile, meanwhile: Vec::new() }
+            EndOfPath { length, last, profile, meanwhile: Vec::new() }
         });
         let path = path.map(|path| path.finish(mark.length, mark.last, &mark.meanwhile));
         (mark.profile, path)

@@ -169,7 +169,7 @@ impl CriticalPath {
             None => {
                 let unknown = self.state_key(machine, State::Unknown);
                 if let Some(active) = &mut self.active {
-                    active.never(begin.min(end.t), end.t, unknown);
+                    active.mark_end_without_machine(begin.min(end.t), end.t, unknown);
                 }
                 self.unknown_path(machine, end.t)
             }
@@ -183,7 +183,7 @@ impl CriticalPath {
         let names: Vec<Name> = self.keys.keys().iter().map(|key| dictionary.name(vocabulary, key)).collect();
         let kinds: Vec<SegmentKind> = self.keys.keys().iter().map(|key| self.kind(vocabulary, key)).collect();
         let is_active = self.options.mode == Mode::Active;
-        let store = std::mem::replace(&mut self.store, PathStore::Now(Tree::default()));
+        let store = std::mem::replace(&mut self.store, PathStore::Charged(Tree::default()));
         let (profile, path) = match self.active.take() {
             Some(active) => active.finish(),
             None => {

@@ -17,8 +17,8 @@ use longpole_model::linux::watch::{Base, CpuId, Occupant, Wait};
 use longpole_model::linux::Linux;
 use std::collections::HashMap;
 
-/// Share of the path that waits for CPUs must have for their holders to be computed. The replay of the
-/// log takes time, and a smaller share is not worth an explanation.
+/// Share of the path that waits for CPUs must have for their holders to be computed. The replay of
+/// the log takes time, and a smaller share is not worth an explanation.
 const MIN_SHARE: f64 = 0.01;
 
 /// A piece of the path in which a thread waits for a CPU: begin, end, and number of its stretches.

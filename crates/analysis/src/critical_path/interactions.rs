@@ -70,7 +70,7 @@ impl CriticalPath {
             }
             Effect::Block { why, .. } => {
                 if let Some(active) = &mut self.active {
-                    active.blocked(machine, self.clock.now);
+                    active.begin_block(machine, self.clock.now);
                 }
                 let now = self.clock.now;
                 let tracked = self.machine(machine);
@@ -126,13 +126,13 @@ impl CriticalPath {
         tracked.has_been_context |= context.is_some();
         self.update_key(machine);
         if let (Some(active), Some(segments)) = (&mut self.active, &self.segments) {
-            active.explained(machine, |since| segments.back(tip.segment, since).into_iter().rev());
+            active.replace_block(machine, |since| segments.back(tip.segment, since).into_iter().rev());
         }
     }
 
     fn vanish(&mut self, machine: MachineId) {
         if let Some(active) = &mut self.active {
-            active.vanished(machine, self.clock.now);
+            active.end_life(machine, self.clock.now);
         }
         let tracked = self.machine(machine);
         (tracked.exists, tracked.block, tracked.context) = (false, None, None);
@@ -409,7 +409,7 @@ impl CriticalPath {
             None => {
                 self.requested.machine = Some(machine);
                 if let Some(active) = &mut self.active {
-                    active.meet(machine);
+                    active.set_machine(machine);
                 }
             }
         }
@@ -432,7 +432,7 @@ impl CriticalPath {
             });
             let unknown = self.state_key(machine, State::Unknown);
             if let Some(active) = &mut self.active {
-                active.mark(self.clock.now, unknown);
+                active.mark_end(self.clock.now, unknown);
             }
         }
         self.keys.mark_end(self.clock.now);

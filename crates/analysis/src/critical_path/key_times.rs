@@ -1,4 +1,5 @@
-//! The time in ns of each key, of a stretch of a path. Most nodes have few entries, some have hundreds.
+//! The time in ns of each key, of a stretch of a path. Most nodes have few entries, some have
+//! hundreds.
 
 /// Entries are in the order of keys.
 #[derive(Clone, Debug)]

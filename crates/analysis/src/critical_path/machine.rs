@@ -17,8 +17,8 @@ pub struct Tip {
 /// Everything that the pass knows of one machine.
 #[derive(Clone, Debug)]
 pub struct PathMachine {
-    /// The end of the machine's path. `None` before its first interaction, and after the machine was
-    /// forgotten.
+    /// The end of the machine's path. `None` before its first interaction, and after the machine
+    /// was forgotten.
     pub tip: Option<Tip>,
     /// True between the machine's first interaction and its stop.
     pub exists: bool,

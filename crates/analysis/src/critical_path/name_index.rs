@@ -16,7 +16,7 @@ const OF_ALL: [StateKind; 4] = [StateKind::Run, StateKind::Runnable, StateKind::
 const OF_QUEUES: [LinkKind; 2] = [LinkKind::Queued, LinkKind::Wire];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Mark {
+enum Occurrence {
     Machine(MachineId),
     State(MachineId, NameId),
     Blocked(MachineId, NameId),
@@ -27,40 +27,40 @@ enum Mark {
 
 /// Collector of the names; it sees each interaction.
 #[derive(Debug, Default)]
-pub struct Seen {
-    marks: IdMap<Mark, ()>,
+pub struct OccurringNames {
+    occurrences: IdMap<Occurrence, ()>,
     /// Classes of the machines whose class is not their name.
     classes: IdMap<MachineId, NameId>,
 }
 
-impl Seen {
+impl OccurringNames {
     pub fn interaction(&mut self, _vocabulary: &Vocabulary, interaction: &Interaction) {
         let effect = interaction.effect;
         match effect {
-            Effect::Declare { queue, .. } => return self.mark(Mark::Queue(queue)),
+            Effect::Declare { queue, .. } => return self.note(Occurrence::Queue(queue)),
             Effect::Class { machine, class } => drop(self.classes.insert(machine, class)),
             Effect::Now | Effect::End { .. } => return,
-            Effect::State { machine, state } => self.mark(Mark::State(machine, state)),
-            Effect::Block { machine, why, .. } => self.mark(Mark::Blocked(machine, why)),
+            Effect::State { machine, state } => self.note(Occurrence::State(machine, state)),
+            Effect::Block { machine, why, .. } => self.note(Occurrence::Blocked(machine, why)),
             Effect::Put { queue, link: Some(link), .. } => {
-                self.mark(Mark::Queue(queue));
-                self.mark(Mark::Link(Some(queue), link));
+                self.note(Occurrence::Queue(queue));
+                self.note(Occurrence::Link(Some(queue), link));
             }
             Effect::Put { queue, .. } | Effect::Get { queue, .. } | Effect::Peek { queue, .. } | Effect::Reserve { queue, .. } => {
-                self.mark(Mark::Queue(queue));
+                self.note(Occurrence::Queue(queue));
             }
             Effect::Wake { cause: Some(cause), .. } | Effect::Fork { cause, .. } => {
                 if let Some(link) = cause.link {
-                    self.mark(Mark::Link(None, link));
+                    self.note(Occurrence::Link(None, link));
                 }
             }
             _ => {}
         }
-        self.mark(Mark::Machine(machine_of(effect)));
+        self.note(Occurrence::Machine(machine_of(effect)));
     }
 
-    fn mark(&mut self, mark: Mark) {
-        self.marks.insert(mark, ());
+    fn note(&mut self, occurrence: Occurrence) {
+        self.occurrences.insert(occurrence, ());
     }
 
     /// Returns the names as `MACHINE::STATE`, with the host before the machine if there is one, and
@@ -74,23 +74,23 @@ impl Seen {
             names.insert(format!("{}::{state}", machine(of)));
             names.insert(format!("{}::{state}", class(of)));
         };
-        for &mark in self.marks.keys() {
-            match mark {
-                Mark::Machine(of) => OF_ALL.iter().chain(more).filter_map(|kind| kind.text()).for_each(|state| both(of, state)),
-                Mark::State(of, state) => both(of, text(state)),
-                Mark::Blocked(of, why) => both(of, &format!("{BLOCKED}{}", text(why))),
-                Mark::Queue(_) | Mark::Link(..) => {}
+        for &occurrence in self.occurrences.keys() {
+            match occurrence {
+                Occurrence::Machine(of) => OF_ALL.iter().chain(more).filter_map(|kind| kind.text()).for_each(|state| both(of, state)),
+                Occurrence::State(of, state) => both(of, text(state)),
+                Occurrence::Blocked(of, why) => both(of, &format!("{BLOCKED}{}", text(why))),
+                Occurrence::Queue(_) | Occurrence::Link(..) => {}
             }
         }
         let mut both = |of: Option<QueueId>, state: &str| {
             let of_queue = |queue| [vocabulary.link_name(queue), vocabulary.queue_class(queue), vocabulary.queue_of_calls(queue)];
             names.extend(of.map_or([LINK; 3], of_queue).map(|name| format!("{name}::{state}")));
         };
-        for &mark in self.marks.keys() {
-            match mark {
-                Mark::Queue(of) => OF_QUEUES.iter().filter_map(|kind| kind.text()).for_each(|state| both(Some(of), state)),
-                Mark::Link(of, link) => both(of, text(link)),
-                Mark::Machine(_) | Mark::State(..) | Mark::Blocked(..) => {}
+        for &occurrence in self.occurrences.keys() {
+            match occurrence {
+                Occurrence::Queue(of) => OF_QUEUES.iter().filter_map(|kind| kind.text()).for_each(|state| both(Some(of), state)),
+                Occurrence::Link(of, link) => both(of, text(link)),
+                Occurrence::Machine(_) | Occurrence::State(..) | Occurrence::Blocked(..) => {}
             }
         }
         names

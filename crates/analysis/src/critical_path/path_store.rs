@@ -10,16 +10,18 @@ use std::thread::{Builder, JoinHandle};
 
 /// Storage of the paths; both variants have the same operations.
 pub enum PathStore {
-    Now(Tree),
-    Later(Box<Windows>),
+    /// Charged at once.
+    Charged(Tree),
+    /// Charged window by window, by worker threads.
+    Windowed(Box<Windows>),
 }
 
 impl PathStore {
     /// Adds a path about whose past nothing is known, held once.
     pub fn root(&mut self) -> Tip {
         match self {
-            PathStore::Now(tree) => Tip { node: tree.root(), segment: NONE },
-            PathStore::Later(windows) => {
+            PathStore::Charged(tree) => Tip { node: tree.root(), segment: NONE },
+            PathStore::Windowed(windows) => {
                 let to = windows.slot();
                 windows.ops.list.push(Op::Root { to });
                 Tip { node: to, segment: NONE }
@@ -29,15 +31,15 @@ impl PathStore {
 
     pub fn hold(&mut self, tip: Tip) {
         match self {
-            PathStore::Now(tree) => tree.hold(tip.node),
-            PathStore::Later(windows) => windows.holds[tip.node as usize] += 1,
+            PathStore::Charged(tree) => tree.hold(tip.node),
+            PathStore::Windowed(windows) => windows.holds[tip.node as usize] += 1,
         }
     }
 
     pub fn release(&mut self, tip: Tip) {
         match self {
-            PathStore::Now(tree) => tree.release(tip.node),
-            PathStore::Later(windows) => windows.release(tip.node),
+            PathStore::Charged(tree) => tree.release(tip.node),
+            PathStore::Windowed(windows) => windows.release(tip.node),
         }
     }
 
@@ -45,13 +47,13 @@ impl PathStore {
     /// to it.
     pub fn extend(&mut self, tip: Tip, from: u64, until: u64, key: u32, segments: Option<&mut Segments>) -> Tip {
         match self {
-            PathStore::Now(tree) => {
+            PathStore::Charged(tree) => {
                 let node = tree.own(tip.node, from);
                 tree.charge(node, key, until - from);
                 let segment = segments.map_or(NONE, |segments| segments.add(key, from, until, tip.segment));
                 Tip { node, segment }
             }
-            PathStore::Later(windows) => {
+            PathStore::Windowed(windows) => {
                 let of = tip.node;
                 let holds = &mut windows.holds[of as usize];
                 let to = if *holds == 1 {
@@ -69,12 +71,12 @@ impl PathStore {
     /// Returns a held tip: the path of `tip`, which ended at `end`, as it was at `at`.
     pub fn past(&mut self, tip: Tip, end: u64, at: u64, charges: impl Iterator<Item = Charge>, segments: Option<&mut Segments>) -> Tip {
         match self {
-            PathStore::Now(tree) => {
+            PathStore::Charged(tree) => {
                 let node = tree.past(tip.node, end, at, charges);
                 let segment = segments.map_or(NONE, |segments| segments.past(tip.segment, at));
                 Tip { node, segment }
             }
-            PathStore::Later(windows) => {
+            PathStore::Windowed(windows) => {
                 let (to, before) = (windows.slot(), windows.ops.charges.len());
                 windows.ops.charges.extend(charges.filter(|charge| charge.1 < end && charge.2 > at));
                 let charges = (windows.ops.charges.len() - before) as u32;
@@ -86,7 +88,7 @@ impl PathStore {
 
     /// Counts an interaction; closes the window if it is full.
     pub fn step(&mut self) {
-        if let PathStore::Later(windows) = self {
+        if let PathStore::Windowed(windows) = self {
             windows.count += 1;
             if windows.count >= windows.length {
                 windows.close();
@@ -97,16 +99,16 @@ impl PathStore {
     /// Numbers of nodes, tips and segments.
     pub fn sizes(&self) -> (usize, usize, usize) {
         match self {
-            PathStore::Now(tree) => (tree.len(), tree.holds(), 0),
-            PathStore::Later(windows) => windows.composed.sizes(),
+            PathStore::Charged(tree) => (tree.len(), tree.holds(), 0),
+            PathStore::Windowed(windows) => windows.composed.sizes(),
         }
     }
 
     /// Returns the tree, the tip within that tree, and the segments if they were stored here.
     pub fn finish(self, tip: Tip) -> (Tree, Tip, Option<Segments>) {
         match self {
-            PathStore::Now(tree) => (tree, tip, None),
-            PathStore::Later(windows) => {
+            PathStore::Charged(tree) => (tree, tip, None),
+            PathStore::Windowed(windows) => {
                 let composed = windows.finish();
                 let tip = composed.tip(tip.node).unwrap_or(Tip { node: u32::MAX, segment: NONE });
                 let (tree, segments) = composed.into_parts();
@@ -125,9 +127,9 @@ pub struct Windows {
     length: usize,
     keep_segments: bool,
     workers: Vec<Worker>,
-    /// Numbers of windows sent to workers, and of windows composed.
-    given: usize,
-    taken: usize,
+    /// Numbers of windows sent to workers, and received from them.
+    sent: usize,
+    received: usize,
     composed: Summary,
 }
 
@@ -162,8 +164,8 @@ impl Windows {
             length: length.max(1),
             keep_segments,
             workers,
-            given: 0,
-            taken: 0,
+            sent: 0,
+            received: 0,
             composed,
         }
     }
@@ -200,19 +202,19 @@ impl Windows {
         }
         // A window of this size probably needs as much memory again.
         self.ops.list.reserve(ops.list.len());
-        while self.given - self.taken >= self.workers.len() * WINDOWS_AHEAD {
-            self.take();
+        while self.sent - self.received >= self.workers.len() * WINDOWS_AHEAD {
+            self.receive();
         }
-        let worker = self.given % self.workers.len();
-        self.given += 1;
+        let worker = self.sent % self.workers.len();
+        self.sent += 1;
         // If a worker has died, time is missing from the sum, which is checked later.
         let _ = self.workers[worker].work.send(ops);
     }
 
     /// Receives the next window in order from the worker that has it.
-    fn take(&mut self) {
-        let worker = self.taken % self.workers.len();
-        self.taken += 1;
+    fn receive(&mut self) {
+        let worker = self.received % self.workers.len();
+        self.received += 1;
         if let Ok(summary) = self.workers[worker].done.recv() {
             self.compose(summary);
         }
@@ -225,8 +227,8 @@ impl Windows {
 
     fn finish(mut self) -> Summary {
         self.close();
-        while self.taken < self.given {
-            self.take();
+        while self.received < self.sent {
+            self.receive();
         }
         self.composed
     }

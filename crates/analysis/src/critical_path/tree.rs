@@ -1,10 +1,10 @@
 //! The tree of paths: one leaf per tip, and no more inner nodes than are needed to separate the
 //! tips.
 //!
-//! A node is a stretch of a path with the time of each key in that stretch; its parent is the stretch
-//! before. Tips hold the nodes at which they end. A node that no tip holds is removed if it has no
-//! child, and merged with its child if it has exactly one. There are therefore at most twice as
-//! many nodes as holds, however long the trace is.
+//! A node is a stretch of a path with the time of each key in that stretch; its parent is the
+//! stretch before. Tips hold the nodes at which they end. A node that no tip holds is removed if it
+//! has no child, and merged with its child if it has exactly one. There are therefore at most twice
+//! as many nodes as holds, however long the trace is.
 //!
 //! Example: a thread puts a token and continues to run. The token's tip still holds the node that
 //! ends at the put; the thread's later time goes to a child of it. When the token is dropped, the

@@ -6,6 +6,7 @@
 //! machine has taken and not answered.
 
 use super::{CallTimes, Latency, Measured, Net, MAX_IN_FLIGHT};
+use crate::stats::growing::entry;
 use crate::stats::text::machine_place;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Effect, Interaction, MachineId, QueueId, Vocabulary};
@@ -44,7 +45,7 @@ enum Mode {
 struct Machine {
     stay: Option<(NameId, u64)>,
     mode: Mode,
-    above: u32,
+    contexts_above: u32,
     below: Option<MachineId>,
     /// Time until which the stay is split into its parts; and the parts in ns: running,
     /// interrupted, runnable, blocked.
@@ -52,7 +53,7 @@ struct Machine {
     parts: [u64; 4],
     awake: Option<u64>,
     /// Calls that the machine has taken and not answered.
-    serves: VecDeque<(u32, Call)>,
+    unanswered: VecDeque<(u32, Call)>,
 }
 
 /// The measurement for machine logs; it sees each interaction in the order of time.
@@ -87,7 +88,7 @@ impl LatenciesOfMachines {
         match interaction.effect {
             Effect::State { machine, state } => self.state(vocabulary, machine, state),
             Effect::Block { machine, .. } => {
-                self.turns(machine, Mode::Blocked);
+                self.set_mode(machine, Mode::Blocked);
                 if let Some(awake) = self.machine(machine).awake.take().filter(|&awake| awake >= self.begin) {
                     self.measured.activities.entry(machine).or_default().record(self.now - awake);
                 }
@@ -108,13 +109,13 @@ impl LatenciesOfMachines {
             Effect::Peek { machine, .. } | Effect::Reserve { machine, .. } => self.end_block(machine, Mode::Runs),
             Effect::Push { machine, below, .. } => {
                 self.machine(machine).below = below;
-                self.count_above(below, 1);
+                self.count_contexts_above(below, 1);
             }
             Effect::Pop { machine } | Effect::Stop { machine } => {
-                self.leaves(machine);
+                self.end_stay(machine);
                 let below = self.machine(machine).below;
                 *self.machine(machine) = Machine::default();
-                self.count_above(below, -1);
+                self.count_contexts_above(below, -1);
             }
             Effect::Now
             | Effect::Declare { .. }
@@ -126,11 +127,7 @@ impl LatenciesOfMachines {
     }
 
     fn machine(&mut self, machine: MachineId) -> &mut Machine {
-        let at = machine.0 as usize;
-        if self.machines.len() <= at {
-            self.machines.resize_with(at + 1, Machine::default);
-        }
-        &mut self.machines[at]
+        entry(&mut self.machines, machine.0)
     }
 
     /// Adds the time until now to the current part.
@@ -138,7 +135,7 @@ impl LatenciesOfMachines {
         let now = self.now;
         let it = self.machine(machine);
         let part = match it.mode {
-            _ if it.above > 0 => 1,
+            _ if it.contexts_above > 0 => 1,
             Mode::Runs => 0,
             Mode::Runnable => 2,
             Mode::Blocked => 3,
@@ -147,7 +144,7 @@ impl LatenciesOfMachines {
         it.since = now;
     }
 
-    fn turns(&mut self, machine: MachineId, mode: Mode) {
+    fn set_mode(&mut self, machine: MachineId, mode: Mode) {
         self.charge(machine);
         self.machine(machine).mode = mode;
     }
@@ -155,17 +152,17 @@ impl LatenciesOfMachines {
     /// Ends the machine's block, if there is one.
     fn end_block(&mut self, machine: MachineId, mode: Mode) {
         if self.machine(machine).mode == Mode::Blocked {
-            self.turns(machine, mode);
+            self.set_mode(machine, mode);
             let now = self.now;
             self.machine(machine).awake = Some(now);
         }
     }
 
-    fn count_above(&mut self, below: Option<MachineId>, by: i32) {
+    fn count_contexts_above(&mut self, below: Option<MachineId>, by: i32) {
         if let Some(below) = below {
             self.charge(below);
             let it = self.machine(below);
-            it.above = it.above.saturating_add_signed(by);
+            it.contexts_above = it.contexts_above.saturating_add_signed(by);
         }
     }
 
@@ -173,20 +170,20 @@ impl LatenciesOfMachines {
         self.end_block(machine, Mode::Runs);
         let kind = vocabulary.names.state_kind(state);
         if kind.waits_for_cpu() || matches!(kind, StateKind::Interrupted | StateKind::Unknown) {
-            return self.turns(machine, Mode::Runnable);
+            return self.set_mode(machine, Mode::Runnable);
         }
-        self.turns(machine, Mode::Runs);
+        self.set_mode(machine, Mode::Runs);
         if self.machine(machine).stay.is_some_and(|(known, _)| known == state) {
             return;
         }
-        self.leaves(machine);
+        self.end_stay(machine);
         let now = self.now;
         let it = self.machine(machine);
         (it.stay, it.parts, it.since) = (Some((state, now)), [0; 4], now);
     }
 
     /// Ends the stay.
-    fn leaves(&mut self, machine: MachineId) {
+    fn end_stay(&mut self, machine: MachineId) {
         self.charge(machine);
         let begin = self.begin;
         let Some((state, since)) = self.machine(machine).stay.take().filter(|&(_, since)| since >= begin) else { return };
@@ -233,9 +230,9 @@ impl LatenciesOfMachines {
                 push(&mut self.waiting[name as usize], call);
             }
             Use::Replies(name) => {
-                let serves = &mut self.machine(machine).serves;
-                let Some(place) = serves.iter().position(|(known, _)| *known == name) else { return };
-                if let Some((_, call)) = serves.remove(place).filter(|_| self.replies.len() < MAX_IN_FLIGHT) {
+                let unanswered = &mut self.machine(machine).unanswered;
+                let Some(place) = unanswered.iter().position(|(known, _)| *known == name) else { return };
+                if let Some((_, call)) = unanswered.remove(place).filter(|_| self.replies.len() < MAX_IN_FLIGHT) {
                     self.replies.insert(queue, Call { replied: now, ..call });
                 }
             }
@@ -252,7 +249,7 @@ impl LatenciesOfMachines {
             Use::Tokens => {}
             Use::Calls(name) => {
                 if let Some(call) = self.waiting[name as usize].pop_front() {
-                    push(&mut self.machine(machine).serves, (name, Call { taken: Some((machine, now)), ..call }));
+                    push(&mut self.machine(machine).unanswered, (name, Call { taken: Some((machine, now)), ..call }));
                 }
             }
             Use::Replies(name) => {

@@ -118,7 +118,7 @@ pub struct Losses {
     pub others_watched: u64,
     pub single: Vec<Loss>,
     /// Number of losses that are not in `single`.
-    pub not_kept: u64,
+    pub not_listed: u64,
     pub count: u64,
 }
 
@@ -140,7 +140,7 @@ impl Losses {
         if self.single.len() < MAX_SINGLE {
             self.single.push(loss);
         } else {
-            self.not_kept += 1;
+            self.not_listed += 1;
         }
     }
 
@@ -377,7 +377,7 @@ impl Places {
     /// Returns the row for losses of this kind, without its numbers.
     pub fn line(&self, kind: &LossKind, names: &dyn Names) -> LossLine {
         let label = kind.label.map(|label| names.label(label)).filter(|label| !label.is_empty());
-        let said = label.filter(|label| *label != "NOT_SPECIFIED");
+        let named_reason = label.filter(|label| *label != "NOT_SPECIFIED");
         let symbol = kind.location.and_then(|address| names.symbol(address));
         let plain = symbol.as_deref().map(|symbol| symbol.split('+').next().unwrap_or(symbol));
         let device = kind.device.map(|device| names.device(device));
@@ -391,7 +391,7 @@ impl Places {
             None => candidates.iter().map(|&thread| names.person(thread)).collect(),
         };
         let reason = label.map(str::to_owned).or_else(|| kind.reason.map(|reason| reason.to_string()));
-        let found = self.find(said, plain, kind.by_kernel);
+        let found = self.find(named_reason, plain, kind.by_kernel);
         let cpu = names.cpu(kind.cpu);
         let template = match (found, &symbol) {
             (Some(place), _) => place.text.as_str(),

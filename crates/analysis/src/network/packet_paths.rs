@@ -15,6 +15,7 @@ mod watching;
 
 use crate::network::in_flight::{End, Leg, Origin, PacketInFlight, PacketPath, Stage, Wakeup};
 use crate::network::packet_loss::{Loss, LossKind, Losses, Segments};
+use crate::stats::growing::entry;
 use crate::stats::samples::Samples;
 use longpole_model::hash::IdMap;
 use longpole_model::linux::net::{Hop, Step};
@@ -23,7 +24,7 @@ use sockets::Socket;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Largest number of packets in flight; beyond it the oldest ones are given up.
-const MAX_FLIGHTS: usize = 1 << 16;
+const MAX_IN_FLIGHT: usize = 1 << 16;
 /// Time without an event, in nanoseconds, after which a packet outside of sockets has left the
 /// traced part of the system.
 const LONGEST_NS: i64 = 5_000_000_000;
@@ -84,7 +85,7 @@ struct ThreadState {
 /// Follows all packets during the pass.
 #[derive(Debug, Default)]
 pub struct PacketPaths {
-    flights: IdMap<u64, PacketInFlight>,
+    in_flight: IdMap<u64, PacketInFlight>,
     /// Addresses and ids of packets, the oldest first.
     order: VecDeque<(u64, u64)>,
     next_id: u64,
@@ -93,10 +94,10 @@ pub struct PacketPaths {
     /// Threads, with the addresses of the sockets from which each reads.
     readers: BTreeSet<(ThreadId, u64)>,
     /// Packets that were given up in a socket, where their place is kept: socket and id.
-    kept: IdMap<u64, (u32, u64)>,
+    given_up_in_sockets: IdMap<u64, (u32, u64)>,
     /// Packets, by id, that the kernel split for their socket, and whose buffer now holds another
     /// packet.
-    cut: IdMap<u64, PacketInFlight>,
+    split: IdMap<u64, PacketInFlight>,
     /// Sockets at the start of the recording: protocol, port, process.
     pub dumped: Vec<(i64, u16, i32)>,
     cpus: Vec<CpuState>,
@@ -105,16 +106,16 @@ pub struct PacketPaths {
     pub devices: Vec<String>,
     pub labels: Vec<String>,
     /// Size of the segments into which each sender's packets are split.
-    cuts: HashMap<Option<ThreadId>, u32>,
+    segment_sizes: HashMap<Option<ThreadId>, u32>,
     /// Queueing discipline of each device.
     pub disciplines: HashMap<u32, String>,
     /// For each device, whether packets that it sends are seen again.
-    loops: Vec<bool>,
+    seen_again: Vec<bool>,
     wanted: Option<Wanted>,
     /// Time before which packets are not counted, because the requested command had not begun.
     pub since_ns: Option<i64>,
     /// True when packets are no longer counted, because the requested command has ended.
-    pub over: bool,
+    pub is_over: bool,
     /// The path of the requested packet.
     pub found: Option<PacketPath>,
     pub legs: [Samples; Leg::ALL.len()],
@@ -128,14 +129,6 @@ pub struct PacketPaths {
     pub segments: u64,
     pub given_up: u64,
     pub losses: Losses,
-}
-
-fn place<T: Default>(all: &mut Vec<T>, index: u32) -> &mut T {
-    let index = index as usize;
-    if all.len() <= index {
-        all.resize_with(index + 1, T::default);
-    }
-    &mut all[index]
 }
 
 /// Returns the index of a text, which is stored once.
@@ -164,14 +157,14 @@ impl PacketPaths {
 
     /// Begins a new packet in this buffer; the packet that was there before has vanished.
     fn begin(&mut self, hop: &Hop<'_>, packet: u64, origin: Origin, length: u32, stage: Stage) {
-        match self.flights.remove(&packet) {
-            Some(old) if old.stage == Stage::Ready && old.segments > 1 && self.cut.len() < MAX_FLIGHTS => {
-                self.cut.insert(old.id, old);
+        match self.in_flight.remove(&packet) {
+            Some(old) if old.stage == Stage::Ready && old.segments > 1 && self.split.len() < MAX_IN_FLIGHT => {
+                self.split.insert(old.id, old);
             }
-            Some(old) => self.vanished(old),
+            Some(old) => self.end_unseen(old),
             None => {}
         }
-        self.kept.remove(&packet);
+        self.given_up_in_sockets.remove(&packet);
         self.next_id += 1;
         let id = self.next_id;
         let number = hop.covered.then(|| {
@@ -197,34 +190,34 @@ impl PacketPaths {
             gap,
             steps: Vec::new(),
         };
-        self.flights.insert(packet, flight);
+        self.in_flight.insert(packet, flight);
         self.order.push_back((packet, id));
         while let Some(&(packet, id)) = self.order.front() {
-            let full = self.flights.len() > MAX_FLIGHTS;
-            let Some(flight) = self.flights.get(&packet).filter(|flight| flight.id == id) else {
+            let full = self.in_flight.len() > MAX_IN_FLIGHT;
+            let Some(flight) = self.in_flight.get(&packet).filter(|flight| flight.id == id) else {
                 self.order.pop_front();
                 continue;
             };
             let old = hop.t_ns.saturating_sub(flight.t_ns) > LONGEST_NS;
             // A reader may sleep for a long time.
             let waits = flight.stage == Stage::Ready;
-            let in_excess = self.order.len() > 2 * MAX_FLIGHTS;
+            let in_excess = self.order.len() > 2 * MAX_IN_FLIGHT;
             if !full && !(old && (!waits || in_excess)) {
                 break;
             }
             self.order.pop_front();
-            if let Some(flight) = self.flights.remove(&packet) {
+            if let Some(flight) = self.in_flight.remove(&packet) {
                 self.given_up += u64::from(waits || full && !old);
                 if waits {
-                    self.keep_place(packet, &flight);
+                    self.remember_in_socket(packet, &flight);
                 }
-                self.vanished(flight);
+                self.end_unseen(flight);
             }
         }
     }
 
     fn see(&mut self, hop: &Hop<'_>, packet: u64, what: &'static str) {
-        if let Some((wanted, flight)) = self.wanted.zip(self.flights.get_mut(&packet)) {
+        if let Some((wanted, flight)) = self.wanted.zip(self.in_flight.get_mut(&packet)) {
             flight.see(wanted, hop, what);
         }
     }
@@ -247,8 +240,8 @@ impl PacketPaths {
             }
             Step::Transmit { packet, length, device, segments } => self.transmit(hop, packet, length, device, segments),
             Step::Transmitted { packet, result } => {
-                place(&mut self.cpus, hop.cpu.0).transmitting = None;
-                if let Some(flight) = self.flights.get_mut(&packet).filter(|flight| flight.stage == Stage::Transmitting) {
+                entry(&mut self.cpus, hop.cpu.0).transmitting = None;
+                if let Some(flight) = self.in_flight.get_mut(&packet).filter(|flight| flight.stage == Stage::Transmitting) {
                     // Any result other than 0 and small codes means "busy": the packet returns to
                     // the queue.
                     flight.stage = if result & 0x10 == 0 { Stage::Sent } else { Stage::Queued };
@@ -264,10 +257,10 @@ impl PacketPaths {
                 if matches!(label, "QUEUE_PURGE" | "SOCKET_CLOSE") {
                     self.purged(packet);
                 }
-                let refused = place(&mut self.cpus, hop.cpu.0).refused.take();
+                let refused = entry(&mut self.cpus, hop.cpu.0).refused.take();
                 let socket = socket.and_then(|socket| self.socket_of_port(socket, refused));
                 let label = if label.is_empty() { None } else { intern(&mut self.labels, label) };
-                self.lose(
+                self.drop_packet(
                     hop,
                     packet,
                     socket,
@@ -287,7 +280,7 @@ impl PacketPaths {
                     },
                 );
             }
-            Step::Refuse { port } => place(&mut self.cpus, hop.cpu.0).refused = Some(port),
+            Step::Refuse { port } => entry(&mut self.cpus, hop.cpu.0).refused = Some(port),
             Step::State { socket, protocol, port, .. } => self.state(socket, protocol, port),
             Step::Window { .. } => {}
             Step::Exit { thread } => self.reader_gone(thread),
@@ -309,7 +302,7 @@ impl PacketPaths {
 
     fn queue(&mut self, hop: &Hop<'_>, packet: u64, length: u32, device: &[u8]) {
         let device = self.device(device);
-        let cpu = place(&mut self.cpus, hop.cpu.0);
+        let cpu = entry(&mut self.cpus, hop.cpu.0);
         let receiving = cpu.receiving.is_some_and(|(known, by)| known == packet && by == hop.by);
         // The packet is forwarded, or passed on by a device on top of another one.
         let continues = receiving || cpu.transmitting == Some(packet);
@@ -317,7 +310,7 @@ impl PacketPaths {
             cpu.receiving = None;
         }
         cpu.queued = Some(packet);
-        if continues && self.flights.contains_key(&packet) {
+        if continues && self.in_flight.contains_key(&packet) {
             self.see(hop, packet, "forwarded");
         } else {
             let origin = PacketPaths::origin(hop);
@@ -326,7 +319,7 @@ impl PacketPaths {
                 self.leg(Leg::Send, begin_ns, hop.t_ns, hop.covered);
             }
         }
-        if let Some(flight) = self.flights.get_mut(&packet) {
+        if let Some(flight) = self.in_flight.get_mut(&packet) {
             (flight.stage, flight.t_ns, flight.length, flight.device) = (Stage::Queued, hop.t_ns, length, device.or(flight.device));
         }
         self.see(hop, packet, "device queue");
@@ -334,33 +327,33 @@ impl PacketPaths {
 
     fn transmit(&mut self, hop: &Hop<'_>, packet: u64, length: u32, device: &[u8], segments: u32) {
         let device = self.device(device);
-        let cpu = place(&mut self.cpus, hop.cpu.0);
+        let cpu = entry(&mut self.cpus, hop.cpu.0);
         let queued = cpu.queued;
         cpu.transmitting = Some(packet);
-        if self.flights.get(&packet).is_none_or(|flight| flight.stage != Stage::Queued) {
+        if self.in_flight.get(&packet).is_none_or(|flight| flight.stage != Stage::Queued) {
             // This is a segment of the packet that was just queued, split because the device cannot
             // do it, or a packet that was queued before the trace began.
-            let whole = queued.and_then(|queued| self.flights.get(&queued).map(|flight| (queued, flight)));
+            let whole = queued.and_then(|queued| self.in_flight.get(&queued).map(|flight| (queued, flight)));
             let whole =
                 whole.filter(|(_, flight)| flight.device == device && matches!(flight.stage, Stage::Queued) && flight.length > length);
             let (origin, t_ns) = whole.map_or((Origin::Unknown, hop.t_ns), |(_, flight)| (flight.origin, flight.t_ns));
             if let Some((address, _)) = whole.filter(|(address, _)| *address != packet) {
-                if let Some(flight) = self.flights.get_mut(&address) {
+                if let Some(flight) = self.in_flight.get_mut(&address) {
                     flight.segments = 0;
                 }
             }
             self.begin(hop, packet, origin, length, Stage::Queued);
-            if let Some(flight) = self.flights.get_mut(&packet) {
+            if let Some(flight) = self.in_flight.get_mut(&packet) {
                 (flight.t_ns, flight.device) = (t_ns, device);
             }
         }
-        let Some(flight) = self.flights.get_mut(&packet) else { return };
+        let Some(flight) = self.in_flight.get_mut(&packet) else { return };
         let (since, counted) = (flight.t_ns, flight.number.is_some());
         (flight.stage, flight.t_ns, flight.length, flight.device) = (Stage::Transmitting, hop.t_ns, length, device.or(flight.device));
         flight.segments = segments.max(1);
-        if segments > 1 && self.cuts.len() < MAX_FLOWS {
+        if segments > 1 && self.segment_sizes.len() < MAX_FLOWS {
             let sender = flight.origin.thread();
-            self.cuts.insert(sender, length.saturating_sub(HEADERS).div_ceil(segments));
+            self.segment_sizes.insert(sender, length.saturating_sub(HEADERS).div_ceil(segments));
         }
         self.leg(Leg::Queue, since, hop.t_ns, counted);
         self.see(hop, packet, "transmission");
@@ -371,11 +364,11 @@ impl PacketPaths {
         let fits = |flight: &PacketInFlight| {
             matches!(flight.stage, Stage::Transmitting | Stage::Sent) && length.is_none_or(|length| length <= flight.length)
         };
-        if self.flights.get(&packet).is_none_or(|flight| !fits(flight)) {
+        if self.in_flight.get(&packet).is_none_or(|flight| !fits(flight)) {
             self.begin(hop, packet, Origin::Outside, length.unwrap_or(0), Stage::Arrived);
         }
-        self.came_by(packet);
-        if let Some(flight) = self.flights.get_mut(&packet) {
+        self.note_seen_again(packet);
+        if let Some(flight) = self.in_flight.get_mut(&packet) {
             // The time of the transmission remains: the wire part ends at the protocols.
             (flight.stage, flight.device, flight.length) = (Stage::Arrived, device.or(flight.device), length.unwrap_or(flight.length));
         }
@@ -383,17 +376,17 @@ impl PacketPaths {
     }
 
     /// Records that packets which the last device sent are seen again.
-    fn came_by(&mut self, packet: u64) {
-        if let Some(flight) = self.flights.get(&packet).filter(|flight| matches!(flight.stage, Stage::Transmitting | Stage::Sent)) {
+    fn note_seen_again(&mut self, packet: u64) {
+        if let Some(flight) = self.in_flight.get(&packet).filter(|flight| matches!(flight.stage, Stage::Transmitting | Stage::Sent)) {
             if let Some(device) = flight.device {
-                *place(&mut self.loops, device) = true;
+                *entry(&mut self.seen_again, device) = true;
             }
         }
     }
 
     fn receive(&mut self, hop: &Hop<'_>, packet: u64, length: u32, device: &[u8]) {
         let device = self.device(device);
-        let cpu = place(&mut self.cpus, hop.cpu.0);
+        let cpu = entry(&mut self.cpus, hop.cpu.0);
         let again = cpu.receiving.is_some_and(|(known, by)| known == packet && by == hop.by);
         let before = cpu.receiving.replace((packet, hop.by));
         if let Some((before, _)) = before.filter(|(before, _)| *before != packet) {
@@ -404,11 +397,11 @@ impl PacketPaths {
             Stage::Received => again,
             Stage::Queued | Stage::Ready => false,
         };
-        if self.flights.get(&packet).is_none_or(|flight| !fits(flight)) {
+        if self.in_flight.get(&packet).is_none_or(|flight| !fits(flight)) {
             self.begin(hop, packet, Origin::Outside, length, Stage::Arrived);
         }
-        self.came_by(packet);
-        let Some(flight) = self.flights.get_mut(&packet) else { return };
+        self.note_seen_again(packet);
+        let Some(flight) = self.in_flight.get_mut(&packet) else { return };
         let (since, counted, stage) = (flight.t_ns, flight.number.is_some(), flight.stage);
         let from_here = flight.origin != Origin::Outside;
         (flight.stage, flight.t_ns, flight.length, flight.device) = (Stage::Received, hop.t_ns, length, device.or(flight.device));
@@ -420,7 +413,7 @@ impl PacketPaths {
 
     /// Remembers a packet for which no socket event has occurred yet.
     fn not_delivered(&mut self, packet: u64) {
-        if let Some(flight) = self.flights.get(&packet).filter(|flight| flight.stage == Stage::Received) {
+        if let Some(flight) = self.in_flight.get(&packet).filter(|flight| flight.stage == Stage::Received) {
             if self.undelivered.len() == MAX_UNDELIVERED {
                 self.undelivered.pop_front();
             }
@@ -429,17 +422,18 @@ impl PacketPaths {
     }
 
     fn remove_if(&mut self, packet: u64, id: u64) -> Option<PacketInFlight> {
-        if let Some(cut) = self.cut.remove(&id) {
+        if let Some(cut) = self.split.remove(&id) {
             return Some(cut);
         }
-        self.flights.get(&packet).filter(|flight| flight.id == id)?;
-        self.flights.remove(&packet)
+        self.in_flight.get(&packet).filter(|flight| flight.id == id)?;
+        self.in_flight.remove(&packet)
     }
 
     /// Returns the number of segments. A buffer that is not split yet counts as many segments as
     /// other buffers of its sender with that size.
     fn segments_of(&self, flight: &PacketInFlight) -> Segments {
-        let (payload, size) = (flight.length.saturating_sub(HEADERS), self.cuts.get(&flight.origin.thread()).copied().unwrap_or(0));
+        let (payload, size) =
+            (flight.length.saturating_sub(HEADERS), self.segment_sizes.get(&flight.origin.thread()).copied().unwrap_or(0));
         if flight.stage == Stage::Queued && flight.segments == 1 && size > 0 && payload > size {
             return Segments { count: payload.div_ceil(size), estimated: true };
         }
@@ -450,14 +444,14 @@ impl PacketPaths {
         }
     }
 
-    fn lose(&mut self, hop: &Hop<'_>, packet: u64, socket: Option<u32>, kind: LossKind) {
+    fn drop_packet(&mut self, hop: &Hop<'_>, packet: u64, socket: Option<u32>, kind: LossKind) {
         self.see(hop, packet, "lost");
-        let cpu = place(&mut self.cpus, hop.cpu.0);
+        let cpu = entry(&mut self.cpus, hop.cpu.0);
         if cpu.receiving.is_some_and(|(known, _)| known == packet) {
             cpu.receiving = None;
         }
-        let flight = self.flights.remove(&packet);
-        self.kept.remove(&packet);
+        let flight = self.in_flight.remove(&packet);
+        self.given_up_in_sockets.remove(&packet);
         // A buffer outside of networks (netlink, sockets within one host) has no protocol.
         if flight.is_none() && kind.protocol.is_none_or(|protocol| protocol == 0) {
             return;
@@ -476,9 +470,9 @@ impl PacketPaths {
             let segments = flight.as_ref().map_or(Segments::ONE, |flight| self.segments_of(flight));
             self.losses.add(Loss { t_ns: hop.t_ns, length: flight.as_ref().map(|flight| flight.length), segments, kind });
         }
-        if let Some((receiving, _)) = place(&mut self.cpus, hop.cpu.0).receiving.filter(|_| flight.is_none()) {
+        if let Some((receiving, _)) = entry(&mut self.cpus, hop.cpu.0).receiving.filter(|_| flight.is_none()) {
             // This is one of the segments into which the kernel split a received packet.
-            if let Some(whole) = self.flights.get_mut(&receiving).filter(|flight| flight.segments > 1) {
+            if let Some(whole) = self.in_flight.get_mut(&receiving).filter(|flight| flight.segments > 1) {
                 whole.segments -= 1;
                 let (socket, id) = (whole.socket, whole.id);
                 self.refused_piece(socket, id);
@@ -486,13 +480,13 @@ impl PacketPaths {
         }
         if let Some(mut flight) = flight {
             flight.socket = flight.socket.or(socket);
-            self.finish_flight(flight, End::Lost, hop.t_ns, (None, None));
+            self.finish_packet(flight, End::Lost, hop.t_ns, (None, None));
         }
     }
 
     /// Ends the path of a packet for which no event shows the end.
-    fn vanished(&mut self, flight: PacketInFlight) {
-        let loops = flight.device.is_some_and(|device| self.loops.get(device as usize).copied().unwrap_or(false));
+    fn end_unseen(&mut self, flight: PacketInFlight) {
+        let loops = flight.device.is_some_and(|device| self.seen_again.get(device as usize).copied().unwrap_or(false));
         let end = match flight.stage {
             Stage::Queued if flight.segments == 0 => End::Split,
             Stage::Sent | Stage::Transmitting if !loops => End::Left,
@@ -500,10 +494,10 @@ impl PacketPaths {
             Stage::Queued | Stage::Transmitting | Stage::Sent | Stage::Arrived | Stage::Ready => End::Unknown,
         };
         let t_ns = flight.t_ns;
-        self.finish_flight(flight, end, t_ns, (None, None));
+        self.finish_packet(flight, end, t_ns, (None, None));
     }
 
-    fn finish_flight(&mut self, flight: PacketInFlight, end: End, t_ns: i64, (reader, wakeup): (Option<ThreadId>, Option<Wakeup>)) {
+    fn finish_packet(&mut self, flight: PacketInFlight, end: End, t_ns: i64, (reader, wakeup): (Option<ThreadId>, Option<Wakeup>)) {
         let Some(number) = flight.number else { return };
         let complete = !flight.gap && end.is_known();
         self.ends[end as usize] += 1;
@@ -537,9 +531,9 @@ impl PacketPaths {
 
     /// Ends all paths. Must be called once, after the last event.
     pub fn finish(&mut self) {
-        let cut = std::mem::take(&mut self.cut).into_values();
-        let flights: Vec<PacketInFlight> = std::mem::take(&mut self.flights).into_values().chain(cut).collect();
-        for flight in flights {
+        let cut = std::mem::take(&mut self.split).into_values();
+        let in_flight: Vec<PacketInFlight> = std::mem::take(&mut self.in_flight).into_values().chain(cut).collect();
+        for flight in in_flight {
             let waits = match flight.stage {
                 Stage::Queued => flight.segments > 0,
                 Stage::Arrived | Stage::Ready => true,
@@ -547,23 +541,23 @@ impl PacketPaths {
             };
             if waits {
                 let t_ns = flight.t_ns;
-                self.finish_flight(flight, End::Waiting, t_ns, (None, None));
+                self.finish_packet(flight, End::Waiting, t_ns, (None, None));
             } else {
-                self.vanished(flight);
+                self.end_unseen(flight);
             }
         }
     }
 
     /// Handles lost events: packets in flight may have moved on unseen.
     fn forget(&mut self) {
-        for flight in self.flights.values_mut() {
+        for flight in self.in_flight.values_mut() {
             flight.gap = true;
         }
-        for cut in std::mem::take(&mut self.cut).into_values() {
-            self.vanished(cut);
+        for cut in std::mem::take(&mut self.split).into_values() {
+            self.end_unseen(cut);
         }
         self.sockets.iter_mut().for_each(Socket::forget);
-        self.kept.clear();
+        self.given_up_in_sockets.clear();
         self.undelivered.clear();
         self.cpus.clear();
     }

@@ -6,7 +6,7 @@
 //! not grow with the length of the trace.
 
 use super::{composed, Error, Feed, Interactions, MAX_BLOCKS_IN_FLIGHT};
-use crate::critical_path::name_index::Seen;
+use crate::critical_path::name_index::OccurringNames;
 use crate::critical_path::CriticalPath;
 use crate::verdict::traffic::Traffic;
 use crate::wait_graph::Waits;
@@ -178,11 +178,11 @@ impl Follower for Traffic {
 }
 
 /// The names in a trace do not depend on the requested part.
-impl Follower for Seen {
+impl Follower for OccurringNames {
     fn begin_at(&mut self, _t: u64) {}
 
     fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
-        Seen::interaction(self, vocabulary, interaction);
+        OccurringNames::interaction(self, vocabulary, interaction);
     }
 
     fn until(&mut self, _t: u64) {}

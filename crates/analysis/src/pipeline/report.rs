@@ -133,7 +133,7 @@ impl Watches {
             facts.after(composer.linux());
             exchanges.after(composer.linux());
         }
-        packet_paths.over = part.of_command && composer.command_is_over();
+        packet_paths.is_over = part.of_command && composer.command_is_over();
     }
 
     /// Passes an item to the composer, and to the model of the requested part, which is observed.

@@ -33,32 +33,32 @@ pub(crate) struct Depth {
     shift: u32,
     finished: Histogram,
     /// Start of the current uncertain time; and end of the uncertain time that has been counted.
-    doubt_since_ns: Option<i64>,
-    doubted_until_ns: Option<i64>,
+    uncertain_since_ns: Option<i64>,
+    uncertain_until_ns: Option<i64>,
     uncertain_ns: u64,
 }
 
 impl Depth {
     /// Adds `by` units at `t_ns`; removes units if `by` is negative.
     pub fn change(&mut self, by: i64, t_ns: i64, capacity: Option<u64>) {
-        self.pass(t_ns);
+        self.advance(t_ns);
         self.relative = self.relative.saturating_add(by);
         self.lowest = self.lowest.min(self.relative);
         self.highest = self.highest.max(self.relative);
         // Wrong by more than a race explains: tokens were put or taken without events.
         let spread = (self.highest as i128 - self.lowest as i128).min(i64::MAX as i128) as i64;
         if let (None, Some(capacity)) = (self.offset, capacity.filter(|&capacity| spread > capacity as i64 + tolerance(Some(capacity)))) {
-            self.know(if by < 0 { (capacity as i64).saturating_sub(self.highest) } else { -self.lowest }, t_ns);
+            self.set_offset(if by < 0 { (capacity as i64).saturating_sub(self.highest) } else { -self.lowest }, t_ns);
         }
         if let Some(offset) = self.offset {
             let depth = self.relative.saturating_add(offset);
             let tolerance = tolerance(capacity);
             if depth < -tolerance {
-                self.finish_capacity(capacity);
-                self.know(-self.relative, t_ns);
+                self.add_times_to_finished(capacity);
+                self.set_offset(-self.relative, t_ns);
             } else if let Some(capacity) = capacity.filter(|&capacity| depth > capacity as i64 + tolerance) {
-                self.finish_capacity(Some(capacity));
-                self.know(capacity as i64 - self.relative, t_ns);
+                self.add_times_to_finished(Some(capacity));
+                self.set_offset(capacity as i64 - self.relative, t_ns);
             }
         }
     }
@@ -80,17 +80,17 @@ impl Depth {
     }
 
     fn anchor_within(&mut self, depth: u64, t_ns: i64, capacity: Option<u64>, tolerance: i64) {
-        self.pass(t_ns);
+        self.advance(t_ns);
         let depth = depth.min(i64::MAX as u64) as i64;
         let offset = depth.saturating_sub(self.relative);
         match self.offset {
             // Most recordings see a queue from its creation. Then it was empty at the start, and
             // the difference is a race.
-            None if offset.abs() <= tolerance && self.doubt_since_ns.is_none() => self.know(0, t_ns),
-            None => self.know(offset, t_ns),
+            None if offset.abs() <= tolerance && self.uncertain_since_ns.is_none() => self.set_offset(0, t_ns),
+            None => self.set_offset(offset, t_ns),
             Some(known) if known.abs_diff(offset) > tolerance as u64 => {
-                self.finish_capacity(capacity);
-                self.know(offset, t_ns);
+                self.add_times_to_finished(capacity);
+                self.set_offset(offset, t_ns);
             }
             Some(_) => {}
         }
@@ -99,28 +99,28 @@ impl Depth {
     /// Notes that events of a user are missing between the two moments. From the first one on, the
     /// depth is uncertain until something shows it again.
     pub fn forget(&mut self, begin_ns: i64, end_ns: i64, capacity: Option<u64>) {
-        self.pass(end_ns);
-        self.finish_capacity(capacity);
+        self.advance(end_ns);
+        self.add_times_to_finished(capacity);
         self.offset = None;
         (self.relative, self.lowest, self.highest) = (0, 0, 0);
-        let begin_ns = self.doubted_until_ns.map_or(begin_ns, |until| begin_ns.max(until)).max(self.first_ns.unwrap_or(end_ns));
-        self.doubt_since_ns.get_or_insert(begin_ns);
+        let begin_ns = self.uncertain_until_ns.map_or(begin_ns, |until| begin_ns.max(until)).max(self.first_ns.unwrap_or(end_ns));
+        self.uncertain_since_ns.get_or_insert(begin_ns);
     }
 
     /// Returns the time until `end_ns` whose depth is an estimate, in ns.
     pub fn uncertain_ns(&self, end_ns: i64) -> u64 {
-        self.uncertain_ns + self.doubt_since_ns.map_or(0, |doubt| since(doubt, end_ns))
+        self.uncertain_ns + self.uncertain_since_ns.map_or(0, |since_ns| since(since_ns, end_ns))
     }
 
-    fn know(&mut self, offset: i64, t_ns: i64) {
+    fn set_offset(&mut self, offset: i64, t_ns: i64) {
         self.offset = Some(offset);
-        if let Some(doubt) = self.doubt_since_ns.take() {
-            self.uncertain_ns += since(doubt, t_ns);
-            self.doubted_until_ns = Some(t_ns);
+        if let Some(since_ns) = self.uncertain_since_ns.take() {
+            self.uncertain_ns += since(since_ns, t_ns);
+            self.uncertain_until_ns = Some(t_ns);
         }
     }
 
-    fn pass(&mut self, t_ns: i64) {
+    fn advance(&mut self, t_ns: i64) {
         let Some(since_ns) = self.since_ns else {
             (self.since_ns, self.first_ns) = (Some(t_ns), Some(t_ns));
             return;
@@ -141,7 +141,7 @@ impl Depth {
         }
     }
 
-    fn finish_capacity(&mut self, capacity: Option<u64>) {
+    fn add_times_to_finished(&mut self, capacity: Option<u64>) {
         let mut finished = std::mem::take(&mut self.finished);
         self.add_to(&mut finished, capacity);
         self.finished = finished;
@@ -178,15 +178,22 @@ impl Depth {
             shift: self.shift,
             ..Depth::default()
         };
-        last.pass(end_ns);
+        last.advance(end_ns);
         let mut out = self.finished.clone();
         last.add_to(&mut out, capacity);
         out
     }
 }
 
+/// Largest number of units by which a depth may be wrong because of a race: those that threads have
+/// taken or put at once and whose probes are still to come.
+const MAX_RACE: u64 = 64;
+/// In a small queue a race is limited to this part of the capacity; otherwise the depth of such a
+/// queue would never be corrected.
+const RACE_PART: u64 = 8;
+
 fn tolerance(capacity: Option<u64>) -> i64 {
-    capacity.map_or(64, |capacity| (capacity / 8).clamp(1, 64) as i64)
+    capacity.map_or(MAX_RACE, |capacity| (capacity / RACE_PART).clamp(1, MAX_RACE)) as i64
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use longpole_model::tokens::{Amount, Queues, Shape, Unit};
 const MAX_TOKENS: usize = 1 << 20;
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     shape: Shape,
     level: u64,
     /// Time of the first use within the range; `None` before it.
@@ -26,7 +26,7 @@ struct State {
 /// The statistics of all queues of a machine log; it sees each interaction in the order of time.
 #[derive(Debug)]
 pub struct QueuesOfMachines {
-    states: Vec<Option<State>>,
+    states: Vec<Option<QueueState>>,
     /// Start of each machine's block, and what it waits for if the log states it.
     blocked: Vec<Option<(u64, Option<(QueueId, Wants)>)>>,
     batches: Batches,
@@ -67,7 +67,7 @@ impl QueuesOfMachines {
             Effect::Declare { queue, shape } => {
                 // Space is not tracked: a put beyond the capacity is counted like any other.
                 self.tokens.declare(queue, Shape { capacity: None, ..shape });
-                *self.slot(queue) = Some(State { shape, level: shape.initial, ..State::default() });
+                *self.slot(queue) = Some(QueueState { shape, level: shape.initial, ..QueueState::default() });
             }
             Effect::Block { machine, on, wants, .. } => {
                 self.end_batch(machine);
@@ -87,7 +87,7 @@ impl QueuesOfMachines {
         }
     }
 
-    fn slot(&mut self, queue: QueueId) -> &mut Option<State> {
+    fn slot(&mut self, queue: QueueId) -> &mut Option<QueueState> {
         let at = queue.0 as usize;
         if self.states.len() <= at {
             self.states.resize_with(at + 1, || None);
@@ -104,7 +104,7 @@ impl QueuesOfMachines {
     }
 
     /// Returns the queue if the current time is within the range.
-    fn used(&mut self, queue: QueueId) -> Option<&mut State> {
+    fn in_range(&mut self, queue: QueueId) -> Option<&mut QueueState> {
         let (now, begin) = (self.now, self.begin);
         let state = self.slot(queue).get_or_insert_default();
         if now < begin {
@@ -124,7 +124,7 @@ impl QueuesOfMachines {
         self.tokens.copied.clear();
         self.tokens.spent.clear();
         let now = self.now;
-        if let Some(state) = self.used(queue) {
+        if let Some(state) = self.in_range(queue) {
             state.counted.put(machine, n, now as i64, None);
         }
         if let Some(state) = self.slot(queue) {
@@ -139,7 +139,7 @@ impl QueuesOfMachines {
         self.tokens.copied.clear();
         let spent = std::mem::take(&mut self.tokens.spent);
         let now = self.now;
-        if let Some(state) = self.used(queue) {
+        if let Some(state) = self.in_range(queue) {
             state.counted.get(machine, units, now as i64, None);
             spent.iter().for_each(|&put| state.counted.residence.record(now.saturating_sub(put)));
             let items = if state.shape.unit == Unit::Bytes { 1 } else { units };
@@ -154,9 +154,9 @@ impl QueuesOfMachines {
 
     /// Ends the machine's block. The wait belongs to the stated reason, or else to `why`.
     fn unblock(&mut self, machine: MachineId, why: Option<(QueueId, Wants)>) {
-        let Some((since, said)) = self.blocked(machine).take() else { return };
+        let Some((since, stated)) = self.blocked(machine).take() else { return };
         let waited = self.now.saturating_sub(since.max(self.begin));
-        let Some((queue, wants)) = said.or(why) else { return };
+        let Some((queue, wants)) = stated.or(why) else { return };
         if let Some(state) = self.slot(queue) {
             match wants {
                 Wants::Tokens => state.wait_empty_ns += waited,

@@ -18,16 +18,17 @@ const MAX_PORTIONS: usize = 1 << 16;
 /// The statistics of all queues that probes report; it sees each step in the order of time.
 #[derive(Debug, Default)]
 pub struct Queues {
-    queues: Vec<Known>,
+    queues: Vec<ProbedQueue>,
     batches: Batches,
     /// Number of submits by (sender, receiver).
     signals: IdMap<(u32, u32), u64>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct ProbedQueue {
     counted: Counted<ActorId>,
-    inside: VecDeque<(i64, u64)>,
+    /// Portions in the queue: time of the put, and number of units left.
+    portions: VecDeque<(i64, u64)>,
     /// Portions that were got before their put was reported, which may follow directly.
     early: VecDeque<(i64, u64)>,
     first_ns: Option<i64>,
@@ -39,7 +40,7 @@ struct Known {
     emptied_ns: Option<i64>,
 }
 
-impl Known {
+impl ProbedQueue {
     /// Returns the number of units of a put that were got before it.
     fn got_early(&mut self, t_ns: i64, count: u64) -> u64 {
         self.forget_early(t_ns);
@@ -70,12 +71,12 @@ impl Observer for Queues {
             Op::Get { queue, count } => self.get(scene, step, queue, count),
             Op::Size { queue, count } => {
                 let capacity = scene.capacity(queue);
-                let state = self.state(queue, step.t_ns);
+                let state = self.queue_mut(queue, step.t_ns);
                 state.counted.depth.anchor(count, step.t_ns, capacity);
             }
             Op::WaitEmpty { queue } => {
                 let capacity = scene.capacity(queue);
-                let state = self.state(queue, step.t_ns);
+                let state = self.queue_mut(queue, step.t_ns);
                 state.emptied_ns.get_or_insert(step.t_ns);
                 // Without a capacity nothing else corrects the depth, and the only consumer knows
                 // what is left.
@@ -88,7 +89,7 @@ impl Observer for Queues {
             }
             Op::WaitFull { queue } => {
                 let capacity = scene.capacity(queue);
-                let state = self.state(queue, step.t_ns);
+                let state = self.queue_mut(queue, step.t_ns);
                 if let Some(full) = capacity {
                     state.counted.depth.anchor(full, step.t_ns, capacity);
                 }
@@ -110,7 +111,7 @@ impl Observer for Queues {
         for (at, state) in self.queues.iter_mut().enumerate() {
             if state.counted.producers.contains(&actor) || state.counted.consumers.contains(&actor) {
                 state.counted.depth.forget(loss.begin_ns, loss.end_ns, scene.capacity(QueueId(at as u32)));
-                state.inside.clear();
+                state.portions.clear();
                 state.early.clear();
             }
         }
@@ -118,10 +119,10 @@ impl Observer for Queues {
 }
 
 impl Queues {
-    fn state(&mut self, queue: QueueId, t_ns: i64) -> &mut Known {
+    fn queue_mut(&mut self, queue: QueueId, t_ns: i64) -> &mut ProbedQueue {
         let at = queue.0 as usize;
         if self.queues.len() <= at {
-            self.queues.resize_with(at + 1, Known::default);
+            self.queues.resize_with(at + 1, ProbedQueue::default);
         }
         let state = &mut self.queues[at];
         state.first_ns.get_or_insert(t_ns);
@@ -130,7 +131,7 @@ impl Queues {
 
     fn put(&mut self, scene: Scene<'_>, step: &Step, queue: QueueId, count: u64) {
         let capacity = scene.capacity(queue);
-        let state = self.state(queue, step.t_ns);
+        let state = self.queue_mut(queue, step.t_ns);
         state.last_producer = Some(step.actor);
         state.emptied_ns = None;
         state.counted.put(step.actor, count, step.t_ns, capacity);
@@ -138,21 +139,21 @@ impl Queues {
         if early == count && count > 0 {
             return;
         }
-        if state.inside.len() == MAX_PORTIONS {
-            state.inside.pop_front();
+        if state.portions.len() == MAX_PORTIONS {
+            state.portions.pop_front();
         }
-        state.inside.push_back((step.t_ns, count - early));
+        state.portions.push_back((step.t_ns, count - early));
     }
 
     fn get(&mut self, scene: Scene<'_>, step: &Step, queue: QueueId, count: u64) {
         let Shape { capacity, order, unit, .. } = scene.vocabulary.shape(queue);
-        let state = self.state(queue, step.t_ns);
+        let state = self.queue_mut(queue, step.t_ns);
         let (first_get, _) = *state.got_ns.get_or_insert((step.t_ns, step.t_ns));
         state.got_ns = Some((first_get, step.t_ns));
         state.counted.get(step.actor, count, step.t_ns, capacity);
         let mut left = count;
         while left > 0 {
-            let portion = if order == Order::Lifo { state.inside.back_mut() } else { state.inside.front_mut() };
+            let portion = if order == Order::Lifo { state.portions.back_mut() } else { state.portions.front_mut() };
             let Some((put_ns, units)) = portion else { break };
             let taken = left.min(*units);
             // Bytes come in portions: a portion is one token, whatever its size.
@@ -161,9 +162,9 @@ impl Queues {
             left -= taken;
             if *units == 0 {
                 if order == Order::Lifo {
-                    state.inside.pop_back();
+                    state.portions.pop_back();
                 } else {
-                    state.inside.pop_front();
+                    state.portions.pop_front();
                 }
             }
         }

@@ -5,6 +5,7 @@
 
 use crate::scheduling::blocked::{Blocked, Blocks};
 use crate::scheduling::probed::{CpuTime, Instances};
+use crate::stats::growing::entry;
 use crate::stats::samples::Samples;
 use longpole_model::linux::watch::{
     Base, ContextId, CpuId, MaskChange, Mode, Occupant, Reason, Start, ThreadId, ThreadState, UnknownReason, Wake, Waker, Watch, Why,
@@ -160,26 +161,18 @@ pub struct AllowedChange {
     pub by_tid: Option<i32>,
 }
 
-fn at<T: Default>(all: &mut Vec<T>, index: u32) -> &mut T {
-    let index = index as usize;
-    if all.len() <= index {
-        all.resize_with(index + 1, T::default);
-    }
-    &mut all[index]
-}
-
 impl CpuTimes {
     fn thread(&mut self, id: ThreadId) -> &mut ThreadParts {
-        at(&mut self.threads, id.0)
+        entry(&mut self.threads, id.0)
     }
 
     /// Returns the sum to which such a piece is added.
     fn place(&mut self, cpu: CpuId, by: Occupant) -> &mut u64 {
-        let parts = at(&mut self.cpus, cpu.0);
+        let parts = entry(&mut self.cpus, cpu.0);
         match by {
             Occupant::Idle => &mut parts.idle,
             Occupant::Thread(_) => &mut parts.thread,
-            Occupant::Context(id) => at(&mut parts.contexts, id.0),
+            Occupant::Context(id) => entry(&mut parts.contexts, id.0),
             Occupant::Unclaimed => &mut parts.unclaimed,
             Occupant::Lost => &mut parts.lost,
         }

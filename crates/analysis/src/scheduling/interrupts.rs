@@ -1,6 +1,7 @@
 //! Interrupts, softirqs and timers: their number, times, delays, and the time until a thread that
 //! they woke started.
 
+use crate::stats::growing::entry;
 use crate::stats::histogram::Times;
 use crate::stats::samples::Samples;
 use longpole_model::linux::fact::Key;
@@ -98,11 +99,7 @@ const MAX_WORST: usize = 5;
 
 impl Interrupts {
     fn context(&mut self, index: u32) -> &mut ContextTimes {
-        let index = index as usize;
-        if self.contexts.len() <= index {
-            self.contexts.resize_with(index + 1, ContextTimes::default);
-        }
-        &mut self.contexts[index]
+        entry(&mut self.contexts, index)
     }
 
     /// Returns the addresses of the timers' functions, to be resolved to names.

@@ -1,5 +1,6 @@
 //! The recent occupancy of each CPU: the occupants of a CPU while a thread waited for it.
 
+use crate::stats::growing::entry;
 use longpole_model::hash::IdMap;
 use longpole_model::linux::watch::{Base, CpuId, Occupant, Wait};
 use longpole_model::linux::Linux;
@@ -54,11 +55,7 @@ const MAX_LISTED: usize = 8;
 
 impl Occupancy {
     fn of(&mut self, cpu: CpuId) -> &mut VecDeque<Stay> {
-        let at = cpu.0 as usize;
-        if self.cpus.len() <= at {
-            self.cpus.resize_with(at + 1, VecDeque::new);
-        }
-        &mut self.cpus[at]
+        entry(&mut self.cpus, cpu.0)
     }
 
     pub fn occupied(&mut self, cpu: CpuId, by: Occupant, begin_ns: i64, end_ns: i64) {

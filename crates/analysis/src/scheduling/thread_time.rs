@@ -5,6 +5,7 @@
 //! model report that piece up to the moment, so the model that feeds these accounts should not also
 //! feed observers that count pieces.
 
+use crate::stats::growing::entry;
 use longpole_model::linux::watch::{Base, CpuId, Mode, Occupant, ThreadId, ThreadState, Watch};
 use longpole_model::linux::Linux;
 use longpole_trace::event::{Catalogue, Event, StreamKind};
@@ -57,11 +58,7 @@ impl Accounts {
     }
 
     fn of(&mut self, thread: ThreadId) -> &mut Account {
-        let at = thread.0 as usize;
-        if self.threads.len() <= at {
-            self.threads.resize_with(at + 1, Account::default);
-        }
-        &mut self.threads[at]
+        entry(&mut self.threads, thread.0)
     }
 }
 

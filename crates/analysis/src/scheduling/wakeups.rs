@@ -2,6 +2,7 @@
 
 use crate::scheduling::blocked::{Blocked, Blocks};
 use crate::scheduling::occupancy::{CpuHolder, Holders, Occupancy};
+use crate::stats::growing::entry;
 use crate::stats::histogram::Times;
 use crate::stats::samples::Samples;
 use longpole_model::linux::watch::{Base, CpuId, Mode, Occupant, Start, ThreadId, Wait, Watch, Why};
@@ -52,14 +53,6 @@ struct ThreadDelays {
     blocks: Blocks,
 }
 
-fn at<T: Default>(all: &mut Vec<T>, index: u32) -> &mut T {
-    let index = index as usize;
-    if all.len() <= index {
-        all.resize_with(index + 1, T::default);
-    }
-    &mut all[index]
-}
-
 impl Delays {
     pub fn answer(&self, linux: &Linux) -> Vec<SchedLine> {
         let mut out = Vec::new();
@@ -93,20 +86,20 @@ impl Watch for Delays {
     }
 
     fn blocked(&mut self, id: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {
-        at(&mut self.threads, id.0).blocks.add(why, (end_ns - begin_ns) as u64);
+        entry(&mut self.threads, id.0).blocks.add(why, (end_ns - begin_ns) as u64);
     }
 
     fn waited(&mut self, wait: &Wait) {
         if wait.preempted {
             return;
         }
-        let holders = &mut at(&mut self.threads, wait.thread.0).holders;
+        let holders = &mut entry(&mut self.threads, wait.thread.0).holders;
         self.occupancy.add(wait, wait.begin_ns, wait.end_ns, holders);
     }
 
     fn started(&mut self, start: &Start) {
         let ns = start.t_ns.saturating_sub(start.ready_ns).max(0) as u64;
-        let place = at(&mut self.threads, start.thread.0);
+        let place = entry(&mut self.threads, start.thread.0);
         if start.preempted {
             place.preempted.record(ns);
             return;

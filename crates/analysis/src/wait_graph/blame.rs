@@ -140,8 +140,8 @@ impl Waits<'_> {
     }
 
     /// Hands the waits of all stages on along the edges until hardly any is left. Returns the share
-    /// that stays at each machine, and the share that is unknown. `busy` is the share of its own time
-    /// in which a machine does not wait.
+    /// that stays at each machine, and the share that is unknown. `busy` is the share of its own
+    /// time in which a machine does not wait.
     fn redistribute(&self, busy: &[f64]) -> (Vec<f64>, f64) {
         let count = self.total.len();
         let (mut share, mut moving, mut whole) = (vec![0.0; count], vec![0.0; count], 0.0);
@@ -174,8 +174,8 @@ impl Waits<'_> {
 
 impl Blame {
     /// Computes the blame. `added` has the times of the activity's cells, in their order: of the
-    /// whole run, or of a window. `fullness` has, for each queue, the shares of the time in which it
-    /// was full and empty, if they are known.
+    /// whole run, or of a window. `fullness` has, for each queue, the shares of the time in which
+    /// it was full and empty, if they are known.
     pub fn compute(
         vocabulary: &Vocabulary,
         activity: &Activity,

@@ -182,8 +182,8 @@ pub enum Operation {
     FreePlace,
     /// The machine asks for room in a queue that several machines fill.
     AskForRoom { queue: QueueId },
-    /// The machine gets the room that it asked for: in the order of the trace, or as soon as `taker`
-    /// takes from a machine that came earlier.
+    /// The machine gets the room that it asked for: in the order of the trace, or as soon as
+    /// `taker` takes from a machine that came earlier.
     GetRoom {
         queue: QueueId,
         taker: MachineId,

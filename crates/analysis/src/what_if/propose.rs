@@ -5,8 +5,8 @@ use super::answer::{Answer, Prediction, Share};
 use super::full_queues::FullQueue;
 use super::grammar::Scenario;
 
-/// Largest number of states that are tried. Each scenario takes two lanes of each time vector, so the
-/// time of a replay grows with it.
+/// Largest number of states that are tried. Each scenario takes two lanes of each time vector, so
+/// the time of a replay grows with it.
 pub(super) const STATES: usize = 8;
 /// Largest number of queues that are tried.
 const QUEUES: usize = 4;

@@ -3,7 +3,7 @@
 use crate::render::length::Length;
 use crate::render::style::{title, Role};
 use crate::render::table::{number, percent, plain, Table};
-use longpole_analysis::compare::repeated::{Repeated, Row};
+use longpole_analysis::compare::repeated::{Repeated, RepeatedRow};
 use longpole_analysis::what_if::Scenario;
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ pub fn print(out: &mut impl Write, all: &Repeated, length: Length) -> io::Result
     writeln!(out, "{}", title(plain(all.verdict.text())))?;
     let predictions = all.predictions.as_deref().unwrap_or_default();
     let rows = all.criticality.as_deref().unwrap_or_default();
-    let scaled = |row: &Row| Scenario::scale(&row.machine, &row.state, 0.5).text;
+    let scaled = |row: &RepeatedRow| Scenario::scale(&row.machine, &row.state, 0.5).text;
     let tells_running = all.inputs.tells_running;
     let signed = |gain: f64| format!("{}{}", if gain < 0.0 { "" } else { "+" }, percent(gain));
     if let Some(best) = predictions.iter().find(|it| it.gain.is_some_and(|gain| gain > 0.0)) {
@@ -29,7 +29,7 @@ pub fn print(out: &mut impl Write, all: &Repeated, length: Length) -> io::Result
         writeln!(out, "\n{} (mean share, and the interval of the mean in 95 of 100 cases)", title("CRITICAL PATH"))?;
         let rank = if tells_running { ">thread-time rank" } else { ">rank by time" };
         let mut table = Table::new(&["state", ">share of path", ">±", "~>least", "~>most", ">recordings", rank, ">gain if halved"]);
-        let gain = |row: &Row| {
+        let gain = |row: &RepeatedRow| {
             let text = scaled(row);
             predictions.iter().find(|it| it.change == text).and_then(|it| it.gain)
         };

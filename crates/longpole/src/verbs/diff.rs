@@ -17,9 +17,9 @@ use crate::WrongUsage;
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::compare::change::Change;
 use longpole_analysis::compare::diff::{
-    can_be_asked, diff, Diff, Failed, FindingChange, LatencyChange, QueueChange, Side, StateChange, VerdictKind, WINDOWS,
+    check_functions, diff, Diff, DiffOutcome, Failed, FindingChange, LatencyChange, QueueChange, Side, StateChange, WINDOWS,
 };
-use longpole_analysis::critical_path::name_index::Seen;
+use longpole_analysis::critical_path::name_index::OccurringNames;
 use longpole_analysis::critical_path::{self, Answer, CriticalPath};
 use longpole_analysis::findings::Rules as Thresholds;
 use longpole_analysis::pipeline::follow::follow_fed;
@@ -118,7 +118,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn parsed(text: &str) -> Result<(String, Predicate), WrongUsage> {
     let predicate = Predicate::parse(text).map_err(|error| WrongUsage(format!("--fail-if: {error:#}")))?;
-    can_be_asked(&predicate).map_err(|error| WrongUsage(format!("--fail-if {text}: {error}")))?;
+    check_functions(&predicate).map_err(|error| WrongUsage(format!("--fail-if {text}: {error}")))?;
     Ok((text.to_owned(), predicate))
 }
 
@@ -133,8 +133,8 @@ fn side(path: &Path, part: Options, rules: &Rules, all: bool) -> anyhow::Result<
     let mut pass = pass_with(rules)?;
     match path_with(path, part.clone(), rules, &mut pass) {
         Ok((answer, seen)) => {
-            side.path(&answer);
-            side.seen(seen);
+            side.add_path(&answer);
+            side.set_seen(seen);
         }
         Err(NoPath { error, .. }) if is_log => return Err(error),
         Err(NoPath { error, unread }) => {
@@ -147,17 +147,17 @@ fn side(path: &Path, part: Options, rules: &Rules, all: bool) -> anyhow::Result<
         }
     }
     if is_log {
-        side.is_path_only();
+        side.set_path_only();
         return Ok(side);
     }
     let range = pass.session.range();
     if range.is_none() && ranged {
         bail!("{}: there is nothing in this range", path.display());
     }
-    side.events(&pass.inputs());
+    side.set_events(&pass.inputs());
     let report = pass.report(None);
-    side.classes(pass.classes());
-    side.whole(pass.latency_together(), &report.queues, &report.findings);
+    side.add_classes(pass.classes());
+    side.add_whole(pass.latency_together(), &report.queues, &report.findings);
     if let Some(range) = range {
         windows(&mut side, path, (range, part), rules)?;
     }
@@ -182,7 +182,7 @@ fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut ProbePass) ->
     let begin_ns = interactions.trace().map_or(i64::MIN, |trace| begin_ns(part.begin, trace));
     let mut critical_path =
         CriticalPath::new(critical_path::Options { segments: true, spill: Some(SPILL), ..critical_path::Options::default() });
-    let mut seen = Seen::default();
+    let mut seen = OccurringNames::default();
     let read = alongside(|probes| {
         let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
             composer.item(catalogue, item);
@@ -224,7 +224,7 @@ fn windows(side: &mut Side, path: &Path, ((begin, end), part): ((i64, i64), Opti
             }
         }
     }
-    passes.iter().for_each(|pass| side.window(pass.latency_together(), &pass.queues()));
+    passes.iter().for_each(|pass| side.add_window(pass.latency_together(), &pass.queues()));
     Ok(())
 }
 
@@ -269,7 +269,7 @@ fn print_verdict(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
             writeln!(out, "{}", painted(Role::Caveat, format!("  {which}: {missing}")))?;
         }
     }
-    if answer.verdict.kind == VerdictKind::Changed {
+    if answer.verdict.kind == DiffOutcome::Changed {
         let caveat = "  \"certain\" refers to these two runs only; record the first system twice to see how its own runs differ";
         writeln!(out, "{}", painted(Role::Caveat, caveat))?;
     }

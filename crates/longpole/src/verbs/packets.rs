@@ -166,7 +166,7 @@ fn one_packet_path(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, want
 
 fn each_loss(args: &Args, kernel: Option<&Kernel>, places: &Places) -> anyhow::Result<ExitCode> {
     let kernel = needed(kernel)?;
-    let not_kept = kernel.packet_paths.losses.not_kept;
+    let not_kept = kernel.packet_paths.losses.not_listed;
     let mut out = if args.input.json { output::raw() } else { output::text() };
     kernel.packets(|packets| {
         if args.input.json {

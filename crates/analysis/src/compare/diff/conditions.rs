@@ -22,7 +22,7 @@ pub const FUNCTIONS: [(&str, &str); 7] = [
 
 /// Splits a name in a condition, `criticality("worker::parse")`, into function and subject. The
 /// error is a message for a function that does not exist, or without a subject.
-fn asked(name: &Name) -> Result<(&str, &str), String> {
+fn function_and_subject(name: &Name) -> Result<(&str, &str), String> {
     let known = || FUNCTIONS.map(|(name, _)| name).join(", ");
     let function = name.name.as_str();
     if !FUNCTIONS.iter().any(|(name, _)| *name == function) {
@@ -35,18 +35,18 @@ fn asked(name: &Name) -> Result<(&str, &str), String> {
 }
 
 /// Returns an error if a condition uses unknown functions, before any trace is read.
-pub fn can_be_asked(predicate: &Predicate) -> Result<(), String> {
+pub fn check_functions(predicate: &Predicate) -> Result<(), String> {
     if predicate.names().is_empty() {
         return Err("the condition does not use the traces".to_owned());
     }
-    predicate.names().iter().try_for_each(|name| asked(name).map(drop))
+    predicate.names().iter().try_for_each(|name| function_and_subject(name).map(drop))
 }
 
 impl Diff {
     /// Returns the value of a name in a condition; `None` if its subject does not occur where
     /// needed.
     fn value(&self, name: &Name) -> Result<Option<f64>, String> {
-        let (function, subject) = asked(name)?;
+        let (function, subject) = function_and_subject(name)?;
         let state = |value: fn(&StateChange) -> f64| self.lines_of(subject).into_iter().map(value).sum::<f64>();
         // A call, a span and a signal may have one name; then the largest value decides.
         let latency = |value: fn(&LatencyChange) -> Option<f64>| {
@@ -99,12 +99,12 @@ impl Diff {
     }
 
     fn occurs(&self, name: &Name) -> Result<(), String> {
-        let (function, subject) = asked(name)?;
+        let (function, subject) = function_and_subject(name)?;
         let is_of_states = matches!(function, "criticality" | "more_critical");
         if self.path_only && !is_of_states {
             return Err(format!("{function}(…) cannot be evaluated: queues and latencies are not compared for machine logs"));
         }
-        if let Some(why) = if is_of_states { self.doubts.of_shares() } else { self.doubts.of_times() } {
+        if let Some(why) = if is_of_states { self.obstacles.of_shares() } else { self.obstacles.of_times() } {
             return Err(format!("{function}(…) is unknown: {why}. {REMEDY}"));
         }
         let known: Vec<&str> = match function {
@@ -139,7 +139,7 @@ impl Diff {
 
     /// Returns the reason why something that occurs in one of the traces has no value.
     fn why_unknown(&self, name: &Name) -> Result<String, String> {
-        let (function, subject) = asked(name)?;
+        let (function, subject) = function_and_subject(name)?;
         let lines = || self.together.iter().filter(|line| line.name == subject);
         let queue = self.queues.iter().find(|queue| queue.name == subject);
         let (first, second) = match function {

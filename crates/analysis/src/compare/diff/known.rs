@@ -20,7 +20,7 @@ pub struct Known {
 
 /// Reasons why a change cannot be certain.
 #[derive(Clone, Debug, Default)]
-pub struct Doubts {
+pub struct Obstacles {
     /// Reasons that concern shares of the critical path.
     pub path: Vec<String>,
     /// Reasons that concern everything.
@@ -41,46 +41,46 @@ impl Known {
 
     /// Returns a description of what is missing, `None` if nothing is.
     pub fn missing(&self) -> Option<String> {
-        let mut said = Vec::new();
+        let mut clauses = Vec::new();
         match self.unknown_share {
-            None => said.push("there is no critical path".to_owned()),
-            Some(share) if share > 0.0 => said.push(format!("{} of the critical path is unknown", percent(share))),
+            None => clauses.push("there is no critical path".to_owned()),
+            Some(share) if share > 0.0 => clauses.push(format!("{} of the critical path is unknown", percent(share))),
             Some(_) => {}
         }
         match self.contradictions {
-            Some(1) => said.push("it contradicts itself once".to_owned()),
-            Some(count @ 2..) => said.push(format!("it contradicts itself {} times", number(count))),
+            Some(1) => clauses.push("it contradicts itself once".to_owned()),
+            Some(count @ 2..) => clauses.push(format!("it contradicts itself {} times", number(count))),
             _ => {}
         }
         if self.lost > 0 || self.uncounted_losses > 0 {
-            said.push(self.losses());
+            clauses.push(self.losses());
         }
-        (!said.is_empty()).then(|| said.join(", "))
+        (!clauses.is_empty()).then(|| clauses.join(", "))
     }
 }
 
-impl Doubts {
+impl Obstacles {
     /// Collects the reasons. `max_unknown` is the largest share of a path that may be unknown.
-    pub fn of(a: &Known, b: &Known, max_unknown: f64) -> Doubts {
-        let mut doubts = Doubts::default();
+    pub fn of(a: &Known, b: &Known, max_unknown: f64) -> Obstacles {
+        let mut obstacles = Obstacles::default();
         for (known, other, which) in [(a, b, "first"), (b, a, "second")] {
             match known.unknown_share {
                 // If neither side has a path, none is compared.
                 None if other.unknown_share.is_none() => {}
-                None => doubts.path.push(format!("the {which} trace has no critical path")),
+                None => obstacles.path.push(format!("the {which} trace has no critical path")),
                 Some(share) if share > max_unknown => {
                     let share = percent(share);
-                    doubts
+                    obstacles
                         .path
                         .push(format!("{share} of the {which} trace's critical path is unknown; at most {} may be", percent(max_unknown)));
                 }
                 Some(_) => {}
             }
             if known.loses() {
-                doubts.events.push(format!("in the {which} trace {}", known.losses()));
+                obstacles.events.push(format!("in the {which} trace {}", known.losses()));
             }
         }
-        doubts
+        obstacles
     }
 
     /// Returns why shares of the critical path cannot be compared, if so.

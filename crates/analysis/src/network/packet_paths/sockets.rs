@@ -5,8 +5,9 @@
 //! as another socket if its port or protocol differs, if its content is purged because it was
 //! closed, or if the thread that read from it has ended.
 
-use super::{place, FlowKey, PacketPaths, MAX_SOCKETS};
+use super::{FlowKey, PacketPaths, MAX_SOCKETS};
 use crate::network::in_flight::{End, Leg, Origin, PacketInFlight, Stage, Wakeup};
+use crate::stats::growing::entry;
 use longpole_model::linux::net::Hop;
 use longpole_model::linux::watch::{ThreadId, Waker};
 use std::collections::VecDeque;
@@ -126,10 +127,10 @@ impl PacketPaths {
             let (protocol, queue) = (old.protocol, std::mem::take(&mut old.queue));
             let Some(new) = self.renew(address) else { continue };
             for token in &queue {
-                if let Some(flight) = self.flights.get_mut(&token.packet).filter(|flight| flight.id == token.id) {
+                if let Some(flight) = self.in_flight.get_mut(&token.packet).filter(|flight| flight.id == token.id) {
                     flight.socket = Some(new);
                 }
-                if let Some(kept) = self.kept.get_mut(&token.packet).filter(|(_, id)| *id == token.id) {
+                if let Some(kept) = self.given_up_in_sockets.get_mut(&token.packet).filter(|(_, id)| *id == token.id) {
                     kept.0 = new;
                 }
             }
@@ -140,8 +141,8 @@ impl PacketPaths {
 
     /// Handles the purge of a closed socket's content.
     pub(super) fn purged(&mut self, packet: u64) {
-        let held = self.flights.get(&packet).filter(|flight| flight.stage == Stage::Ready).and_then(|flight| flight.socket);
-        let Some(id) = held.or(self.kept.get(&packet).map(|(socket, _)| *socket)) else { return };
+        let held = self.in_flight.get(&packet).filter(|flight| flight.stage == Stage::Ready).and_then(|flight| flight.socket);
+        let Some(id) = held.or(self.given_up_in_sockets.get(&packet).map(|(socket, _)| *socket)) else { return };
         let address = self.sockets[id as usize].address;
         if self.socket_ids.get(&address) == Some(&id) {
             self.socket_ids.remove(&address);
@@ -150,9 +151,9 @@ impl PacketPaths {
 
     /// Gives up a packet that waits in a socket. Its place is kept, so that the packets after it
     /// are not mistaken for it.
-    pub(super) fn keep_place(&mut self, packet: u64, flight: &PacketInFlight) {
-        if let Some(id) = flight.socket.filter(|_| self.kept.len() < MAX_PLACES) {
-            self.kept.insert(packet, (id, flight.id));
+    pub(super) fn remember_in_socket(&mut self, packet: u64, flight: &PacketInFlight) {
+        if let Some(id) = flight.socket.filter(|_| self.given_up_in_sockets.len() < MAX_PLACES) {
+            self.given_up_in_sockets.insert(packet, (id, flight.id));
         }
     }
 
@@ -173,9 +174,9 @@ impl PacketPaths {
 
     /// Returns whether the token is still in the socket, as far as events show.
     fn is_held(&self, token: &Token) -> bool {
-        self.cut.contains_key(&token.id)
-            || self.flights.get(&token.packet).is_some_and(|flight| flight.id == token.id)
-            || self.kept.get(&token.packet).is_some_and(|(_, id)| *id == token.id)
+        self.split.contains_key(&token.id)
+            || self.in_flight.get(&token.packet).is_some_and(|flight| flight.id == token.id)
+            || self.given_up_in_sockets.get(&token.packet).is_some_and(|(_, id)| *id == token.id)
     }
 
     /// Records the port of a socket.
@@ -189,32 +190,32 @@ impl PacketPaths {
     }
 
     pub(super) fn ready(&mut self, hop: &Hop<'_>, socket: u64, protocol: Option<i64>) {
-        let receiving = place(&mut self.cpus, hop.cpu.0).receiving.filter(|(_, by)| *by == hop.by).map(|(packet, _)| packet);
+        let receiving = entry(&mut self.cpus, hop.cpu.0).receiving.filter(|(_, by)| *by == hop.by).map(|(packet, _)| packet);
         let Some(receiving) = receiving else { return };
         let received = |flight: Option<&PacketInFlight>| flight.is_some_and(|flight| flight.stage == Stage::Received);
-        let packet = if received(self.flights.get(&receiving)) {
+        let packet = if received(self.in_flight.get(&receiving)) {
             receiving
         } else {
             // One CPU may queue into a socket the packets that several CPUs have received.
             let near = |flight: &PacketInFlight| flight.stage == Stage::Received && hop.t_ns.saturating_sub(flight.t_ns) < 1_000_000;
             let mut others = self.cpus.iter().filter_map(|cpu| cpu.receiving.map(|(packet, _)| packet));
-            let other = others.find(|packet| *packet != receiving && self.flights.get(packet).is_some_and(near));
-            let late = self.undelivered.iter().position(|(packet, id)| self.flights.get(packet).is_some_and(|f| f.id == *id && near(f)));
+            let other = others.find(|packet| *packet != receiving && self.in_flight.get(packet).is_some_and(near));
+            let late = self.undelivered.iter().position(|(packet, id)| self.in_flight.get(packet).is_some_and(|f| f.id == *id && near(f)));
             match late.and_then(|at| self.undelivered.remove(at)).map(|(packet, _)| packet).or(other) {
                 Some(packet) if protocol == Some(UDP) => packet,
                 _ => return,
             }
         };
         let Some(id) = self.socket_of(socket, protocol) else { return };
-        let Some(flight) = self.flights.get_mut(&packet) else { return };
+        let Some(flight) = self.in_flight.get_mut(&packet) else { return };
         let (since, counted) = (flight.t_ns, flight.number.is_some());
         (flight.stage, flight.t_ns, flight.socket) = (Stage::Ready, hop.t_ns, Some(id));
         let token = Token { packet, id: flight.id, length: flight.length, left: flight.segments.max(1), taken_ns: None };
         self.leg(Leg::Protocols, since, hop.t_ns, counted);
         self.see(hop, packet, "socket queue");
         if protocol == Some(TCP) {
-            if let Some(flight) = self.flights.remove(&packet) {
-                self.finish_flight(flight, End::Stream, hop.t_ns, (None, None));
+            if let Some(flight) = self.in_flight.remove(&packet) {
+                self.finish_packet(flight, End::Stream, hop.t_ns, (None, None));
             }
         } else {
             self.sockets[id as usize].queue.push_back(token);
@@ -222,9 +223,9 @@ impl PacketPaths {
     }
 
     pub(super) fn copy(&mut self, hop: &Hop<'_>, packet: u64) {
-        if self.flights.get(&packet).is_some_and(|flight| flight.stage == Stage::Ready) {
+        if self.in_flight.get(&packet).is_some_and(|flight| flight.stage == Stage::Ready) {
             self.see(hop, packet, "copied");
-            place(&mut self.cpus, hop.cpu.0).copied = Some(packet);
+            entry(&mut self.cpus, hop.cpu.0).copied = Some(packet);
         }
     }
 
@@ -234,7 +235,7 @@ impl PacketPaths {
             Waker::Unknown => None,
             Waker::Context { .. } | Waker::Idle => return,
         };
-        let copied = place(&mut self.cpus, hop.cpu.0).copied.take();
+        let copied = entry(&mut self.cpus, hop.cpu.0).copied.take();
         let Some(id) = self.socket_of(socket, protocol) else { return };
         let known = &mut self.sockets[id as usize];
         if let Some(thread) = thread.filter(|thread| known.reader != Some(*thread)) {
@@ -249,13 +250,13 @@ impl PacketPaths {
         if result == EAGAIN {
             // The socket is empty.
             for token in std::mem::take(&mut known.queue) {
-                self.kept.remove(&token.packet);
+                self.given_up_in_sockets.remove(&token.packet);
                 let Some(flight) = self.remove_if(token.packet, token.id) else { continue };
                 match token.taken_ns {
                     // The first of its datagrams may have been taken before any event showed that
                     // they were there.
-                    Some(t_ns) => self.finish_flight(flight, End::Read, t_ns, (thread, None)),
-                    None => self.vanished(flight),
+                    Some(t_ns) => self.finish_packet(flight, End::Read, t_ns, (thread, None)),
+                    None => self.end_unseen(flight),
                 }
             }
             return;
@@ -290,20 +291,20 @@ impl PacketPaths {
         }
         for skipped in 0..=at {
             let Some(Token { packet, id: flight_id, .. }) = self.sockets[id as usize].queue.pop_front() else { return };
-            if self.kept.get(&packet).is_some_and(|(_, id)| *id == flight_id) {
-                self.kept.remove(&packet);
+            if self.given_up_in_sockets.get(&packet).is_some_and(|(_, id)| *id == flight_id) {
+                self.given_up_in_sockets.remove(&packet);
                 continue;
             }
             let Some(mut flight) = self.remove_if(packet, flight_id) else { continue };
             if skipped < at {
-                self.vanished(flight);
+                self.end_unseen(flight);
                 continue;
             }
             if let Some(wanted) = self.wanted {
                 flight.see(wanted, hop, "receive call");
             }
             let woken = |wakeup: &Wakeup| wakeup.wake_ns >= flight.t_ns && wakeup.start_ns <= hop.t_ns;
-            let wakeup = thread.and_then(|thread| place(&mut self.threads, thread.0).wakeup).filter(woken);
+            let wakeup = thread.and_then(|thread| entry(&mut self.threads, thread.0).wakeup).filter(woken);
             let counted = flight.number.is_some();
             self.leg(Leg::Socket, flight.t_ns, hop.t_ns, counted);
             if let Some(wakeup) = wakeup {
@@ -312,7 +313,7 @@ impl PacketPaths {
             if matches!(flight.origin, Origin::Call { .. }) {
                 self.leg(Leg::Whole, flight.begin_ns, hop.t_ns, counted);
             }
-            self.finish_flight(flight, End::Read, hop.t_ns, (thread, wakeup));
+            self.finish_packet(flight, End::Read, hop.t_ns, (thread, wakeup));
         }
     }
 

@@ -2,10 +2,10 @@
 //! machine and uses no CPU.
 //!
 //! Its work stays as it was where the trace itself is judged
-//! ([`crate::what_if::worlds::time_vector`]: observed, gate, with recording). In all other worlds a machine
-//! that depends on the recorder does not wait for it. A CPU that the recorder leaves is handed on
-//! in the state in which the recorder got it, as if the machine before had just left it, so that
-//! machines that share a CPU exclude each other as before.
+//! ([`crate::what_if::worlds::time_vector`]: observed, gate, with recording). In all other worlds a
+//! machine that depends on the recorder does not wait for it. A CPU that the recorder leaves is
+//! handed on in the state in which the recorder got it, as if the machine before had just left it,
+//! so that machines that share a CPU exclude each other as before.
 
 use super::replayed_machine::UnderRecorder;
 use super::state::Replay;

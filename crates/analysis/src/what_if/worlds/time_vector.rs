@@ -9,7 +9,8 @@
 //! - observed: no replay, but the trace's own time, from which delays are taken;
 //! - gate: the unchanged trace, in which only what is explained takes time; it decides whether the
 //!   trace is good enough to predict from;
-//! - unchanged: the unchanged trace without the recorder. A wait of unknown cause keeps its duration;
+//! - unchanged: the unchanged trace without the recorder. A wait of unknown cause keeps its
+//!   duration;
 //! - with recording: the same with the recorder and the cost of probes, which shows how far the
 //!   replay is from what was observed;
 //! - the scenarios, one lane each, in which such waits keep their duration, too. The lanes from
