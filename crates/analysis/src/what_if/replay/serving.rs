@@ -101,7 +101,7 @@ impl Replay {
         let server = self.machines[machine.0 as usize].server.take();
         let mut server = server.unwrap_or_else(|| self.service.new_server(machine, self.layout));
         let came = self.slots.lanes(slot);
-        server.chooses |= came[UNCHANGED] < server.came;
+        server.has_own_order |= came[UNCHANGED] < server.came;
         server.came = came[UNCHANGED];
         let (client, node) = (server.clients.number(by), self.machines[machine.0 as usize].node);
         let queue = put.map(|put| put.0);
@@ -152,7 +152,7 @@ impl Replay {
         (client, waits, queue): (usize, Waits, Option<QueueId>),
         mut moved: bool,
     ) -> bool {
-        let (layout, came, reorders) = (self.layout, self.slots.lanes(slot), !server.chooses);
+        let (layout, came, reorders) = (self.layout, self.slots.lanes(slot), !server.has_own_order);
         let replayed = &mut self.machines[machine.0 as usize];
         let changed = queue.and_then(|queue| self.service.capacities.get(&queue));
         for (at, order) in server.orders.iter_mut().enumerate() {

@@ -37,7 +37,7 @@ struct Taking {
     asked: f64,
     came: f64,
     /// Time from when the service could begin until it began.
-    late: f64,
+    start_delay: f64,
     begin: f64,
     end: f64,
 }
@@ -53,12 +53,12 @@ struct Client {
     shift: f64,
     /// When it came out of the trace's order: how often, its total wait, and the total delay of
     /// others.
-    moved: f64,
+    reordered: f64,
     waited: f64,
     delayed: f64,
     /// The same for its waits for room: how often, and the total wait.
-    asked: f64,
-    stood: f64,
+    room_waits: f64,
+    waited_for_room: f64,
 }
 
 /// What a client does while it is served.
@@ -88,7 +88,7 @@ enum Within {
     /// After all others.
     Last,
     /// Before the gets from this index on.
-    Before { at: usize, asked: f64, came: f64, late: f64, begin: f64 },
+    Before { at: usize, asked: f64, came: f64, start_delay: f64, begin: f64 },
     /// Before all remembered gets.
     LongAgo,
 }
@@ -98,9 +98,9 @@ enum Within {
 pub struct ArrivalOrder {
     takings: VecDeque<Taking>,
     /// True if some gets were forgotten.
-    is_cut: bool,
+    has_forgotten: bool,
     /// True if a client came out of the trace's order.
-    is_other: bool,
+    is_reordered: bool,
     /// Earliest time of the first service, and end of the last one.
     opens: f64,
     free: f64,
@@ -130,8 +130,8 @@ impl Default for ArrivalOrder {
     fn default() -> ArrivalOrder {
         ArrivalOrder {
             takings: VecDeque::new(),
-            is_cut: false,
-            is_other: false,
+            has_forgotten: false,
+            is_reordered: false,
             opens: 0.0,
             free: 0.0,
             within: Within::Last,
@@ -152,7 +152,7 @@ impl ArrivalOrder {
     fn forget(&mut self, most: usize) {
         while self.takings.len() >= most {
             self.takings.pop_front();
-            self.is_cut = true;
+            self.has_forgotten = true;
         }
         if self.takings.capacity() > 2 * most {
             self.takings.shrink_to(most);
@@ -174,18 +174,18 @@ impl ArrivalOrder {
         let asked = asked + std::mem::take(&mut self.client(client).owed);
         let later = later(asked);
         let before = self.before(asked);
-        if before == self.takings.len() && later == 0 && !self.is_other {
+        if before == self.takings.len() && later == 0 && !self.is_reordered {
             return (asked, turn.max(asked));
         }
-        self.is_other = true;
+        self.is_reordered = true;
         let behind = put.saturating_sub(later);
         let known = &mut self.clients[client];
         let came = match (before as u64 + behind).checked_sub(room) {
             Some(needed) => self.takings.get(needed as usize).map_or(asked, |taking| taking.begin.max(asked)),
-            None if self.is_cut => asked + known.stood / known.asked.max(1.0),
+            None if self.has_forgotten => asked + known.waited_for_room / known.room_waits.max(1.0),
             None => asked,
         };
-        (known.asked, known.stood) = (known.asked + 1.0, known.stood + came - asked);
+        (known.room_waits, known.waited_for_room) = (known.room_waits + 1.0, known.waited_for_room + came - asked);
         self.order_dependent += came - asked;
         (asked, came)
     }
@@ -194,7 +194,7 @@ impl ArrivalOrder {
     /// happens in this world. At most `most` gets are remembered.
     pub fn take(&mut self, client: usize, asked: f64, came: f64, turn: f64, waits: Waits, most: usize) -> f64 {
         let owed = if let Waits::Room(_) = waits { 0.0 } else { std::mem::take(&mut self.client(client).owed) };
-        let late = (turn - if came > self.free { came } else { self.free }).max(0.0);
+        let start_delay = (turn - if came > self.free { came } else { self.free }).max(0.0);
         let (asked, came) = (asked + owed, came + owed);
         self.within = Within::Last;
         let at = self.before(asked);
@@ -204,26 +204,26 @@ impl ArrivalOrder {
                 self.opens = turn;
             }
             self.forget(most);
-            self.takings.push_back(Taking { client: client as u32, asked, came, late, begin: turn, end: turn });
+            self.takings.push_back(Taking { client: client as u32, asked, came, start_delay, begin: turn, end: turn });
             return turn;
         }
-        self.is_other = true;
+        self.is_reordered = true;
         let known = self.client(client);
-        let usual = known.waited / known.moved.max(1.0);
+        let usual = known.waited / known.reordered.max(1.0);
         let begin = match at.checked_sub(1) {
             Some(before) => came.max(self.takings[before].end),
-            None if self.is_cut => {
+            None if self.has_forgotten => {
                 self.within = Within::LongAgo;
                 self.order_dependent += usual;
                 return came + usual;
             }
             None => came.max(self.opens),
         };
-        let begin = begin + late;
+        let begin = begin + start_delay;
         let known = &mut self.clients[client];
-        (known.moved, known.waited) = (known.moved + 1.0, known.waited + begin - came);
+        (known.reordered, known.waited) = (known.reordered + 1.0, known.waited + begin - came);
         self.order_dependent += begin - came;
-        self.within = Within::Before { at, asked, came, late, begin };
+        self.within = Within::Before { at, asked, came, start_delay, begin };
         begin
     }
 
@@ -245,9 +245,9 @@ impl ArrivalOrder {
                 self.client(client).done = v;
             }
             Within::LongAgo => self.delay_others(client, v),
-            Within::Before { at, asked, came, late, begin } => {
+            Within::Before { at, asked, came, start_delay, begin } => {
                 let overlaps = v > self.takings[at].begin;
-                self.takings.insert(at, Taking { client: client as u32, asked, came, late, begin, end: v });
+                self.takings.insert(at, Taking { client: client as u32, asked, came, start_delay, begin, end: v });
                 if overlaps {
                     let delayed = self.shift_later(at + 1, v, waits);
                     self.clients[client].delayed += delayed;
@@ -279,7 +279,7 @@ impl ArrivalOrder {
             let (was, lasts) = (*taking, taking.end - taking.begin);
             taking.came = if waits == Waits::No || asked > room { asked } else { room };
             taking.asked = asked;
-            taking.begin = if taking.came > free { taking.came } else { free } + taking.late;
+            taking.begin = if taking.came > free { taking.came } else { free } + taking.start_delay;
             taking.end = taking.begin + lasts;
             free = taking.end;
             self.clients[taking.client as usize].shift = match waits {
@@ -305,7 +305,7 @@ impl ArrivalOrder {
         let ahead = |(number, other): (usize, &Client)| number != client && other.done > v;
         let count = self.clients.iter().enumerate().filter(|&other| ahead(other)).count();
         let of = self.clients[client];
-        let each = of.delayed / (of.moved * count as f64).max(1.0);
+        let each = of.delayed / (of.reordered * count as f64).max(1.0);
         for (number, other) in self.clients.iter_mut().enumerate() {
             if ahead((number, other)) {
                 other.done += each;

@@ -17,7 +17,7 @@ pub struct Lock {
     came: f64,
     /// A machine got the lock before another one that came earlier: the lock has an order of its
     /// own.
-    chooses: bool,
+    has_own_order: bool,
     /// Places at which several machines may have the lock at once, in some scenarios.
     pub places: PlacesOfWorlds,
 }
@@ -30,7 +30,7 @@ impl Lock {
             clients: Clients::default(),
             by: None,
             came: 0.0,
-            chooses: false,
+            has_own_order: false,
         }
     }
 
@@ -40,7 +40,7 @@ impl Lock {
     pub fn take(&mut self, machine: MachineId, layout: Layout, own: &[f64], v: &mut [f64], most: usize, mut sooner: impl FnMut(usize)) {
         let client = self.clients.number(machine);
         self.by = Some(machine);
-        self.chooses |= own[UNCHANGED] < self.came;
+        self.has_own_order |= own[UNCHANGED] < self.came;
         self.came = own[UNCHANGED];
         for (lane, begin) in self.places.begin(|lane| own[lane], |lane| v[lane]) {
             if begin < v[lane] {
@@ -48,7 +48,7 @@ impl Lock {
             }
             v[lane] = begin;
         }
-        if self.chooses {
+        if self.has_own_order {
             return;
         }
         for (at, order) in self.orders.iter_mut().enumerate() {
@@ -68,7 +68,7 @@ impl Lock {
     /// the trace.
     pub fn release(&mut self, machine: MachineId, layout: Layout, v: &mut [f64]) {
         self.places.end(v);
-        if self.chooses {
+        if self.has_own_order {
             return;
         }
         let client = self.clients.number(machine);

@@ -18,23 +18,23 @@ pub struct OneCpu {
     /// Time in the unchanged world at which the last thread to have the CPU became ready.
     ready: f64,
     /// The host has several CPUs, or the kernel takes its CPU away or does not follow the order.
-    is_other: bool,
+    has_ended: bool,
 }
 
 impl OneCpu {
     /// Ends the use of this order for the host if `is_over` is true (it has several CPUs, or a
     /// thread was preempted), or if another machine still has the CPU.
     pub fn end_order(&mut self, is_over: bool) {
-        self.is_other |= is_over || self.by.is_some();
+        self.has_ended |= is_over || self.by.is_some();
     }
 
     /// Gives the CPU to a machine that is ready at `own`; it has the CPU at `v`, and the CPU was
     /// left at `left`. Worlds with more CPUs (`more`, by scenario) are skipped.
     pub fn take(&mut self, machine: MachineId, (layout, more): (Layout, &[u32]), own: &[f64], left: Option<&[f64]>, v: &mut [f64]) {
         // The kernel did not choose the thread that was ready first.
-        self.is_other |= own[UNCHANGED] < self.ready;
+        self.has_ended |= own[UNCHANGED] < self.ready;
         self.ready = own[UNCHANGED];
-        if self.is_other {
+        if self.has_ended {
             return;
         }
         self.by = Some(machine);
@@ -54,7 +54,7 @@ impl OneCpu {
         if self.by.take_if(|by| *by == machine).is_none() {
             return;
         }
-        self.is_other |= !is_done;
+        self.has_ended |= !is_done;
         let client = self.clients.number(machine);
         for (at, order) in self.orders.iter_mut().enumerate().filter(|(at, _)| more[at / 2] == 0) {
             let lane = layout.of_entry(at);

@@ -27,7 +27,7 @@ pub struct Server {
     /// Arrival of the last item in the unchanged world.
     pub came: f64,
     /// The server took a later item before an earlier one: it has an order of its own.
-    pub chooses: bool,
+    pub has_own_order: bool,
     pub current: Option<CurrentItem>,
     /// Places at which the server serves several machines at once, in some scenarios.
     pub places: PlacesOfWorlds,
@@ -48,6 +48,6 @@ pub struct CurrentItem {
 impl Server {
     pub fn new(layout: Layout, places: PlacesOfWorlds) -> Server {
         let orders = vec![ArrivalOrder::default(); 2 * layout.scenarios];
-        Server { orders, clients: Clients::default(), came: 0.0, chooses: false, current: None, places }
+        Server { orders, clients: Clients::default(), came: 0.0, has_own_order: false, current: None, places }
     }
 }

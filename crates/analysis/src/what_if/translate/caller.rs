@@ -43,7 +43,7 @@ const HARDLY_EVER: u64 = 20;
 
 /// The interval in which a machine has sent a signal to itself and has done nothing else since.
 #[derive(Clone, Copy, Debug)]
-pub struct Round {
+pub struct SelfSignal {
     pub queue: QueueId,
     pub paid: PaidCall,
 }

@@ -10,10 +10,10 @@
 //! Stretches are also a state that is a call, the callee's work for a call made in such a state,
 //! and the time of a machine that signals itself, from the signal to the get of that signal.
 
-use super::caller::Round;
+use super::caller::SelfSignal;
 use super::queue_uses::{Purpose, TokenOrigin};
 use super::state::Translation;
-use super::traced_machine::Run;
+use super::traced_machine::WorkSinceWake;
 use crate::what_if::operation::{CallMark, Operation, PaidCall};
 use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::names::NameId;
@@ -26,23 +26,23 @@ impl Translation {
         let traced = self.machine(machine);
         let (key, serving) = (traced.key, traced.calls.serving);
         match (kind, &mut traced.calls.caller) {
-            (Purpose::Calls | Purpose::Signals, Some(_)) if traced.calls.inside.is_some() => traced.calls.inside,
+            (Purpose::Calls | Purpose::Signals, Some(_)) if traced.calls.state_call.is_some() => traced.calls.state_call,
             (Purpose::Calls | Purpose::Signals, Some(caller)) => {
                 let items = caller.items();
                 caller.count_call(key);
                 Some(PaidCall { by: machine, items, state: None })
             }
-            (Purpose::Calls | Purpose::Signals, None) => match traced.calls.run {
-                Run::Serves(paid) | Run::Served(paid) => Some(paid),
+            (Purpose::Calls | Purpose::Signals, None) => match traced.calls.work {
+                WorkSinceWake::Serves(paid) | WorkSinceWake::Served(paid) => Some(paid),
                 _ => serving,
             },
             (Purpose::Replies, _) => traced.calls.serving.take(),
             (Purpose::Items, caller) => {
                 // What a call itself moves is not among the items that the call is for.
-                if let Some(caller) = caller.as_mut().filter(|_| traced.calls.inside.is_none()) {
+                if let Some(caller) = caller.as_mut().filter(|_| traced.calls.state_call.is_none()) {
                     caller.count_moved(queue, n);
                 }
-                traced.calls.round = None;
+                traced.calls.self_signal = None;
                 None
             }
         }
@@ -55,19 +55,19 @@ impl Translation {
         }
         let kind = self.purpose(queue);
         let traced = self.machine(machine);
-        match (kind, traced.calls.run) {
-            _ if traced.calls.inside.is_some() => {}
+        match (kind, traced.calls.work) {
+            _ if traced.calls.state_call.is_some() => {}
             (Purpose::Calls, _) if traced.calls.caller.is_some() && !traced.calls.asynchronous && traced.calls.calling.is_none() => {
                 traced.calls.calling = paid;
                 self.issue(machine, Operation::MarkCall(CallMark::Called));
             }
             (Purpose::Signals, _)
-                if traced.calls.round.is_none() && traced.calls.caller.as_ref().is_some_and(|caller| caller.is_own(queue)) =>
+                if traced.calls.self_signal.is_none() && traced.calls.caller.as_ref().is_some_and(|caller| caller.is_own(queue)) =>
             {
-                traced.calls.round = paid.map(|paid| Round { queue, paid });
+                traced.calls.self_signal = paid.map(|paid| SelfSignal { queue, paid });
                 self.issue(machine, Operation::MarkCall(CallMark::Signalled));
             }
-            (Purpose::Replies, Run::Serves(paid)) => traced.calls.run = Run::Served(paid),
+            (Purpose::Replies, WorkSinceWake::Serves(paid)) => traced.calls.work = WorkSinceWake::Served(paid),
             (Purpose::Replies, _) => {}
             // A machine that does something else before the reply does not wait for the reply.
             _ => traced.calls.asynchronous |= traced.calls.calling.take().is_some(),
@@ -77,7 +77,7 @@ impl Translation {
     /// Ends a call, if the get does. Called before the get. Returns true if the trace reported the
     /// whole way of the call, so that the machine has already waited for its end.
     pub fn end_call(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<TokenOrigin>) -> bool {
-        if !self.is_batched || taken.units == 0 || self.machine(machine).calls.inside.is_some() {
+        if !self.is_batched || taken.units == 0 || self.machine(machine).calls.state_call.is_some() {
             return false;
         }
         let paid = if let Origin::From(from) = taken.cause { from.paid } else { None };
@@ -94,16 +94,16 @@ impl Translation {
                 if let Some(caller) = &mut traced.calls.caller {
                     caller.note_self_signal(queue);
                 }
-                if let Some(round) = traced.calls.round.take_if(|round| round.queue == queue) {
-                    self.reduce_since(machine, CallMark::Signalled, round.paid);
+                if let Some(signal) = traced.calls.self_signal.take_if(|signal| signal.queue == queue) {
+                    self.reduce_since(machine, CallMark::Signalled, signal.paid);
                 }
             }
             (Purpose::Calls | Purpose::Signals, Some(paid)) if has_no_block && traced.calls.calling.is_none() => {
-                let run = if kind == Purpose::Calls { Run::Serves(paid) } else { Run::Served(paid) };
-                match std::mem::replace(&mut traced.calls.run, run) {
-                    Run::Unknown => traced.calls.run = Run::Unknown,
-                    Run::Woken => {}
-                    Run::Serves(before) | Run::Served(before) => {
+                let run = if kind == Purpose::Calls { WorkSinceWake::Serves(paid) } else { WorkSinceWake::Served(paid) };
+                match std::mem::replace(&mut traced.calls.work, run) {
+                    WorkSinceWake::Unknown => traced.calls.work = WorkSinceWake::Unknown,
+                    WorkSinceWake::Woken => {}
+                    WorkSinceWake::Serves(before) | WorkSinceWake::Served(before) => {
                         self.reduce_since(machine, CallMark::Woken, before);
                         self.issue(machine, Operation::MarkCall(CallMark::Woken));
                     }
@@ -111,7 +111,7 @@ impl Translation {
             }
             _ => {
                 traced.calls.asynchronous |= traced.calls.calling.take().is_some();
-                self.run_ends(machine);
+                self.end_work_for_call(machine);
             }
         }
         false
@@ -124,20 +124,20 @@ impl Translation {
         let paid = if let Origin::From(from) = taken.cause { from.paid } else { None };
         match kind {
             Purpose::Calls | Purpose::Signals => {
-                let paid = paid.filter(|_| !matches!(traced.calls.run, Run::Serves(_) | Run::Served(_)));
+                let paid = paid.filter(|_| !matches!(traced.calls.work, WorkSinceWake::Serves(_) | WorkSinceWake::Served(_)));
                 traced.calls.serving = paid.filter(|paid| paid.state.is_none());
                 // The caller waits in a state that is reduced as a whole, so what it waits for has
                 // its full length until then, too.
                 if let Some(paid) = paid.filter(|paid| paid.state.is_some()) {
-                    traced.calls.run = if kind == Purpose::Calls { Run::Serves(paid) } else { Run::Served(paid) };
+                    traced.calls.work = if kind == Purpose::Calls { WorkSinceWake::Serves(paid) } else { WorkSinceWake::Served(paid) };
                     self.issue(machine, Operation::MarkCall(CallMark::Woken));
                 }
             }
             Purpose::Replies => {}
             Purpose::Items => {
-                (traced.calls.serving, traced.calls.round) = (None, None);
-                traced.calls.took = true;
-                if let Some(caller) = traced.calls.caller.as_mut().filter(|_| traced.calls.inside.is_none()) {
+                (traced.calls.serving, traced.calls.self_signal) = (None, None);
+                traced.calls.has_taken = true;
+                if let Some(caller) = traced.calls.caller.as_mut().filter(|_| traced.calls.state_call.is_none()) {
                     caller.count_moved(queue, taken.units);
                 }
             }
@@ -146,8 +146,8 @@ impl Translation {
 
     /// Notes that the machine was woken; its work from now on may be for a call.
     pub fn note_woken(&mut self, machine: MachineId) {
-        if self.is_batched && matches!(self.machine(machine).calls.run, Run::Unknown | Run::Woken) {
-            self.machine(machine).calls.run = Run::Woken;
+        if self.is_batched && matches!(self.machine(machine).calls.work, WorkSinceWake::Unknown | WorkSinceWake::Woken) {
+            self.machine(machine).calls.work = WorkSinceWake::Woken;
             self.issue(machine, Operation::MarkCall(CallMark::Woken));
         }
     }
@@ -155,19 +155,19 @@ impl Translation {
     /// Notes that the machine begins to wait.
     pub fn begin_wait(&mut self, machine: MachineId) {
         if self.is_batched {
-            self.machine(machine).calls.round = None;
-            self.run_ends(machine);
+            self.machine(machine).calls.self_signal = None;
+            self.end_work_for_call(machine);
         }
     }
 
     /// Ends the work for a call; not if the machine has not replied yet.
-    fn run_ends(&mut self, machine: MachineId) {
+    fn end_work_for_call(&mut self, machine: MachineId) {
         let traced = self.machine(machine);
-        match traced.calls.run {
-            Run::Serves(_) => {}
-            Run::Unknown | Run::Woken => traced.calls.run = Run::Unknown,
-            Run::Served(paid) => {
-                traced.calls.run = Run::Unknown;
+        match traced.calls.work {
+            WorkSinceWake::Serves(_) => {}
+            WorkSinceWake::Unknown | WorkSinceWake::Woken => traced.calls.work = WorkSinceWake::Unknown,
+            WorkSinceWake::Served(paid) => {
+                traced.calls.work = WorkSinceWake::Unknown;
                 self.reduce_since(machine, CallMark::Woken, paid);
             }
         }
@@ -178,7 +178,7 @@ impl Translation {
     pub fn enter_state(&mut self, machine: MachineId, name: NameId, text: &str) {
         let traced = self.machine(machine);
         let Some(caller) = &mut traced.calls.caller else { return };
-        if traced.calls.inside.is_some_and(|paid| paid.state == Some(name)) {
+        if traced.calls.state_call.is_some_and(|paid| paid.state == Some(name)) {
             return;
         }
         let items = caller.items();
@@ -186,7 +186,7 @@ impl Translation {
         self.replay.calls.enter(machine, name, text);
         let traced = self.machine(machine);
         let paid = begins.then_some(PaidCall { by: machine, items, state: Some(name) });
-        if let Some(before) = std::mem::replace(&mut traced.calls.inside, paid) {
+        if let Some(before) = std::mem::replace(&mut traced.calls.state_call, paid) {
             self.reduce_since(machine, CallMark::Entered, before);
         }
         if begins {

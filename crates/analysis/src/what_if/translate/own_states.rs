@@ -18,9 +18,9 @@ impl Translation {
             return;
         }
         let key = traced.key;
-        let is_whole = traced.calls.calling.is_some() || traced.calls.inside.is_some() || traced.calls.round.is_some();
+        let is_whole = traced.calls.calling.is_some() || traced.calls.state_call.is_some() || traced.calls.self_signal.is_some();
         let mut paid = traced.calls.serving.filter(|_| !is_whole);
-        let (took, state) = (std::mem::take(&mut traced.calls.took), traced.state);
+        let (took, state) = (std::mem::take(&mut traced.calls.has_taken), traced.state);
         if let Some(caller) = &mut traced.calls.caller {
             if took {
                 caller.count_get(key);
@@ -91,7 +91,7 @@ impl Translation {
     /// previous value.
     pub fn set_alone(&mut self, machine: MachineId, alone: bool) -> bool {
         let traced = self.machine(machine);
-        let (before, passed) = (std::mem::replace(&mut traced.alone, alone), traced.passed.take());
+        let (before, passed) = (std::mem::replace(&mut traced.acts_alone, alone), traced.passed.take());
         if let Some(passed) = passed {
             self.replay.slots.release(passed.slot);
         }

@@ -13,12 +13,12 @@ use longpole_model::tokens::{Origin, Taken};
 impl Translation {
     /// Notes a put of the machine.
     pub fn note_put(&mut self, machine: MachineId) {
-        self.machine(machine).takes.put = true;
+        self.machine(machine).takes.has_put = true;
     }
 
     /// Ends the work on the machine's last item. Called before it takes another one, or waits.
     pub fn end_service(&mut self, machine: MachineId) {
-        if self.machine(machine).takes.shared {
+        if self.machine(machine).takes.is_shared {
             self.issue(machine, Operation::EndService);
         }
     }
@@ -30,7 +30,7 @@ impl Translation {
 
     /// Ends the work on the last item with all its waits. Called before the next get.
     pub fn free_place(&mut self, machine: MachineId) {
-        if std::mem::take(&mut self.machine(machine).takes.works) {
+        if std::mem::take(&mut self.machine(machine).takes.has_open_work) {
             self.issue(machine, Operation::FreePlace);
         }
     }
@@ -50,7 +50,7 @@ impl Translation {
             return;
         }
         // A machine that passes on what several put passes it on in the order of their arrival.
-        let passes_on = self.machines.get(from.by.0 as usize).is_some_and(|traced| traced.takes.shared && !traced.takes.joins);
+        let passes_on = self.machines.get(from.by.0 as usize).is_some_and(|traced| traced.takes.is_shared && !traced.takes.joins);
         used.is_shared |= passes_on;
         let before = *used.by.get_or_insert(from.by);
         used.is_shared |= before != from.by;
@@ -64,15 +64,15 @@ impl Translation {
         };
         let traced = self.machine(machine);
         let takes = &mut traced.takes;
-        let put = std::mem::take(&mut takes.put);
-        if takes.puts.is_some_and(|puts| puts != put) || several {
+        let put = std::mem::take(&mut takes.has_put);
+        if takes.put_after_each.is_some_and(|puts| puts != put) || several {
             takes.joins = true;
         }
         // The machine's puts before its first get are not for any item.
-        takes.puts = takes.shared.then_some(put);
-        takes.shared |= is_shared || takes.has_places;
+        takes.put_after_each = takes.is_shared.then_some(put);
+        takes.is_shared |= is_shared || takes.has_places;
         if (is_shared || takes.has_places) && !takes.joins && traced.stack.context.is_none() && !traced.is_shared_worker {
-            self.machine(machine).takes.works = self.machine(machine).takes.has_places;
+            self.machine(machine).takes.has_open_work = self.machine(machine).takes.has_places;
             self.issue(machine, Operation::BeginService { slot: from.slot, by: from.by, waits, put: room.map(|_| (queue, number - 1)) });
         }
     }

@@ -26,7 +26,7 @@ impl Translation {
         let slot = self.replay.slots.make();
         let traced = self.machine(machine);
         // A thread of the kernel that acts at times of its own does not delay the receiver.
-        let operation = match traced.alone && traced.is_shared_worker {
+        let operation = match traced.acts_alone && traced.is_shared_worker {
             true => Operation::PublishPassed { slot, passed: traced.passed },
             false => Operation::Publish { slot, at: self.clock.now },
         };
@@ -230,7 +230,7 @@ impl Translation {
             self.issue(machine, Operation::BeginEarlier { arrival });
         }
         let traced = self.machine(machine);
-        if looked == Looked::Took && traced.alone && traced.is_shared_worker {
+        if looked == Looked::Took && traced.acts_alone && traced.is_shared_worker {
             let before = traced.passed.replace(arrival);
             self.replay.slots.hold(from.slot);
             if let Some(before) = before {

@@ -1,6 +1,6 @@
 //! A machine's state in the trace: what it does at the position that the translation has reached.
 
-use super::caller::{Caller, Round};
+use super::caller::{Caller, SelfSignal};
 use crate::critical_path::key::State;
 use crate::what_if::operation::{Arrival, LeftCpu, PaidCall};
 use longpole_model::interaction::MachineId;
@@ -26,7 +26,7 @@ pub struct TracedMachine {
     pub calls: CallState,
     /// The machine's work since its last wait was not caused by another machine: it came by a
     /// timer, or its cause is unknown.
-    pub alone: bool,
+    pub acts_alone: bool,
     /// The last item of another machine that the machine took since then, which it passes on.
     pub passed: Option<Arrival>,
     /// The machine is a thread of the kernel that works for others, one item after the other and
@@ -73,24 +73,24 @@ pub struct CallState {
     /// Present if the machine makes fewer calls in some world.
     pub caller: Option<Box<Caller>>,
     /// The machine has taken an item, and no time has passed since.
-    pub took: bool,
+    pub has_taken: bool,
     /// The call that the machine's work belongs to.
     pub serving: Option<PaidCall>,
     /// The call for whose reply the machine waits without doing anything else, as far as is known.
     pub calling: Option<PaidCall>,
     /// The call that the machine's current state is.
-    pub inside: Option<PaidCall>,
+    pub state_call: Option<PaidCall>,
     /// The signal that the machine sent to itself and has not yet taken.
-    pub round: Option<Round>,
+    pub self_signal: Option<SelfSignal>,
     /// The machine has done something else while it waited for a reply, at least once.
     pub asynchronous: bool,
     /// The machine's work since it was woken.
-    pub run: Run,
+    pub work: WorkSinceWake,
 }
 
-/// The purpose of a machine's work since it was woken.
+/// What a machine's work since it was woken is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Run {
+pub enum WorkSinceWake {
     Unknown,
     /// The machine has taken nothing yet.
     Woken,
@@ -121,16 +121,18 @@ pub struct Context {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Takes {
     /// The machine takes from a queue that several machines fill.
-    pub shared: bool,
+    pub is_shared: bool,
     /// In some scenario the machine does several pieces of work at once.
     pub has_places: bool,
     /// The machine has taken an item in such a scenario, and nothing since.
-    pub works: bool,
+    pub has_open_work: bool,
     /// The machine has put something since its last get.
-    pub put: bool,
+    pub has_put: bool,
     /// Whether the machine put something after each of the gets before; `None` before its second
     /// get.
-    pub puts: Option<bool>,
+    pub put_after_each: Option<bool>,
+    /// The machine puts something after some gets and not after others: it joins items of several
+    /// machines, and waits for all of them.
     pub joins: bool,
 }
 
@@ -149,15 +151,15 @@ impl Default for TracedMachine {
             stack: Stack::default(),
             calls: CallState {
                 caller: None,
-                took: false,
+                has_taken: false,
                 serving: None,
                 calling: None,
-                inside: None,
-                round: None,
+                state_call: None,
+                self_signal: None,
                 asynchronous: false,
-                run: Run::Unknown,
+                work: WorkSinceWake::Unknown,
             },
-            alone: false,
+            acts_alone: false,
             passed: None,
             is_shared_worker: false,
             takes: Takes::default(),
