@@ -124,6 +124,11 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Facts about a thing of this scope, without an error and a process.
+    pub fn new(scope: Scope, texts: Vec<(&'static str, String)>, numbers: Vec<(&'static str, f64)>, evidence: Evidence) -> Facts {
+        Facts { scope, texts, numbers, error: None, process: None, evidence }
+    }
+
     fn number(&self, name: &str) -> Option<f64> {
         self.numbers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
@@ -413,18 +418,10 @@ mod tests {
 
     #[test]
     fn causes_come_before_descriptions_and_large_shares_before_small_ones() {
-        let facts = |scope, machine: &str, share| Facts {
-            scope,
-            texts: vec![
-                ("machine", machine.to_owned()),
-                ("call", "c".to_owned()),
-                ("items", "units".to_owned()),
-                ("state", "s".to_owned()),
-            ],
-            numbers: vec![("share", share), ("blame", 1.0), ("calls_per_item", 1.0), ("stands_out", 1.0), ("count", 7.0)],
-            error: None,
-            process: None,
-            evidence: Evidence::default(),
+        let facts = |scope, machine: &str, share| {
+            let texts = [("machine", machine), ("call", "c"), ("items", "units"), ("state", "s")];
+            let numbers = vec![("share", share), ("blame", 1.0), ("calls_per_item", 1.0), ("stands_out", 1.0), ("count", 7.0)];
+            Facts::new(scope, texts.map(|(name, text)| (name, text.to_owned())).to_vec(), numbers, Evidence::default())
         };
         let found = Rules::built_in().unwrap().findings(&[
             facts(Scope::State, "m", 0.9),

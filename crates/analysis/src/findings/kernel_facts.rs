@@ -41,20 +41,23 @@ const MIN_FAULT_NS: u64 = 500;
 /// Largest number of facts of one kind: those with the largest shares.
 const MAX_FACTS: usize = 64;
 
+/// Collects the facts of all threads during the pass.
 #[derive(Debug, Default)]
 pub struct KernelFacts {
     idle: Idle,
     away: Away,
     futexes: Futexes,
-    threads: IdMap<ThreadId, Exceptions>,
+    threads: IdMap<ThreadId, PageFaults>,
     /// Idle time and total time of each CPU.
     cpus: Vec<(u64, u64)>,
 }
 
+/// Running time and page faults of a thread, or of a class of threads.
 #[derive(Clone, Copy, Debug, Default)]
-struct Exceptions {
+struct PageFaults {
     running_ns: u64,
-    faults: u64,
+    count: u64,
+    /// Times of the last fault and of the one before it.
     last: Option<(i64, i64)>,
 }
 
@@ -79,46 +82,41 @@ impl KernelFacts {
         self.futexes.contention().collect()
     }
 
+    /// Returns the facts about the threads on the path.
     pub(crate) fn facts(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
         let mut out = self.idle.facts(linux, path);
         out.extend(self.away.facts(linux, path));
         out.extend(self.futexes.facts(linux, path));
-        out.extend(self.missing_pages(linux, path));
+        out.extend(self.page_faults(linux, path));
         out
     }
 
-    fn missing_pages(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
-        let mut classes: HashMap<&str, Exceptions> = HashMap::new();
+    fn page_faults(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+        let mut classes: HashMap<&str, PageFaults> = HashMap::new();
         for (id, of) in &self.threads {
             let Some(class) = path.class(linux, *id) else { continue };
             let sum = classes.entry(class).or_default();
             sum.running_ns += of.running_ns;
-            sum.faults += of.faults;
+            sum.count += of.count;
             sum.last = sum.last.or(of.last);
         }
-        let facts = classes.into_iter().filter(|(_, of)| of.faults > 0 && of.running_ns > 0).map(|(class, of)| {
-            let part = (of.faults * MIN_FAULT_NS) as f64 / of.running_ns as f64;
+        let facts = classes.into_iter().filter(|(_, of)| of.count > 0 && of.running_ns > 0).map(|(class, of)| {
+            let part = (of.count * MIN_FAULT_NS) as f64 / of.running_ns as f64;
             let (start_ns, end_ns) = of.last.unwrap_or_default();
-            Facts {
-                scope: Scope::Fault,
-                texts: vec![("machine", class.to_owned())],
-                numbers: vec![
-                    ("share", path.shares(class).running * part.min(1.0)),
-                    ("count", of.faults as f64),
-                    ("per_ms", of.faults as f64 * 1e6 / of.running_ns as f64),
-                ],
-                error: None,
-                process: None,
-                evidence: Evidence { start_ns, end_ns },
-            }
+            let numbers = vec![
+                ("share", path.shares(class).running * part.min(1.0)),
+                ("count", of.count as f64),
+                ("per_ms", of.count as f64 * 1e6 / of.running_ns as f64),
+            ];
+            Facts::new(Scope::Fault, vec![("machine", class.to_owned())], numbers, Evidence { start_ns, end_ns })
         });
-        heaviest(facts)
+        largest(facts)
     }
 }
 
 /// Sorts facts by their share, and then by their texts, so that the order does not depend on a hash
 /// table's.
-fn heaviest(facts: impl Iterator<Item = Facts>) -> Vec<Facts> {
+fn largest(facts: impl Iterator<Item = Facts>) -> Vec<Facts> {
     let mut facts: Vec<Facts> = facts.collect();
     let share = |facts: &Facts| facts.numbers.first().map_or(0.0, |&(_, share)| share);
     facts.sort_by(|a, b| share(b).total_cmp(&share(a)).then_with(|| a.texts.cmp(&b.texts)));
@@ -163,13 +161,13 @@ impl Watch for KernelFacts {
     fn faulted(&mut self, thread: Option<ThreadId>, _name: NameId, t_ns: i64) {
         if let Some(id) = thread {
             let of = self.threads.entry(id).or_default();
-            of.faults += 1;
+            of.count += 1;
             of.last = Some((of.last.map_or(t_ns, |(_, last)| last), t_ns));
         }
     }
 }
 
-/// Shares of the path by class of threads.
+/// Shares of the path by class of threads, and the class of each thread.
 #[derive(Debug, Default)]
 pub struct OnPath {
     pub(crate) start_ns: i64,
@@ -223,10 +221,12 @@ impl OnPath {
         self.classes.get(&thread.tid).map(String::as_str)
     }
 
+    /// Returns the shares of a class; 0 for a class that is not on the path.
     pub(crate) fn shares(&self, class: &str) -> PathShares {
         self.shares.get(class).copied().unwrap_or_default()
     }
 
+    /// Returns a time as a share of the path's length.
     pub(crate) fn share_of(&self, ns: u64) -> f64 {
         ns as f64 / (self.end_ns - self.start_ns).max(1) as f64
     }

@@ -13,6 +13,8 @@ const MAX_NAMED: usize = 4;
 /// Largest number of queues, and of machines, that yield facts: those with the largest figures.
 const MAX_SUBJECTS: usize = 64;
 
+/// Returns facts about the states on the path, vain looks into queues, locks with probes, and
+/// mutual waits.
 pub(crate) fn facts(path: &Participation, waits: &wait_graph::Answer) -> Vec<Facts> {
     let whole = Evidence { start_ns: path.start_ns as i64, end_ns: path.end_ns as i64 };
     let length = (path.end_ns - path.start_ns).max(1) as f64;
@@ -30,46 +32,32 @@ pub(crate) fn facts(path: &Participation, waits: &wait_graph::Answer) -> Vec<Fac
         }
         states.push(state.clone());
     }
-    let of_path = |state: PathState| Facts {
-        scope: Scope::Path,
-        texts: vec![("machine", state.class), ("state", state.state), ("kind", kind(state.kind).to_owned())],
-        numbers: vec![("share", state.share), ("count", state.count as f64)],
-        error: None,
-        process: None,
-        evidence: state.evidence,
+    let of_path = |state: PathState| {
+        let texts = vec![("machine", state.class), ("state", state.state), ("kind", kind_text(state.kind).to_owned())];
+        Facts::new(Scope::Path, texts, vec![("share", state.share), ("count", state.count as f64)], state.evidence)
     };
     let mut out: Vec<Facts> = states.into_iter().map(of_path).collect();
     for look in waits.looks.iter().take(MAX_SUBJECTS) {
         // A machine that polls without end is on the path, or its polling delays nothing.
         let own = path.states().iter().filter(|state| state.class == look.who.machine);
-        out.push(Facts {
-            scope: Scope::Look,
-            texts: vec![("machine", look.who.to_string()), ("queue", look.queue.clone())],
-            numbers: vec![
-                ("share", own.map(|state| state.share).sum()),
-                ("count", look.vain as f64),
-                ("vain_per_item", look.vain as f64 / look.taken.max(1) as f64),
-            ],
-            error: None,
-            process: None,
-            evidence: whole,
-        });
+        let numbers = vec![
+            ("share", own.map(|state| state.share).sum()),
+            ("count", look.vain as f64),
+            ("vain_per_item", look.vain as f64 / look.taken.max(1) as f64),
+        ];
+        let texts = vec![("machine", look.who.to_string()), ("queue", look.queue.clone())];
+        out.push(Facts::new(Scope::Look, texts, numbers, whole));
     }
     for lock in waits.locks.iter().take(MAX_SUBJECTS) {
         let (takings, contended) = lock.lock;
-        out.push(Facts {
-            scope: Scope::Lock,
-            texts: vec![("queue", lock.name.clone())],
-            numbers: vec![
-                ("share", lock.contended_ns as f64 / length),
-                ("count", contended as f64),
-                ("contended", contended as f64 / takings.max(1) as f64),
-                ("waiters", lock.waited_ns as f64 / lock.contended_ns.max(1) as f64),
-            ],
-            error: None,
-            process: None,
-            evidence: Evidence { start_ns: lock.longest.0 as i64, end_ns: lock.longest.1 as i64 },
-        });
+        let numbers = vec![
+            ("share", lock.contended_ns as f64 / length),
+            ("count", contended as f64),
+            ("contended", contended as f64 / takings.max(1) as f64),
+            ("waiters", lock.waited_ns as f64 / lock.contended_ns.max(1) as f64),
+        ];
+        let evidence = Evidence { start_ns: lock.longest.0 as i64, end_ns: lock.longest.1 as i64 };
+        out.push(Facts::new(Scope::Lock, vec![("queue", lock.name.clone())], numbers, evidence));
     }
     for mutual_wait in waits.mutual_waits.iter().take(MAX_SUBJECTS) {
         let Some(first) = mutual_wait.machines.first() else { continue };
@@ -79,23 +67,19 @@ pub(crate) fn facts(path: &Participation, waits: &wait_graph::Answer) -> Vec<Fac
         }
         let last = machines.pop().unwrap_or_default();
         let named = if machines.is_empty() { last } else { format!("{} and {last}", machines.join(", ")) };
-        out.push(Facts {
-            scope: Scope::MutualWait,
-            texts: vec![("machines", named), ("foremost", first.who.to_string())],
-            numbers: vec![
-                ("share", mutual_wait.share),
-                ("count", mutual_wait.machines.len() as f64),
-                ("foremost_share", first.waited_ns as f64 / mutual_wait.waited_ns.max(1) as f64),
-            ],
-            error: None,
-            process: None,
-            evidence: whole,
-        });
+        let numbers = vec![
+            ("share", mutual_wait.share),
+            ("count", mutual_wait.machines.len() as f64),
+            ("foremost_share", first.waited_ns as f64 / mutual_wait.waited_ns.max(1) as f64),
+        ];
+        let texts = vec![("machines", named), ("foremost", first.who.to_string())];
+        out.push(Facts::new(Scope::MutualWait, texts, numbers, whole));
     }
     out
 }
 
-fn kind(kind: Kind) -> &'static str {
+/// Returns the kind of a state as rules name it.
+fn kind_text(kind: Kind) -> &'static str {
     match kind {
         Kind::Running => "running",
         Kind::Runnable => "runnable",

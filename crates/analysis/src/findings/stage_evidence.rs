@@ -35,11 +35,14 @@ pub struct StageEvidence<'a> {
 
 /// Results that are computed once for the verdict and the facts.
 pub(crate) struct Prepared {
+    /// Names of all machines; those of one pool have one name.
     pub names: Vec<String>,
     pub windows: Vec<Window>,
+    /// For each queue, the shares of the time in which it is full and empty; `None` if unknown.
     pub fullness: Vec<(Option<f64>, Option<f64>)>,
     pub blame: Blame,
     pub pools: Pools,
+    /// The whole range.
     pub whole: Evidence,
     /// Indices of each machine's cells.
     pub cells: Vec<Vec<usize>>,
@@ -60,7 +63,7 @@ impl Prepared {
     }
 }
 
-/// Why no state of a machine leads.
+/// The reason for which no state of a machine leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoLead {
     NoWork,

@@ -23,19 +23,20 @@ struct OneStage<'a> {
     /// Sum of the stages of its pool; `stage` if there is no pool. Counts are those of the pool,
     /// and shares are those of `stage`, its leader.
     all: &'a Stage,
-    /// Of the stage's work, by state.
+    /// Shares of the stage's work, by state.
     shares: &'a [Share],
     /// Working time of the stage in ns.
     work: u64,
-    /// Facts that all rules of the stage have: 1 if it is the subject of the verdict, and its part
-    /// of the others' waiting.
+    /// 1 if there is a bottleneck among the stages, otherwise 0; a fact of all rules.
     verdict: f64,
+    /// The stage's part of the others' waiting; a fact of all rules.
     blame: f64,
 }
 
 impl StageEvidence<'_> {
-    pub(crate) fn facts(&self, prepared: &Prepared, verdict: bool) -> Vec<Facts> {
-        let verdict = if verdict { 1.0 } else { 0.0 };
+    /// Returns all facts. `has_bottleneck` is true if one of the stages is the bottleneck.
+    pub(crate) fn facts(&self, prepared: &Prepared, has_bottleneck: bool) -> Vec<Facts> {
+        let verdict = if has_bottleneck { 1.0 } else { 0.0 };
         let stages = self.stages(prepared);
         let thresholds = &self.rules.stages;
         let blamed: Vec<usize> = stages.iter().copied().filter(|&at| prepared.blame.share[at] >= thresholds.min_stage_blame).collect();
@@ -68,7 +69,8 @@ impl StageEvidence<'_> {
         out
     }
 
-    /// Facts of each queue that has a producer and a consumer: how long it is full or empty.
+    /// Adds the facts of each queue that has a producer and a consumer: how long it is full or
+    /// empty.
     fn queue_facts(&self, prepared: &Prepared, verdict: f64, out: &mut Vec<Facts>) {
         let mut waits: HashMap<State, Vec<usize>> = HashMap::new();
         for (at, cell) in self.session.activity.cells().iter().enumerate() {
@@ -83,20 +85,15 @@ impl StageEvidence<'_> {
             }
             let (full, empty) = (full.unwrap_or(0.0), empty.unwrap_or(0.0));
             let waiting = if full >= empty { State::WaitFull(queue) } else { State::WaitEmpty(queue) };
-            out.push(Facts {
-                scope: Scope::Queue,
-                texts: vec![("queue", self.vocabulary.program_queue_name(queue).to_owned())],
-                numbers: vec![
-                    ("share", full.max(empty)),
-                    ("count", self.queues.puts(queue) as f64),
-                    ("verdict", verdict),
-                    ("full", full),
-                    ("empty", empty),
-                ],
-                error: None,
-                process: None,
-                evidence: waits.get(&waiting).map_or(prepared.whole, |cells| prepared.strongest(cells)),
-            });
+            let numbers = vec![
+                ("share", full.max(empty)),
+                ("count", self.queues.puts(queue) as f64),
+                ("verdict", verdict),
+                ("full", full),
+                ("empty", empty),
+            ];
+            let evidence = waits.get(&waiting).map_or(prepared.whole, |cells| prepared.strongest(cells));
+            out.push(Facts::new(Scope::Queue, vec![("queue", self.vocabulary.program_queue_name(queue).to_owned())], numbers, evidence));
         }
     }
 
@@ -121,21 +118,21 @@ impl StageEvidence<'_> {
 }
 
 impl OneStage<'_> {
-    /// Facts with a share of the stage's work and a count; `texts` and `more` are those of the
-    /// scope. The error and the evidence are added by the caller.
+    /// Returns facts with a share of the stage's work and a count; `texts` and `more` are those of
+    /// the scope. The error and the evidence are added by the caller.
     fn facts(&self, scope: Scope, texts: Vec<(&'static str, String)>, share: f64, count: u64, more: &[(&'static str, f64)]) -> Facts {
         let mut numbers = vec![("share", share), ("count", count as f64), ("verdict", self.verdict), ("blame", self.blame)];
         numbers.extend_from_slice(more);
         let mut named = vec![("machine", self.prepared.names[self.machine.0 as usize].clone())];
         named.extend(texts);
-        Facts { scope, texts: named, numbers, error: None, process: None, evidence: self.prepared.whole }
+        Facts::new(scope, named, numbers, self.prepared.whole)
     }
 
     fn per_item(&self, count: u64) -> f64 {
         count as f64 / self.all.items() as f64
     }
 
-    /// Time in ns without long stays and without the probes' own cost.
+    /// Returns the time in ns without long stays and without the probes' own cost.
     fn net(&self, total: Total) -> u64 {
         net(without_long_stays(total), self.evidence.probe_cost_ps)
     }
@@ -144,13 +141,13 @@ impl OneStage<'_> {
         self.net(total) as f64 / self.work as f64
     }
 
-    /// Positions of the stage's cells in the given states.
+    /// Returns the positions of the stage's cells in the given states.
     fn cells(&self, wanted: impl Fn(State) -> bool) -> Vec<usize> {
         let cells = self.evidence.session.activity.cells();
         self.prepared.cells_of(self.machine).iter().copied().filter(|&at| wanted(cells[at].state)).collect()
     }
 
-    /// Adds the error and the strongest evidence of `cells`.
+    /// Returns the facts with the error and the strongest evidence of `cells`.
     fn with_cells(&self, facts: Facts, share: f64, cells: &[usize]) -> Facts {
         let error = self.evidence.error_within(self.prepared, self.machine, cells, share);
         Facts { error, evidence: self.prepared.strongest(cells), ..facts }
@@ -172,7 +169,7 @@ impl OneStage<'_> {
         }
     }
 
-    /// Facts of the signals that the stage sends to others.
+    /// Returns the facts of the signals that the stage sends to others.
     fn signals(&self) -> Option<Facts> {
         let submits: u64 = self.all.signals.iter().map(|signal| signal.submits - signal.self_sent).sum();
         let inner = self.all.inner_signals_per_item().filter(|_| submits > 0)?;
@@ -189,7 +186,8 @@ impl OneStage<'_> {
         Some(self.with_cells(self.facts(Scope::Signal, Vec::new(), share, submits, &numbers), share, &cells))
     }
 
-    /// Facts of the batches of the largest inputs that end at a limit and submit the rest again.
+    /// Adds the facts of the batches of the largest inputs that end at a limit and submit the rest
+    /// again.
     fn batches(&self, out: &mut Vec<Facts>) {
         let OneStage { stage, all, work, .. } = *self;
         let vocabulary = self.evidence.vocabulary;

@@ -5,7 +5,7 @@
 //! that sends to itself has no interrupt that could be moved. Timers are left out, because they
 //! belong to no device.
 
-use super::{heaviest, OnPath};
+use super::{largest, OnPath};
 use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
 use longpole_model::linux::fact::Key;
@@ -14,63 +14,72 @@ use longpole_model::linux::Linux;
 use std::collections::HashMap;
 
 /// Numbers of softirqs of timers, the scheduler and RCU, from the kernel's `enum`.
-const OF_THE_KERNEL: [i64; 4] = [1, 7, 8, 9];
+const SOFTIRQS_WITHOUT_DEVICE: [i64; 4] = [1, 7, 8, 9];
+/// Largest number of softirqs that are distinguished; the kernel has ten.
 const SOFTIRQS: usize = 32;
 
+/// Collects wake-ups by interrupts.
 #[derive(Debug, Default)]
 pub(super) struct Away {
-    heard: Vec<Heard>,
+    /// Reports of the current event.
+    reports: Vec<Report>,
     /// For each CPU and softirq, whether an interrupt led to its last raise.
     raised: Vec<[bool; SOFTIRQS]>,
     woken: HashMap<(ContextId, ThreadId), Woken>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Heard {
+enum Report {
+    /// A softirq was raised on a CPU.
     Raised(CpuId, u8, Waker),
+    /// A thread started to run after a wake-up.
     Started(Start),
 }
 
+/// Wake-ups of a thread by an interrupt context.
 #[derive(Clone, Debug, Default)]
 struct Woken {
     count: u64,
+    /// Number of wake-ups on another CPU than that on which the thread then started.
     away: u64,
     /// Time from wake-ups on another CPU to the start of the thread.
     away_ns: u64,
+    /// Begin and end of the longest of these times.
     longest: (i64, i64),
 }
 
 impl Away {
     pub fn raised(&mut self, cpu: CpuId, number: u8, by: Waker) {
-        self.heard.push(Heard::Raised(cpu, number, by));
+        self.reports.push(Report::Raised(cpu, number, by));
     }
 
     pub fn started(&mut self, start: &Start) {
         if !start.preempted && start.wake.is_some_and(|wake| matches!(wake.waker, Waker::Context { .. })) {
-            self.heard.push(Heard::Started(*start));
+            self.reports.push(Report::Started(*start));
         }
     }
 
     #[inline]
     pub fn after(&mut self, linux: &Linux) {
-        if self.heard.is_empty() {
+        if self.reports.is_empty() {
             return;
         }
-        let mut heard = std::mem::take(&mut self.heard);
-        for heard in heard.drain(..) {
-            match heard {
-                Heard::Raised(cpu, number, by) => {
-                    let led = self.is_of_interrupt(linux, cpu, by);
+        let mut reports = std::mem::take(&mut self.reports);
+        for report in reports.drain(..) {
+            match report {
+                Report::Raised(cpu, number, by) => {
+                    let is_of_interrupt = self.is_of_interrupt(linux, cpu, by);
                     if let Some(known) = self.of_cpu(cpu).get_mut(usize::from(number)) {
-                        *known = led;
+                        *known = is_of_interrupt;
                     }
                 }
-                Heard::Started(start) => self.count(linux, &start),
+                Report::Started(start) => self.count(linux, &start),
             }
         }
-        self.heard = heard;
+        self.reports = reports;
     }
 
+    /// Returns the softirqs of a CPU; makes room for a new CPU.
     fn of_cpu(&mut self, cpu: CpuId) -> &mut [bool; SOFTIRQS] {
         let at = cpu.0 as usize;
         if self.raised.len() <= at {
@@ -79,6 +88,7 @@ impl Away {
         &mut self.raised[at]
     }
 
+    /// Returns whether an interrupt led to what `by` did on this CPU.
     fn is_of_interrupt(&mut self, linux: &Linux, cpu: CpuId, by: Waker) -> bool {
         match by {
             // An interrupt that is not traced lies on top of a thread that is not in a system call.
@@ -96,12 +106,13 @@ impl Away {
         let Some(wake) = start.wake else { return };
         let Waker::Context { id, .. } = wake.waker else { return };
         let context = &linux.contexts[id.0 as usize];
-        let counts = match context.key {
+        let is_of_device = match context.key {
+            // No event identifies the interrupts of timers except for their names.
             Key::Irq(_) => !context.name.contains("timer"),
-            Key::Softirq(number) => !OF_THE_KERNEL.contains(&number) && self.is_of_interrupt(linux, wake.cpu, wake.waker),
+            Key::Softirq(number) => !SOFTIRQS_WITHOUT_DEVICE.contains(&number) && self.is_of_interrupt(linux, wake.cpu, wake.waker),
             Key::Vector(_) => false,
         };
-        if !counts {
+        if !is_of_device {
             return;
         }
         let woken = self.woken.entry((id, start.thread)).or_default();
@@ -127,18 +138,15 @@ impl Away {
                 sum.longest = of.longest;
             }
         }
-        heaviest(pairs.into_iter().filter(|(_, of)| of.away > 0).map(|((context, class), of)| Facts {
-            scope: Scope::Interrupt,
-            texts: vec![("machine", class.to_owned()), ("interrupt", linux.contexts[context.0 as usize].name.clone())],
-            numbers: vec![
+        largest(pairs.into_iter().filter(|(_, of)| of.away > 0).map(|((context, class), of)| {
+            let texts = vec![("machine", class.to_owned()), ("interrupt", linux.contexts[context.0 as usize].name.clone())];
+            let numbers = vec![
                 ("share", path.share_of(of.away_ns)),
                 ("count", of.away as f64),
                 ("away", of.away as f64 / of.count.max(1) as f64),
                 ("on_path", path.shares(class).all),
-            ],
-            error: None,
-            process: None,
-            evidence: Evidence { start_ns: of.longest.0, end_ns: of.longest.1 },
+            ];
+            Facts::new(Scope::Interrupt, texts, numbers, Evidence { start_ns: of.longest.0, end_ns: of.longest.1 })
         }))
     }
 }

@@ -5,7 +5,7 @@
 //! that wait at its address also wake one other thread there. At the address of a queue or a
 //! barrier, some threads only wait, some only wake, or all are woken at once.
 
-use super::{heaviest, Contention, OnPath};
+use super::{largest, Contention, OnPath};
 use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
 use crate::wait_graph::uses::Lock;
@@ -18,7 +18,7 @@ use std::collections::{BTreeSet, HashMap};
 /// Largest number of addresses that are distinguished, and of threads of each.
 const MAX_LOCKS: usize = 1 << 12;
 const MAX_THREADS: usize = 1 << 10;
-/// Largest number of disjoint waits that are kept for each address.
+/// Largest number of disjoint waits that are remembered for each address.
 const MAX_APART: usize = 1 << 8;
 
 /// Mask of the operation. The bits above it only select private addresses and the clock.
@@ -33,13 +33,15 @@ const WAIT_BITSET: i64 = 9;
 const WAKE_BITSET: i64 = 10;
 const LOCK_PI2: i64 = 13;
 
+/// Collects the futexes of all processes.
 #[derive(Debug, Default)]
 pub(super) struct Futexes {
-    heard: Vec<Call>,
+    /// System calls of the current event that may be `futex`.
+    calls: Vec<Call>,
     /// For each name id, whether it is the futex system call.
     names: Vec<Option<bool>>,
     /// Futexes by process and address.
-    locks: HashMap<(i32, i64), Futex>,
+    futexes: HashMap<(i32, i64), Futex>,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +53,7 @@ struct Futex {
     threads: HashMap<ThreadId, (u64, u64)>,
 }
 
+/// The sum over the threads that wait for a futex.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waited {
     threads: u64,
@@ -79,17 +82,20 @@ impl Futex {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effect {
+enum FutexEffect {
+    /// The thread waited until it was woken.
     Waits,
+    /// The thread woke one other thread.
     Wakes,
 }
 
-fn effect(call: &Call) -> Option<Effect> {
+/// Returns what a futex call did; `None` if it neither waited nor woke exactly one thread.
+fn effect(call: &Call) -> Option<FutexEffect> {
     let result = call.result?;
     match call.arguments.second? & OPERATION {
-        WAIT | WAIT_BITSET | LOCK_PI | LOCK_PI2 if result == 0 => Some(Effect::Waits),
-        WAKE | WAKE_BITSET if result == 1 && call.arguments.third == Some(1) => Some(Effect::Wakes),
-        UNLOCK_PI if result == 0 => Some(Effect::Wakes),
+        WAIT | WAIT_BITSET | LOCK_PI | LOCK_PI2 if result == 0 => Some(FutexEffect::Waits),
+        WAKE | WAKE_BITSET if result == 1 && call.arguments.third == Some(1) => Some(FutexEffect::Wakes),
+        UNLOCK_PI if result == 0 => Some(FutexEffect::Wakes),
         _ => None,
     }
 }
@@ -97,13 +103,13 @@ fn effect(call: &Call) -> Option<Effect> {
 impl Futexes {
     pub fn returned(&mut self, call: &Call) {
         if !matches!(self.names.get(call.name.0 as usize), Some(Some(false))) {
-            self.heard.push(*call);
+            self.calls.push(*call);
         }
     }
 
     #[inline]
     pub fn after(&mut self, linux: &Linux) {
-        while let Some(call) = self.heard.pop() {
+        while let Some(call) = self.calls.pop() {
             if self.is_futex(linux, call.name) {
                 self.count(linux, &call);
             }
@@ -124,27 +130,27 @@ impl Futexes {
         };
         let thread = &linux.threads[id.0 as usize];
         let key = (thread.process.unwrap_or(thread.tid), address);
-        if self.locks.len() >= MAX_LOCKS && !self.locks.contains_key(&key) {
+        if self.futexes.len() >= MAX_LOCKS && !self.futexes.contains_key(&key) {
             return;
         }
-        let futex = self.locks.entry(key).or_default();
+        let futex = self.futexes.entry(key).or_default();
         futex.is_private |= call.arguments.second.is_some_and(|operation| operation & PRIVATE != 0);
-        if effect == Effect::Waits {
+        if effect == FutexEffect::Waits {
             let at = |t_ns: i64| u64::try_from(t_ns).unwrap_or(0);
             futex.waits.add_wait(at(begin), at(call.end_ns), MAX_APART);
         }
         if futex.threads.len() < MAX_THREADS || futex.threads.contains_key(&id) {
             let (waits, wakes) = futex.threads.entry(id).or_default();
             match effect {
-                Effect::Waits => *waits += 1,
-                Effect::Wakes => *wakes += 1,
+                FutexEffect::Waits => *waits += 1,
+                FutexEffect::Wakes => *wakes += 1,
             }
         }
     }
 
     /// Returns all locks, in no particular order.
     pub fn contention(&self) -> impl Iterator<Item = Contention> + '_ {
-        self.locks.iter().filter(|(_, futex)| futex.is_lock()).map(|(&(process, address), futex)| Contention {
+        self.futexes.iter().filter(|(_, futex)| futex.is_lock()).map(|(&(process, address), futex)| Contention {
             process,
             address,
             is_private: futex.is_private,
@@ -155,33 +161,29 @@ impl Futexes {
     /// Returns the facts about the lock with the longest waits in each process.
     pub fn facts(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
         let mut first: HashMap<i32, (i64, &Futex)> = HashMap::new();
-        for (&(process, address), futex) in self.locks.iter().filter(|(_, futex)| futex.is_lock()) {
+        for (&(process, address), futex) in self.futexes.iter().filter(|(_, futex)| futex.is_lock()) {
             let rank = |address: i64, futex: &Futex| (futex.waits.contended_ns, std::cmp::Reverse(address));
             let known = first.entry(process).or_insert((address, futex));
             if rank(known.0, known.1) < rank(address, futex) {
                 *known = (address, futex);
             }
         }
-        heaviest(first.into_iter().map(|(process, (address, futex))| {
+        largest(first.into_iter().map(|(process, (address, futex))| {
             let main = linux.thread_of(process).or_else(|| futex.threads.keys().copied().min());
             let name = main.map_or_else(|| format!("process {process}"), |main| linux.threads[main.0 as usize].name());
             let classes: BTreeSet<&str> = futex.threads.keys().filter_map(|&id| path.class(linux, id)).collect();
             let Waited { threads, waits, handed_on } = futex.waited();
-            Facts {
-                scope: Scope::Futex,
-                texts: vec![("machine", name), ("address", format!("{address:#x}"))],
-                numbers: vec![
-                    ("share", path.share_of(futex.waits.contended_ns)),
-                    ("count", futex.waits.contended as f64),
-                    ("threads", threads as f64),
-                    ("waiters", futex.waits.waited_ns as f64 / futex.waits.contended_ns.max(1) as f64),
-                    ("handed_on", handed_on as f64 / waits.max(1) as f64),
-                    ("on_path", classes.iter().map(|class| path.shares(class).all).sum()),
-                ],
-                error: None,
-                process: Some(process),
-                evidence: Evidence { start_ns: futex.waits.longest.0 as i64, end_ns: futex.waits.longest.1 as i64 },
-            }
+            let texts = vec![("machine", name), ("address", format!("{address:#x}"))];
+            let numbers = vec![
+                ("share", path.share_of(futex.waits.contended_ns)),
+                ("count", futex.waits.contended as f64),
+                ("threads", threads as f64),
+                ("waiters", futex.waits.waited_ns as f64 / futex.waits.contended_ns.max(1) as f64),
+                ("handed_on", handed_on as f64 / waits.max(1) as f64),
+                ("on_path", classes.iter().map(|class| path.shares(class).all).sum()),
+            ];
+            let evidence = Evidence { start_ns: futex.waits.longest.0 as i64, end_ns: futex.waits.longest.1 as i64 };
+            Facts { process: Some(process), ..Facts::new(Scope::Futex, texts, numbers, evidence) }
         }))
     }
 }

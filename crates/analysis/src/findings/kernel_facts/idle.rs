@@ -5,7 +5,7 @@
 //! while another thread has the waiting thread's CPU. If no thread has that CPU for a while, the
 //! waiting thread is *held*: it is not allowed to run.
 
-use super::{heaviest, OnPath};
+use super::{largest, OnPath};
 use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
 use longpole_model::hash::IdMap;
@@ -13,18 +13,23 @@ use longpole_model::linux::watch::{Base, CpuId, ThreadId, Wait};
 use longpole_model::linux::Linux;
 use std::collections::{HashMap, VecDeque};
 
-/// Shortest idle time during a wait that is counted, in nanoseconds.
+/// Shortest idle time during a wait that is counted, in nanoseconds: ten times what a CPU needs to
+/// wake up.
 const MIN_NS: i64 = 100_000;
 /// Shortest idle time of the thread's own CPU from which the thread counts as held, in nanoseconds.
 /// A virtual CPU takes some time to wake up as well.
 const MIN_HELD_NS: i64 = 500_000;
 /// Number of stays that are remembered per CPU.
-const REMEMBERED: usize = 1 << 12;
+const MAX_STAYS: usize = 1 << 12;
 
+/// Collects waits for a CPU and the times at which CPUs were idle.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
+    /// The last stays of each CPU, the newest last.
     cpus: Vec<VecDeque<Stay>>,
+    /// Long waits that the current event has ended.
     waits: Vec<Wait>,
+    /// Waits of each thread while another CPU was idle.
     threads: IdMap<ThreadId, Missed>,
     /// Threads that were ready to run while no thread had their own CPU.
     held: IdMap<ThreadId, Missed>,
@@ -38,11 +43,15 @@ struct Stay {
     end_ns: i64,
 }
 
+/// Waits of a thread, or of a class of threads, and the idle time that they did not use.
 #[derive(Clone, Copy, Debug, Default)]
 struct Missed {
     waited_ns: u64,
+    /// Part of `waited_ns` in which a CPU was idle.
     missed_ns: u64,
+    /// Number of waits with such a part.
     count: u64,
+    /// Begin and end of the longest such part.
     longest: (i64, i64),
 }
 
@@ -82,7 +91,7 @@ impl Idle {
         match stays.back_mut() {
             Some(last) if last.idle == idle && last.end_ns == begin_ns => last.end_ns = end_ns,
             _ => {
-                if stays.len() == REMEMBERED {
+                if stays.len() == MAX_STAYS {
                     stays.pop_front();
                 }
                 stays.push_back(Stay { idle, begin_ns, end_ns });
@@ -111,7 +120,8 @@ impl Idle {
         }
     }
 
-    /// Returns the times at which another CPU was idle; they do not overlap.
+    /// Returns the times of the wait at which another CPU was idle on which the thread may run;
+    /// they do not overlap.
     fn missed(&self, linux: &Linux, wait: &Wait) -> Vec<(i64, i64)> {
         let Some(thread) = linux.threads.get(wait.thread.0 as usize) else { return Vec::new() };
         let allowed = thread.mask.now();
@@ -129,14 +139,14 @@ impl Idle {
             }
         }
         pieces.sort_unstable();
-        let mut apart: Vec<(i64, i64)> = Vec::new();
+        let mut disjoint: Vec<(i64, i64)> = Vec::new();
         for (begin, end) in pieces {
-            match apart.last_mut() {
+            match disjoint.last_mut() {
                 Some(last) if begin <= last.1 => last.1 = last.1.max(end),
-                _ => apart.push((begin, end)),
+                _ => disjoint.push((begin, end)),
             }
         }
-        apart
+        disjoint
     }
 
     /// Returns the times during the wait for which the CPU was idle, or had a thread.
@@ -173,16 +183,11 @@ impl Idle {
                 classes.entry(class).or_default().add(of);
             }
         }
-        heaviest(classes.into_iter().filter(|(_, of)| of.count > 0).map(|(class, of)| {
+        largest(classes.into_iter().filter(|(_, of)| of.count > 0).map(|(class, of)| {
             let part = of.missed_ns as f64 / of.waited_ns.max(1) as f64;
-            Facts {
-                scope,
-                texts: vec![("machine", class.to_owned())],
-                numbers: vec![("share", path.shares(class).runnable * part), ("count", of.count as f64), ("part", part)],
-                error: None,
-                process: None,
-                evidence: Evidence { start_ns: of.longest.0, end_ns: of.longest.1 },
-            }
+            let numbers = vec![("share", path.shares(class).runnable * part), ("count", of.count as f64), ("part", part)];
+            let evidence = Evidence { start_ns: of.longest.0, end_ns: of.longest.1 };
+            Facts::new(scope, vec![("machine", class.to_owned())], numbers, evidence)
         }))
     }
 }
