@@ -317,7 +317,7 @@ impl ProbePass {
         let losses = findings.iter().find(is_cause).cloned();
         findings.extend(others);
         Report {
-            verdict: verdict.or_lost(losses.as_ref()),
+            verdict: verdict.or_packet_loss(losses.as_ref()),
             losses,
             criticality: None,
             findings,
@@ -341,8 +341,8 @@ impl Report {
     /// which [`Report::stability`] refers.
     pub fn foremost(&self) -> Option<(&str, &str)> {
         let first = || self.participation.as_ref()?.rows.first().map(|row| (row.machine.as_str(), row.state.as_str()));
-        match &self.verdict.row {
-            Some((machine, state)) => Some((machine, state)),
+        match &self.verdict.origin.row {
+            Some(row) => Some((&row.class, &row.state)),
             None => first(),
         }
     }
@@ -387,9 +387,9 @@ impl Report {
         }
         let contradictions = Contradictions::of(&answer);
         if contradictions.are_too_many(answer.interactions) {
-            self.verdict = self.verdict.if_known();
+            self.verdict = self.verdict.spread_as_unknown();
         }
-        self.verdict = self.verdict.or_lost(self.losses.as_ref()).with_contradictions(Some(contradictions));
+        self.verdict = self.verdict.or_packet_loss(self.losses.as_ref()).with_contradictions(Some(contradictions));
         self.findings.extend(findings);
         self.findings.sort_by_key(|finding| (!finding.precedes_verdict(), !finding.is_cause()));
         self.run = Some(run);

@@ -7,12 +7,26 @@
 //! path by subject ([`parts`]), the wake-ups and waits outside of the path ([`traffic`]), requests
 //! and replies ([`crate::verdict::exchanges`]), and predictions of changes ([`crate::what_if`]).
 //!
-//! The questions are asked in a fixed order: Does a network link or a kernel timer decide? A
-//! receive window? A state that a program declared? A quota? A sleep? The disk? A priority
-//! inversion, connections per request, or hand-overs? The CPUs? A serial step of the run?
-//! Interrupts? One subject, by one of its states or as a whole? Processes per item? Round trips?
-//! The first question with a certain answer is the verdict. If there is none, the path is *spread*,
-//! or too little is known.
+//! The questions are asked in a fixed order, and the first one with a certain answer is the
+//! verdict:
+//!
+//! | question: what decides? | file |
+//! |---|---|
+//! | a network link, a timer of the kernel, or a receive window | [`waits`] |
+//! | a state that a program declared | here, with [`machine_states`] |
+//! | a CPU quota | [`waits`] |
+//! | a sleep | [`sleeps`], with [`locks`] and [`requests`] |
+//! | a disk | [`waits`] |
+//! | a priority inversion | [`work`], with [`inversions`] |
+//! | connections for each request | [`requests`] |
+//! | a hand-over for each item | [`hand_over`] |
+//! | the CPUs, a serial step of the run, or interrupts | [`work`] |
+//! | one subject, by one of its states or as a whole | [`work`] |
+//! | a process for each item | [`work`] |
+//! | round trips | [`requests`] |
+//!
+//! If none has a certain answer, the path is *spread*, or too little is known. File locks
+//! ([`locks`]) and unrelated programs on the CPUs are then added to the verdict.
 //!
 //! The verdict is data ([`data::Verdict`]); [`sentence`] writes it as text. No rule here may depend
 //! on what a name means: subjects are judged by their roles, states and figures.
@@ -58,15 +72,18 @@ use crate::what_if::{Prediction, Scenario};
 use anchor::Anchor;
 use because::Because;
 use caveat::Caveat;
-use data::{Basis, Code, Gain, GainOf, Mechanism, Named, Outcome, ProgressLatency, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict};
-use limits::Limits;
+use data::{
+    Basis, ClassState, Code, Gain, GainOf, Mechanism, Named, Origin, Outcome, ProgressLatency, RunRole, RunnerUp, StateKind, StateNamed,
+    SubjectLevel, Verdict,
+};
+use limits::{Limits, MIN_SHARE_OF_RELATED};
 use longpole_model::interaction::Vocabulary;
 use longpole_model::kinds::LinkKind;
 use lost_events::too_many_lost;
 use pairs::Together;
 use parts::{Does, Part, Parts};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use subjects::{Level, Role, Subject, SubjectId, Subjects};
+use subjects::{FromTo, Level, Role, Subject, SubjectId, Subjects};
 use traffic::{Own, Traffic};
 
 /// CPUs of the host.
@@ -75,6 +92,17 @@ pub struct Cpus {
     pub count: u64,
     /// Share of the time in which the CPUs were idle. `None` if no event shows it.
     pub idle: Option<f64>,
+}
+
+/// Events that the recording should contain but does not.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Missing<'a> {
+    /// Number of lost events.
+    pub lost: u64,
+    /// Kinds of events that were switched off during the recording.
+    pub kinds: &'a [NotRecorded],
+    /// Advice for a new recording if events were lost ([`lost_events::remedy`]).
+    pub remedy: &'a str,
 }
 
 /// All facts on which the verdict depends.
@@ -92,31 +120,28 @@ pub struct Case<'a> {
     /// The verdict by states of machines and classes ([`machine_states`]), which ignores processes.
     pub states: &'a Verdict,
     pub anchor: Option<&'a Anchor>,
-    /// Number of wake-ups of each subject by each other one ([`between`]).
-    pub between: &'a HashMap<(SubjectId, SubjectId), u64>,
+    /// Number of wake-ups of each subject by each other one, also outside of the path
+    /// ([`wakeups_between`]).
+    pub wakeups_between: &'a HashMap<FromTo, u64>,
     pub socket_activities: &'a SocketActivities,
     /// Locks for which threads wait, as far as kernel events show them.
     pub contention: &'a [Contention],
     pub cpus: Cpus,
-    pub lost: u64,
-    /// Kinds of events that were switched off during the recording.
-    pub not_recorded: Vec<NotRecorded>,
-    /// Advice for a new recording if events were lost ([`lost_events::remedy`]).
-    pub again: &'a str,
+    pub missing: Missing<'a>,
     pub limits: &'a Limits,
 }
 
 impl Case<'_> {
     /// Returns the verdict, by processes if the path has any, otherwise by states of machines.
     pub fn verdict(&self) -> Verdict {
-        let of_processes = self.parts.wholes.first().is_some_and(|first| self.subjects.get(first.subject).level != Level::Machine);
-        let mut verdict = match of_processes.then(|| self.without_idle_sleeps()).flatten() {
+        let has_processes = self.parts.wholes.first().is_some_and(|first| self.subjects.get(first.subject).level != Level::Machine);
+        let mut verdict = match has_processes.then(|| self.without_idle_sleeps()).flatten() {
             Some((parts, because)) => {
                 let mut verdict = Case { parts: &parts, ..self.clone() }.of_processes();
                 verdict.because.push(because);
                 verdict
             }
-            None if of_processes => self.of_processes(),
+            None if has_processes => self.of_processes(),
             None => self.states.clone(),
         };
         // For round trips, no prediction applies: the gain of fewer requests is not the gain of a
@@ -125,8 +150,8 @@ impl Case<'_> {
             verdict.gain = self.gain(&verdict);
         }
         self.add_together(&mut verdict);
-        if !self.not_recorded.is_empty() {
-            verdict.caveats.push(Caveat::SwitchedOff { kinds: self.not_recorded.clone() });
+        if !self.missing.kinds.is_empty() {
+            verdict.caveats.push(Caveat::SwitchedOff { kinds: self.missing.kinds.to_vec() });
         }
         if verdict.basis == Basis::Subjects {
             verdict.caveats.extend(self.timer(&verdict));
@@ -137,8 +162,8 @@ impl Case<'_> {
     /// Returns a caveat if a signal from a timer may end the run: then no change makes the run
     /// shorter.
     fn timer(&self, verdict: &Verdict) -> Option<Caveat> {
-        let (class, _) = verdict.row.as_ref().filter(|_| verdict.outcome == Outcome::Bottleneck && self.anchor.is_none())?;
-        let (machine, call) = machine_states::timer(self.answer, class)?;
+        let row = verdict.origin.row.as_ref().filter(|_| verdict.outcome == Outcome::Bottleneck && self.anchor.is_none())?;
+        let (machine, call) = machine_states::timer(self.answer, &row.class)?;
         Some(Caveat::Timer { machine: machine.to_owned(), call: call.to_owned() })
     }
 
@@ -149,71 +174,80 @@ impl Case<'_> {
     /// programs of the path fill the CPUs. A thread that wakes up now and then, and does a little
     /// work for which another thread waits, leads the path back into its sleeps.
     fn without_idle_sleeps(&self) -> Option<(Parts, Because)> {
-        let mut shares: BTreeMap<String, f64> = BTreeMap::new();
-        let change = |part: &Part| Scenario::scale(&part.class, &part.class_state, 0.5).text;
+        let mut shares: BTreeMap<&ClassState, f64> = BTreeMap::new();
         for part in self.parts.parts.iter().filter(|part| part.does == Does::Sleeps) {
-            *shares.entry(change(part)).or_default() += part.share;
+            *shares.entry(&part.row).or_default() += part.share;
         }
-        let allowed = self.cpus_allow().map_or(f64::INFINITY, |most| (most - 1.0).max(0.0));
-        let is_full =
-            self.cpus.idle.is_some_and(|idle| idle <= self.limits.idle_share) && (1.0 + allowed) * (1.0 - self.limits.considerable) <= 1.0;
-        let predicted = |change: &str| self.predictions.iter().find(|prediction| prediction.change == change);
-        let is_idle = |(change, share): (&String, &f64)| {
-            let Some((prediction, gain)) = predicted(change).and_then(|known| Some((known, known.gain?))) else { return false };
+        // The largest gain that the CPUs allow.
+        let allowed = self.cpus_allow().map_or(f64::INFINITY, |factor| (factor - 1.0).max(0.0));
+        let is_full = self.cpus.idle.is_some_and(|idle| idle <= self.limits.max_idle_share)
+            && (1.0 + allowed) * (1.0 - self.limits.considerable_share) <= 1.0;
+        let is_idle = |row: &ClassState, share: f64| {
+            let Some((prediction, gain)) = self.predicted(&row.halved()).and_then(|known| Some((known, known.gain?))) else { return false };
             let promised = 1.0 / (1.0 - share / 2.0) - 1.0;
             // If another sleep takes over, both are needed, unless the CPUs have no room for more
             // work.
             let next_works = prediction.next.as_ref().is_some_and(|next| next.kind.is_none_or(|kind| kind.is_code()));
-            is_full && gain < self.limits.most * promised || next_works && gain < self.limits.considerable * promised
+            is_full && gain < self.limits.majority * promised || next_works && gain < self.limits.considerable_share * promised
         };
-        let idle: BTreeSet<String> = shares.iter().filter(|&entry| is_idle(entry)).map(|(change, _)| change.clone()).collect();
-        let is_out = |part: &Part| part.does == Does::Sleeps && idle.contains(&change(part));
-        let share = self.share(is_out);
-        let first = self.parts.parts.iter().find(|part| is_out(part)).filter(|_| share >= self.limits.considerable)?;
+        let idle: BTreeSet<&ClassState> = shares.into_iter().filter(|&(row, share)| is_idle(row, share)).map(|(row, _)| row).collect();
+        let is_left_out = |part: &Part| part.does == Does::Sleeps && idle.contains(&part.row);
+        let share = self.share(is_left_out);
+        let first = self.parts.parts.iter().find(|part| is_left_out(part)).filter(|_| share >= self.limits.considerable_share)?;
         let mut sleepers: Vec<Named> = Vec::new();
-        for part in self.parts.parts.iter().filter(|part| is_out(part) && part.share >= self.limits.considerable * share) {
+        for part in self.parts.parts.iter().filter(|part| is_left_out(part) && part.share >= self.limits.considerable_share * share) {
             let named = self.name_of(part);
             if !sleepers.contains(&named) {
                 sleepers.push(named);
             }
         }
-        let because = Because::IdleSleeps { sleepers, share: share.min(1.0), gain: predicted(&change(first))?.gain?.min(allowed) };
-        Some((self.parts.without(is_out)?, because))
+        let gain = self.predicted(&first.row.halved())?.gain?.min(allowed);
+        let because = Because::IdleSleeps { sleepers, share: share.min(1.0), gain };
+        Some((self.parts.without(is_left_out)?, because))
+    }
+
+    /// Returns the prediction of a scenario, if it was made.
+    fn predicted(&self, scenario: &Scenario) -> Option<&Prediction> {
+        self.predictions.iter().find(|prediction| prediction.is_of(scenario))
     }
 
     /// Returns the factor by which the system could be faster until the CPUs are full, if the
     /// programs of the path need as much CPU time as now, on the path or outside of it. `None` if
     /// that is unknown.
     fn cpus_allow(&self) -> Option<f64> {
-        let on_path = self.parts.wholes.iter().filter(|whole| whole.share >= self.limits.connected_share);
+        let on_path = self.parts.wholes.iter().filter(|whole| whole.share >= self.limits.min_connected_share);
         let on_path: BTreeSet<SubjectId> = on_path.map(|whole| whole.subject).collect();
         let ran: u64 = self.owners().filter(|(subject, _)| on_path.contains(subject)).map(|(_, own)| own.ran_ns).sum();
-        let (begin, end) = self.traffic.range();
-        (ran > 0 && self.cpus.count > 0).then(|| self.cpus.count as f64 * end.saturating_sub(begin) as f64 / ran as f64)
+        (ran > 0 && self.cpus.count > 0).then(|| self.cpus.count as f64 * self.traffic.length_ns() as f64 / ran as f64)
     }
 
+    /// Asks the questions in their order.
     fn of_processes(&self) -> Verdict {
-        let unknown = self.unknown();
-        let second = self.parts.wholes.first().map_or(0.0, |first| first.share);
-        if too_many_lost(self.lost, self.answer.interactions) && unknown > second || unknown > self.limits.most {
+        let unknown = self.unknown_share();
+        let largest = self.parts.wholes.first().map_or(0.0, |first| first.share);
+        if too_many_lost(self.missing.lost, self.answer.interactions) && unknown > largest || unknown > self.limits.majority {
             return self.empty(Outcome::Unknown);
         }
-        let decided = self.by_link().or_else(|| self.by_kernel_timer()).or_else(|| self.by_window()).or_else(|| self.by_declared());
-        let decided = decided.or_else(|| self.by_quota()).or_else(|| self.by_sleep()).or_else(|| self.by_disk());
-        let decided = decided
+        let decided = self
+            .by_link()
+            .or_else(|| self.by_kernel_timer())
+            .or_else(|| self.by_window())
+            .or_else(|| self.by_declared())
+            .or_else(|| self.by_quota())
+            .or_else(|| self.by_sleep())
+            .or_else(|| self.by_disk())
             .or_else(|| self.by_inversion())
             .or_else(|| self.by_connections())
             .or_else(|| self.by_hand_over())
             .or_else(|| self.by_cpus())
-            .or_else(|| self.by_serial_step());
-        let decided = decided
+            .or_else(|| self.by_serial_step())
             .or_else(|| self.by_interrupts())
             .or_else(|| self.by_subject())
             .or_else(|| self.by_processes())
             .or_else(|| self.by_round_trips());
         let mut verdict = match decided {
             Some(verdict) => verdict,
-            None if unknown > self.limits.max_unknown && unknown > self.limits.least_share => self.empty(Outcome::Unknown),
+            None if unknown > self.limits.max_unknown && unknown > self.limits.min_share => self.empty(Outcome::Unknown),
             None => self.spread(),
         };
         self.add_file_lock(&mut verdict);
@@ -237,28 +271,30 @@ impl Case<'_> {
         self.subjects.known(&self.answer.end_machine) == Some(subject)
     }
 
+    /// Returns whether the path passes between two subjects often enough, in either direction.
     fn is_connected(&self, one: SubjectId, other: SubjectId) -> bool {
-        let times = |to, from| self.parts.entered_from.get(&(to, from)).copied().unwrap_or(0);
-        times(one, other) + times(other, one) >= self.limits.least_replies
+        let passages = |from, to| self.parts.crossings.entries.get(&FromTo { from, to }).copied().unwrap_or(0);
+        passages(one, other) + passages(other, one) >= self.limits.min_occurrences
     }
 
-    fn unknown(&self) -> f64 {
+    fn unknown_share(&self) -> f64 {
         self.answer.unknown_ns as f64 / self.answer.length_ns.max(1) as f64
     }
 
+    /// Returns a verdict without a subject, with the caveats about missing facts.
     fn empty(&self, outcome: Outcome) -> Verdict {
         let mut caveats = Vec::new();
-        let unknown = self.unknown();
+        let unknown = self.unknown_share();
         if unknown > self.limits.max_unknown {
             caveats.push(Caveat::UnknownTime { share: unknown, contradictory: false });
         }
-        if too_many_lost(self.lost, self.answer.interactions) {
-            caveats.push(Caveat::LostEvents { count: self.lost, remedy: self.again.to_owned() });
+        if too_many_lost(self.missing.lost, self.answer.interactions) {
+            caveats.push(Caveat::LostEvents { count: self.missing.lost, remedy: self.missing.remedy.to_owned() });
         }
         Verdict {
             caveats,
             unknown_share: Some(unknown),
-            lost: self.lost,
+            lost: self.missing.lost,
             evidence: Evidence { start_ns: self.answer.start_ns as i64, end_ns: self.answer.end_ns as i64 },
             ..Verdict::new(outcome, Basis::Subjects)
         }
@@ -268,7 +304,7 @@ impl Case<'_> {
     fn add_file_lock(&self, verdict: &mut Verdict) {
         let has_subject = matches!(verdict.outcome, Outcome::Bottleneck | Outcome::Paced);
         let has_lock = verdict.because.iter().any(|because| matches!(because, Because::Convoy { .. } | Because::Lock { .. }));
-        let Some(subject) = verdict.subject_id.filter(|_| has_subject && !has_lock) else { return };
+        let Some(subject) = verdict.origin.subject.filter(|_| has_subject && !has_lock) else { return };
         let Some(lock) = self.file_lock(subject) else { return };
         if verdict.outcome == Outcome::Bottleneck {
             verdict.mechanism = match verdict.mechanism {
@@ -281,14 +317,16 @@ impl Case<'_> {
 
     /// Adds a caveat if programs unrelated to the path take a considerable share of the CPUs.
     fn add_bystanders(&self, verdict: &mut Verdict) {
-        let is_own = |id: SubjectId| {
+        let is_related = |id: SubjectId| {
             let subject = self.subjects.get(id);
-            subject.is_of_command || subject.role != Role::None || self.parts.whole(id).is_some_and(|whole| whole.share >= 0.01)
+            subject.is_of_command
+                || subject.role != Role::None
+                || self.parts.whole(id).is_some_and(|whole| whole.share >= MIN_SHARE_OF_RELATED)
         };
         let busy = 1.0 - self.cpus.idle.unwrap_or(0.0);
-        let others: Vec<(SubjectId, f64)> = self.cpu_users().into_iter().filter(|(id, _)| !is_own(*id)).collect();
+        let others: Vec<(SubjectId, f64)> = self.cpu_users().into_iter().filter(|(id, _)| !is_related(*id)).collect();
         let share = busy * others.iter().map(|(_, share)| share).sum::<f64>();
-        let Some(first) = others.first().filter(|_| share >= self.limits.considerable && self.cpus.idle.is_some()) else { return };
+        let Some(first) = others.first().filter(|_| share >= self.limits.considerable_share && self.cpus.idle.is_some()) else { return };
         verdict.caveats.push(Caveat::Bystanders { share, example: self.name(first.0, None) });
     }
 
@@ -297,7 +335,7 @@ impl Case<'_> {
         let share: f64 = parts.iter().map(|part| part.share).sum();
         let error = parts.iter().map(|part| part.error).fold(0.0, f64::max);
         let first = parts.first();
-        let level = self.subjects.get(subject);
+        let of = self.subjects.get(subject);
         let runner = self.parts.parts.iter().find(|part| part.subject != subject && part.does != Does::Transit);
         Verdict {
             subject: Some(first.map_or_else(|| self.name(subject, None), |part| self.name_of(part))),
@@ -306,10 +344,9 @@ impl Case<'_> {
             share_low: Some((share - error).max(0.0)),
             share_high: Some((share + error).min(1.0)),
             runner_up: runner.map(|part| self.runner_up(part)),
-            role: (level.role == Role::Client && level.activity.asked.count > 0).then_some("load generator"),
+            role: (of.role == Role::Client && of.activity.asked.count > 0).then_some(RunRole::LoadGenerator),
             evidence: first.map_or_else(Evidence::default, |part| part.evidence),
-            subject_id: Some(subject),
-            row: first.map(|part| (part.class.clone(), part.class_state.clone())),
+            origin: Origin { subject: Some(subject), station: None, row: first.map(|part| part.row.clone()) },
             ..self.empty(outcome)
         }
     }
@@ -321,10 +358,10 @@ impl Case<'_> {
     /// Returns the name of a part's subject, down to a thread or a group of threads with one role.
     fn name_of(&self, part: &Part) -> Named {
         let named = self.name(part.subject, part.machine.as_deref());
-        match &part.role {
-            Some(role) if part.machine.is_none() => {
+        match &part.thread_group {
+            Some(group) if part.machine.is_none() => {
                 let level = if named.level == SubjectLevel::Process { SubjectLevel::Pool } else { named.level };
-                Named { level, name: format!("{}/{role}", self.subjects.get(part.subject).name), ..named }
+                Named { level, name: format!("{}/{group}", self.subjects.get(part.subject).name), ..named }
             }
             _ => named,
         }
@@ -361,6 +398,7 @@ impl Case<'_> {
         }
     }
 
+    /// Returns the share of the path that some of its parts have together.
     fn share(&self, is_meant: impl Fn(&Part) -> bool) -> f64 {
         self.parts.parts.iter().filter(|part| is_meant(part)).map(|part| part.share).sum()
     }
@@ -378,25 +416,25 @@ impl Case<'_> {
             others(&|does| does == Does::Throttled),
             others(&|does| does == Does::Unknown),
         ];
-        share >= self.limits.least_share && most.into_iter().all(|other| share > other)
+        share >= self.limits.min_share && most.into_iter().all(|other| share > other)
     }
 
     /// Returns whether the CPUs are the limit. Where CPUs are idle, a thread that waits for one
     /// waits for that CPU to wake up, or is bound to another one.
     fn cpus_are_short(&self) -> bool {
-        self.cpus.idle.is_none_or(|idle| idle <= self.limits.idle_share + self.limits.considerable)
+        self.cpus.idle.is_none_or(|idle| idle <= self.limits.max_idle_share + self.limits.considerable_share)
     }
 
     /// Judges a state that a program declared, or the time of its calls in transit.
     fn by_declared(&self) -> Option<Verdict> {
-        let of = self.states;
-        let row = of.row.as_ref().filter(|_| of.outcome == Outcome::Bottleneck)?;
-        let is_row =
-            |part: &&Part| (&part.class, &part.class_state) == (&row.0, &row.1) || part.does == Does::Call && part.class.ends_with(&row.1);
+        let row = self.states.origin.row.as_ref().filter(|_| self.states.outcome == Outcome::Bottleneck)?;
+        let is_row = |part: &&Part| part.row == *row || part.rpc.as_ref() == Some(&row.state);
         let part = self.parts.parts.iter().find(is_row)?;
-        matches!(part.does, Does::Declared | Does::Call).then(|| of.clone())
+        matches!(part.does, Does::Declared | Does::Call).then(|| self.states.clone())
     }
 
+    /// Returns whether a verdict can name this subject as a program: no interrupt, kernel thread or
+    /// recorder.
     fn is_program(&self, subject: SubjectId) -> bool {
         let subject = self.subjects.get(subject);
         !subject.is_recorder && matches!(subject.level, Level::Process | Level::Pool | Level::Machine)
@@ -420,7 +458,7 @@ impl Case<'_> {
         let Some(gain) = self.gain_of(&together.both).filter(|_| better) else { return };
         // A client and its server always take their times together, which shows nothing about the
         // service.
-        let is_changed = |subject: &Subject| together.alone.iter().any(|alone| alone.change == subject.halved().text);
+        let is_changed = |subject: &Subject| together.alone.iter().any(|alone| alone.is_of(&subject.halved()));
         let is_of = |role: Role| self.subjects.iter().any(|(_, subject)| subject.role == role && is_changed(subject));
         if is_of(Role::Client) && is_of(Role::Server) {
             return;
@@ -429,21 +467,26 @@ impl Case<'_> {
         verdict.gain = Some(gain);
     }
 
+    /// Returns the gain of the change that fits the verdict best: more places for waiting work,
+    /// less time in the state, or less time of the subject.
     fn gain(&self, verdict: &Verdict) -> Option<Gain> {
-        let of_state = verdict.row.as_ref().map(|(class, state)| Scenario::scale(class, state, 0.5).text);
-        let of_subject = verdict.subject.as_ref().map(|named| {
-            let program = named.name.split('/').next().unwrap_or(&named.name);
+        let of_station = || self.of_station(verdict).filter(|prediction| prediction.gain.is_some());
+        let of_state = || {
+            let row = verdict.origin.row.as_ref().filter(|_| verdict.state.is_some())?;
+            self.predicted(&row.halved())
+        };
+        let of_subject = || {
+            let named = verdict.subject.as_ref()?;
+            let program = named.program();
             // A process may have executed another program before.
-            let own = |subject: &Subject| named.pid.is_some_and(|pid| subject.processes == [pid] && subject.name == program);
-            let stage = self.subjects.iter().map(|(_, subject)| subject).find(|subject| own(subject));
-            stage.map_or_else(|| Scenario::scale_all(program, 0.5), Subject::halved).text
-        });
-        let of_state = of_state.filter(|_| verdict.state.is_some());
-        let of_station = self.of_station(verdict).filter(|prediction| prediction.gain.is_some());
-        let known = |change: &String| self.predictions.iter().find(|prediction| prediction.change == *change);
-        self.gain_of(of_station.or_else(|| of_state.iter().find_map(known)).or_else(|| of_subject.iter().find_map(known))?)
+            let is_own = |subject: &&Subject| named.pid.is_some_and(|pid| subject.processes == [pid] && subject.name == program);
+            let subject = self.subjects.iter().map(|(_, subject)| subject).find(is_own);
+            self.predicted(&subject.map_or_else(|| Scenario::scale_all(program, 0.5), Subject::halved))
+        };
+        self.gain_of(of_station().or_else(of_state).or_else(of_subject)?)
     }
 
+    /// Returns a prediction as the gain of a verdict. `None` if no gain is predicted.
     fn gain_of(&self, prediction: &Prediction) -> Option<Gain> {
         let change = prediction.change.clone();
         let of = if self.anchor.is_some() { GainOf::Rate } else { GainOf::End };
@@ -452,7 +495,7 @@ impl Case<'_> {
         let replies = self.anchor.filter(|anchor| anchor.event.is_none());
         let asked = replies.and_then(|anchor| self.subjects.known(self.vocabulary.machine_name(anchor.machine)));
         let asked =
-            asked.map(|subject| &self.subjects.get(subject).activity.asked).filter(|asked| asked.count >= self.limits.least_replies);
+            asked.map(|subject| &self.subjects.get(subject).activity.asked).filter(|asked| asked.count >= self.limits.min_occurrences);
         let latency = asked.map(|asked| {
             let (p50_ns, p99_ns) = (asked.times.quantile(0.5).unwrap_or(0), asked.times.quantile(0.99).unwrap_or(0));
             let after = |ns: u64| (ns as f64 / (1.0 + gain)) as u64;
@@ -463,12 +506,12 @@ impl Case<'_> {
 }
 
 /// Returns how often each subject wakes each other one.
-pub fn between(traffic: &Traffic, subjects: &Subjects, vocabulary: &Vocabulary) -> HashMap<(SubjectId, SubjectId), u64> {
-    let mut between: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
+pub fn wakeups_between(traffic: &Traffic, subjects: &Subjects, vocabulary: &Vocabulary) -> HashMap<FromTo, u64> {
+    let mut between: HashMap<FromTo, u64> = HashMap::new();
     for (by, machine, pair) in traffic.pairs() {
         let of = |machine| subjects.known(vocabulary.machine_name(machine));
         if let (Some(from), Some(to)) = (of(by), of(machine)) {
-            *between.entry((from, to)).or_default() += pair.count;
+            *between.entry(FromTo { from, to }).or_default() += pair.count;
         }
     }
     between
@@ -495,14 +538,14 @@ pub fn scenarios(parts: &Parts, subjects: &Subjects) -> Vec<Scenario> {
 /// Adds the function in which most of the verdict's state is spent, among those for which there are
 /// samples on the path.
 pub fn add_code(verdict: &mut Verdict, functions: &[CriticalFunction], limits: &Limits) {
-    let Some(subject) = verdict.subject.as_ref().filter(|_| verdict.mechanism_has_code()) else { return };
-    let program = subject.name.split('/').next().unwrap_or(&subject.name);
+    let Some(subject) = verdict.subject.as_ref().filter(|_| verdict.executes_code()) else { return };
+    let program = subject.program();
     // Shares of functions refer to the whole path.
     let share = verdict.share.unwrap_or(0.0) * verdict.rest();
     let own = functions.iter().filter(|function| function.process == program && function.path_samples > 0);
     let top = own.max_by(|a, b| a.share.total_cmp(&b.share));
     // A function is named only if a few samples more or less would not change the result.
-    if let Some(top) = top.filter(|top| top.low >= limits.considerable * share && top.function != "(no symbols)") {
+    if let Some(top) = top.filter(|top| top.low >= limits.considerable_share * share && top.has_symbols()) {
         let of_rest = (top.share / verdict.rest()).min(1.0);
         verdict.code = Some(Code { function: top.function.clone(), file: None, line: None, share: of_rest });
     }

@@ -5,7 +5,7 @@ mod support;
 
 use longpole_analysis::report::Report;
 use longpole_analysis::stats::text::number;
-use longpole_analysis::verdict::data::{Outcome, Verdict};
+use longpole_analysis::verdict::data::{ClassState, Origin, Outcome, Verdict};
 use support::{pipeline, Costs, Trace};
 
 const SEEDS: std::ops::Range<u64> = 1..4;
@@ -81,7 +81,7 @@ fn a_small_batch_limit_explains_a_state_with_a_smaller_share_of_the_path() {
         share: Some(share),
         share_low: Some(share - 0.02),
         share_high: Some(share + 0.02),
-        row: Some((machine.to_owned(), "a state".to_owned())),
+        origin: Origin { row: Some(ClassState::new(machine, "a state")), ..Origin::default() },
         ..slow.clone()
     };
     let (share, machine) = (limited.share.unwrap(), subject(&limited).unwrap());

@@ -127,7 +127,7 @@ struct Bottleneck {
 
 fn named(run: &Run) -> Option<Bottleneck> {
     let verdict = Some(&run.report.verdict).filter(|verdict| verdict.outcome == Outcome::Bottleneck)?;
-    let (subject, state) = verdict.row.clone().unzip();
+    let (subject, state) = verdict.origin.row.clone().map(|row| (row.class, row.state)).unzip();
     Some(Bottleneck { subject: subject.or_else(|| verdict.subject.as_ref().map(|subject| subject.name.clone())), state })
 }
 
@@ -201,7 +201,7 @@ fn contradictions(runs: &[Run]) -> Option<Contradictions> {
         negative_links: a.negative_links + b.negative_links,
         ignored_wakeups: a.ignored_wakeups + b.ignored_wakeups,
     };
-    runs.iter().filter_map(|run| run.report.verdict.doubts).reduce(sum)
+    runs.iter().filter_map(|run| run.report.verdict.contradictions).reduce(sum)
 }
 
 #[derive(Default)]

@@ -122,6 +122,9 @@ impl Tops {
     }
 }
 
+/// Name of the function in a file without symbols.
+const NO_SYMBOLS: &str = "(no symbols)";
+
 /// A function, summed up over all processes of one name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CriticalFunction {
@@ -138,6 +141,13 @@ pub struct CriticalFunction {
     pub profile_rank: u64,
     pub profile_share: f64,
     pub profile_samples: u64,
+}
+
+impl CriticalFunction {
+    /// Returns whether the function's file has symbols, so that its name is known.
+    pub fn has_symbols(&self) -> bool {
+        self.function != NO_SYMBOLS
+    }
 }
 
 /// Returns the functions by their samples on the path, descending. `running` is the share of the
@@ -183,7 +193,7 @@ pub fn functions(on_path: &[FunctionShare], all: &[FunctionShare], running: f64)
 /// All addresses of a file without symbols are one function.
 fn name<'a>(function: &'a str, module: &str) -> &'a str {
     match function.strip_prefix(module) {
-        Some(address) if address.starts_with("+0x") => "(no symbols)",
+        Some(address) if address.starts_with("+0x") => NO_SYMBOLS,
         _ => function,
     }
 }

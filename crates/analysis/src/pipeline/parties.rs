@@ -9,10 +9,10 @@ use crate::verdict::exchanges::{Exchanges, SocketActivities};
 use crate::verdict::limits::Limits;
 use crate::verdict::parts::Parts;
 use crate::verdict::places::Place;
-use crate::verdict::subjects::{self, SubjectId, Subjects, Thread};
+use crate::verdict::subjects::{self, FromTo, Subjects, Thread};
 use crate::verdict::titles::Titled;
 use crate::verdict::traffic::Traffic;
-use crate::verdict::{Case, Cpus};
+use crate::verdict::{Case, Cpus, Missing};
 use longpole_model::causes::Behind;
 use longpole_model::interaction::MachineId;
 use std::collections::{HashMap, HashSet};
@@ -55,7 +55,7 @@ impl Parties {
         &'a self,
         interactions: &'a Interactions,
         (answer, parts): (&'a Answer, &'a Parts),
-        between: &'a HashMap<(SubjectId, SubjectId), u64>,
+        wakeups_between: &'a HashMap<FromTo, u64>,
         states: &'a Verdict,
     ) -> Case<'a> {
         Case {
@@ -69,13 +69,11 @@ impl Parties {
             together: None,
             states,
             anchor: None,
-            between,
+            wakeups_between,
             socket_activities: &self.activities,
             contention: &[],
             cpus: Cpus::default(),
-            lost: 0,
-            not_recorded: Vec::new(),
-            again: "",
+            missing: Missing::default(),
             limits: &self.limits,
         }
     }
@@ -108,9 +106,9 @@ pub(super) fn anchor(
 /// Returns the subjects that a verdict can name.
 fn subjects(interactions: &Interactions, activities: &SocketActivities, traffic: &Traffic, limits: &Limits) -> Subjects {
     let mut threads = threads(interactions);
-    subjects::add_titles(&mut threads, &titled(interactions), limits.least_alike);
-    subjects::leave_items(&mut threads, traffic, interactions.vocabulary(), limits.considerable);
-    let stages = subjects::stages(traffic, &threads, interactions.vocabulary(), limits.least_replies);
+    subjects::add_titles(&mut threads, &titled(interactions), limits.min_varying_roles);
+    subjects::remove_item_scripts(&mut threads, traffic, interactions.vocabulary(), limits.considerable_share);
+    let stages = subjects::stages(traffic, &threads, interactions.vocabulary(), limits.min_occurrences);
     Subjects::new(threads, activities, &stages)
 }
 

@@ -47,10 +47,10 @@ pub fn spool_to_end(interactions: &mut Interactions, selection: &Selection, mut 
     let Some(segments) = answer.segments.take() else {
         return Ok(PathEnd { spool, parts: None, stations: Stations::default() });
     };
-    let parts = Parts::new(&answer, &segments, &mut parties.subjects, parties.limits.considerable);
-    let between = verdict::between(&parties.traffic, &parties.subjects, interactions.vocabulary());
+    let parts = Parts::new(&answer, &segments, &mut parties.subjects, parties.limits.considerable_share);
+    let wakeups_between = verdict::wakeups_between(&parties.traffic, &parties.subjects, interactions.vocabulary());
     let states = Verdict::new(Outcome::Unknown, Basis::States);
-    let stations = parties.case(interactions, (&answer, &parts), &between, &states).stations();
+    let stations = parties.case(interactions, (&answer, &parts), &wakeups_between, &states).stations();
     Ok(PathEnd { spool, parts: Some(parts), stations })
 }
 

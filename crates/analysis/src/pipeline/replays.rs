@@ -86,7 +86,7 @@ impl Replays<'_> {
             idle: self.idle,
             predictions: &predictions,
             again: &lost_events::remedy(self.interactions.trace().and_then(Trace::full_ring)),
-            tells_running: self.tells_running,
+            shows_running: self.tells_running,
         };
         let states = machine_states::verdict(self.answer, self.segments, &candidates, brings, self.lost, &context, &self.rules.path);
         Ok(Replayed { states, predictions, unchanged, together })

@@ -18,7 +18,7 @@ use crate::verdict::machine_states::{self, Candidate};
 use crate::verdict::not_recorded::not_recorded;
 use crate::verdict::parts::Parts;
 use crate::verdict::sensitivity::{sensitivity, variations, Sensitive, Variation};
-use crate::verdict::{Case, Cpus};
+use crate::verdict::{Case, Cpus, Missing};
 use crate::wait_graph::{self, Waits};
 use crate::what_if::{FullQueue, Prediction};
 use longpole_trace::Trace;
@@ -132,7 +132,7 @@ impl PathEvidence {
     ) -> Result<PathEvidence, Error> {
         let runs_on = interactions.runs_on();
         let Parties { subjects, limits, .. } = parties;
-        let considerable = limits.considerable;
+        let considerable = limits.considerable_share;
         thread::scope(|scope| {
             let parts = scope.spawn(|| Parts::new(answer, segments, subjects, considerable));
             let candidates = machine_states::candidates(answer, segments);
@@ -174,7 +174,7 @@ impl VerdictInputs<'_> {
     /// that the verdict names to those of the replays.
     fn verdict(&self, replayed: &mut Replayed, variations: Option<Vec<Variation>>) -> (Verdict, Option<Vec<Sensitive>>) {
         let (kernel, vocabulary) = (self.facts.kernel, self.interactions.vocabulary());
-        let between = verdict::between(&self.parties.traffic, &self.parties.subjects, vocabulary);
+        let wakeups_between = verdict::wakeups_between(&self.parties.traffic, &self.parties.subjects, vocabulary);
         let mut case = Case {
             findings: self.findings,
             together: replayed.together.as_ref(),
@@ -184,10 +184,12 @@ impl VerdictInputs<'_> {
                 let (count, idle) = facts.cpus();
                 Cpus { count, idle }
             }),
-            lost: self.facts.lost,
-            not_recorded: kernel.map_or_else(Vec::new, |(_, linux)| not_recorded(linux)),
-            again: &lost_events::remedy(self.interactions.trace().and_then(Trace::full_ring)),
-            ..self.parties.case(self.interactions, (self.answer, self.parts), &between, &replayed.states)
+            missing: Missing {
+                lost: self.facts.lost,
+                kinds: &kernel.map_or_else(Vec::new, |(_, linux)| not_recorded(linux)),
+                remedy: &lost_events::remedy(self.interactions.trace().and_then(Trace::full_ring)),
+            },
+            ..self.parties.case(self.interactions, (self.answer, self.parts), &wakeups_between, &replayed.states)
         };
         let of_stations = case.stations().widest(&replayed.unchanged);
         let all = [&replayed.predictions[..], &of_stations[..]].concat();

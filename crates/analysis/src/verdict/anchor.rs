@@ -136,9 +136,9 @@ impl Choice<'_> {
     fn timed(&self) -> Option<(u64, u64)> {
         let (begin, end) = self.path;
         let own = self.machines().filter(|&(_, subject)| self.subjects.get(subject).is_of_command);
-        let longest = own.filter_map(|(machine, _)| self.traffic.own(machine)?.longest);
+        let longest = own.filter_map(|(machine, _)| self.traffic.own(machine)?.longest_sleep);
         let (from, to) = longest.max_by_key(|(from, to)| to - from)?;
-        let most = (to - from) as f64 >= self.limits.most * (end - begin).max(1) as f64;
+        let most = (to - from) as f64 >= self.limits.majority * (end - begin).max(1) as f64;
         most.then_some((from.max(begin), to.min(end)))
     }
 
@@ -153,7 +153,7 @@ impl Choice<'_> {
             }
         }
         let all: u64 = between.values().sum();
-        let least = ((all as f64 * self.limits.connected_share) as u64).max(1);
+        let least = ((all as f64 * self.limits.min_connected_share) as u64).max(1);
         let mut group: HashMap<SubjectId, SubjectId> = of.values().map(|&subject| (subject, subject)).collect();
         let mut edges: Vec<_> = between.into_iter().filter(|&((one, other), count)| one != other && count >= least).collect();
         edges.sort_unstable();
@@ -178,7 +178,7 @@ impl Choice<'_> {
         // not, even if it uses more CPU time.
         let answers = |root: &SubjectId| {
             let members = group.iter().filter(|(_, member)| *member == root);
-            members.map(|(&subject, _)| self.subjects.get(subject).activity.served.count).sum::<u64>() >= self.limits.least_replies
+            members.map(|(&subject, _)| self.subjects.get(subject).activity.served.count).sum::<u64>() >= self.limits.min_occurrences
         };
         let meant = ran.iter().filter(|(root, _)| is_meant(root));
         let busiest = meant.max_by_key(|&(root, &ns)| (answers(root), ns, std::cmp::Reverse(*root)))?;
@@ -204,7 +204,7 @@ impl Choice<'_> {
         let rank = |machine: u32, (others, all): (u64, u64)| {
             let subject = of[&machine];
             let subject = self.subjects.get(subject);
-            let few = others.max(all) < self.limits.least_replies;
+            let few = others.max(all) < self.limits.min_occurrences;
             (!few, subject.role == Role::Client, subject.is_of_command, others, all, std::cmp::Reverse(machine))
         };
         let is_asked = |machine: u32| self.asked.is_none_or(|asked| asked.contains(&MachineId(machine)));
@@ -212,6 +212,6 @@ impl Choice<'_> {
             .iter()
             .filter(|(&machine, _)| lives(machine) && is_asked(machine))
             .max_by_key(|&(&machine, &counts)| rank(machine, counts))?;
-        (best.1 .1 >= self.limits.least_replies).then_some(MachineId(*best.0))
+        (best.1 .1 >= self.limits.min_occurrences).then_some(MachineId(*best.0))
     }
 }

@@ -1,6 +1,7 @@
 //! Caveats: facts that make a verdict less certain.
 
 use super::data::Named;
+use super::limits::MAX_CONTRADICTORY_SHARE;
 use super::sentence;
 use crate::critical_path::Answer;
 use crate::verdict::not_recorded::NotRecorded;
@@ -53,7 +54,7 @@ impl Serialize for Caveat {
         };
         let count = match self {
             Caveat::LostEvents { count, .. } => Some(*count),
-            Caveat::Contradictions(doubts) => Some(doubts.contradictions + doubts.negative_links),
+            Caveat::Contradictions(counts) => Some(counts.contradictions + counts.negative_links),
             _ => None,
         };
         let mut out = serializer.serialize_struct("Caveat", 5)?;
@@ -70,16 +71,13 @@ impl Serialize for Caveat {
 /// verdict may be wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Contradictions {
+    /// Number of interactions that contradict earlier ones.
     pub contradictions: u64,
     /// Number of links that end before they begin.
     pub negative_links: u64,
     /// Number of wake-ups of machines that were not blocked.
     pub ignored_wakeups: u64,
 }
-
-/// Largest share of interactions that contradict earlier ones, or end before they begin. With more,
-/// the path does not show what happened.
-const MAX_CONTRADICTORY: f64 = 1e-5;
 
 impl Contradictions {
     pub fn of(answer: &Answer) -> Contradictions {
@@ -93,7 +91,7 @@ impl Contradictions {
     /// Returns whether the contradictions are so numerous that the absence of a bottleneck cannot
     /// be stated.
     pub fn are_too_many(&self, interactions: u64) -> bool {
-        (self.contradictions + self.negative_links) as f64 > MAX_CONTRADICTORY * interactions as f64
+        (self.contradictions + self.negative_links) as f64 > MAX_CONTRADICTORY_SHARE * interactions as f64
     }
 
     pub fn is_none(&self) -> bool {

@@ -7,6 +7,7 @@ use crate::verdict::because::Because;
 use crate::verdict::caveat::{Caveat, Contradictions};
 use crate::verdict::sentence;
 use crate::verdict::subjects::SubjectId;
+use crate::what_if::Scenario;
 use serde::{Serialize, Serializer};
 
 /// The kind of data on which a verdict is based.
@@ -76,6 +77,11 @@ pub struct Named {
 }
 
 impl Named {
+    /// Returns the program, without the thread that follows it in the name of a thread.
+    pub fn program(&self) -> &str {
+        self.name.split('/').next().unwrap_or(&self.name)
+    }
+
     /// A subject for which only a level and a name are known, and no process.
     pub fn of_name(level: SubjectLevel, name: &str) -> Named {
         Named {
@@ -137,12 +143,33 @@ pub struct StateNamed {
     pub name: String,
 }
 
-/// The object or event for which the subject waits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct WaitsFor {
-    pub kind: &'static str,
-    pub name: String,
-    pub other: Option<Named>,
+impl StateNamed {
+    /// Returns the name if it distinguishes states of this kind. The states of the other kinds are
+    /// the same to a reader, whatever their names are.
+    pub fn distinguishing_name(&self) -> Option<&str> {
+        match self.kind {
+            StateKind::Running | StateKind::Runnable | StateKind::Throttled | StateKind::Faults | StateKind::Unknown => None,
+            _ => Some(&self.name),
+        }
+    }
+}
+
+/// A class of machines (or a link) and a state of it, as criticality rows and changes name them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClassState {
+    pub class: String,
+    pub state: String,
+}
+
+impl ClassState {
+    pub fn new(class: &str, state: &str) -> ClassState {
+        ClassState { class: class.to_owned(), state: state.to_owned() }
+    }
+
+    /// Returns the change in which this state takes half of its time.
+    pub fn halved(&self) -> Scenario {
+        Scenario::scale(&self.class, &self.state, 0.5)
+    }
 }
 
 /// The locks for which threads wait. Locks are identified by the addresses of their futexes.
@@ -157,7 +184,8 @@ pub struct Locks {
 }
 
 /// The function in which most of the verdict's state is spent, with its share of the path's rest
-/// ([`Verdict::rest`]).
+/// ([`Verdict::rest`]). File and line are always `None` today: samples are resolved to functions
+/// only.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Code {
     pub function: String,
@@ -287,6 +315,34 @@ pub enum Mechanism {
     MemoryReclaim,
 }
 
+/// The role of a subject in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum RunRole {
+    /// The client that makes the requests for which the others work.
+    #[serde(rename = "load generator")]
+    LoadGenerator,
+}
+
+impl RunRole {
+    /// Returns the role as a noun.
+    pub fn text(self) -> &'static str {
+        match self {
+            RunRole::LoadGenerator => "load generator",
+        }
+    }
+}
+
+/// The subjects and states of the path to which a verdict refers.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// The subject of the verdict.
+    pub subject: Option<SubjectId>,
+    /// The subject in which work waits for other work, if that is another one.
+    pub station: Option<SubjectId>,
+    /// The state of the verdict.
+    pub row: Option<ClassState>,
+}
+
 /// A verdict. In JSON it has one more field, `text`, with the sentence.
 #[derive(Clone, Debug, Serialize)]
 #[serde(remote = "Self")]
@@ -294,7 +350,6 @@ pub struct Verdict {
     pub outcome: Outcome,
     pub subject: Option<Named>,
     pub state: Option<StateNamed>,
-    pub waits_for: Option<WaitsFor>,
     pub mechanism: Option<Mechanism>,
     pub because: Vec<Because>,
     pub code: Option<Code>,
@@ -307,22 +362,20 @@ pub struct Verdict {
     /// of them.
     pub runner_up: Option<RunnerUp>,
     pub gain: Option<Gain>,
-    pub role: Option<&'static str>,
+    /// Role of the subject in the run, if the sentence names it.
+    pub role: Option<RunRole>,
     pub caveats: Vec<Caveat>,
     pub unknown_share: Option<f64>,
     pub lost: u64,
     pub evidence: Evidence,
     /// Counts of contradictory events in the trace. `None` without a critical path, since only the
     /// path search finds contradictions.
-    pub doubts: Option<Contradictions>,
-    /// Id of the subject in [`crate::verdict::subjects::Subjects`].
+    #[serde(rename = "doubts")]
+    pub contradictions: Option<Contradictions>,
     #[serde(skip)]
-    pub subject_id: Option<SubjectId>,
+    pub origin: Origin,
     #[serde(skip)]
     pub basis: Basis,
-    /// Class and state, in the form in which criticality rows and changes name them.
-    #[serde(skip)]
-    pub row: Option<(String, String)>,
     /// Number of gaps for which the number of lost events is unknown.
     #[serde(skip)]
     pub uncounted_losses: u64,
@@ -331,12 +384,12 @@ pub struct Verdict {
 impl Serialize for Verdict {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Said<'a> {
+        struct WithText<'a> {
             #[serde(flatten, serialize_with = "Verdict::serialize")]
             verdict: &'a Verdict,
             text: String,
         }
-        Said { verdict: self, text: self.text() }.serialize(serializer)
+        WithText { verdict: self, text: self.text() }.serialize(serializer)
     }
 }
 
@@ -347,7 +400,6 @@ impl Verdict {
             outcome,
             subject: None,
             state: None,
-            waits_for: None,
             mechanism: None,
             because: Vec::new(),
             code: None,
@@ -361,10 +413,9 @@ impl Verdict {
             unknown_share: None,
             lost: 0,
             evidence: Evidence::default(),
-            doubts: None,
+            contradictions: None,
             basis,
-            subject_id: None,
-            row: None,
+            origin: Origin::default(),
             uncounted_losses: 0,
         }
     }
@@ -372,14 +423,25 @@ impl Verdict {
     /// Returns this verdict with a machine, or a class of machines, as its subject, for which no
     /// process is known.
     pub fn about(self, machine: &str, state: Option<StateNamed>) -> Verdict {
-        let row = state.as_ref().map(|state| (machine.to_owned(), state.name.clone()));
-        Verdict { subject: Some(Named::of_name(SubjectLevel::Thread, machine)), state, row, ..self }
+        let row = state.as_ref().map(|state| ClassState::new(machine, &state.name));
+        Verdict { subject: Some(Named::of_name(SubjectLevel::Thread, machine)), state, origin: Origin { row, ..self.origin }, ..self }
     }
 
     /// Returns this verdict with a share and its error (two standard errors), if these are known.
     pub fn with_share(self, share: Option<f64>, error: Option<f64>) -> Verdict {
         let (low, high) = share.zip(error).map(|(share, error)| ((share - error).max(0.0), (share + error).min(1.0))).unzip();
         Verdict { share, share_low: low, share_high: high, ..self }
+    }
+
+    /// Sets the share, and the ends of its interval.
+    pub(in crate::verdict) fn set_share(&mut self, share: f64, error: f64) {
+        self.share = Some(share);
+        (self.share_low, self.share_high) = (Some((share - error).max(0.0)), Some((share + error).min(1.0)));
+    }
+
+    /// Sets a share that has no statistical error.
+    pub(in crate::verdict) fn set_exact_share(&mut self, share: f64) {
+        (self.share, self.share_low, self.share_high) = (Some(share), Some(share), Some(share));
     }
 
     /// Returns the sentence that states this verdict.
@@ -407,7 +469,9 @@ impl Verdict {
         let low = self.share_low.or(self.share);
         let high = of_path.share_high.or(of_path.share);
         let has_more = low.zip(high).is_some_and(|(own, other)| own > other);
-        let machine = |verdict: &Verdict| verdict.row.as_ref().map(|row| row.0.clone());
+        fn machine(verdict: &Verdict) -> Option<&str> {
+            verdict.origin.row.as_ref().map(|row| row.class.as_str())
+        }
         self.names_a_finding() && self.state.is_some() && machine(self) == machine(of_path) && has_more
     }
 
@@ -422,7 +486,7 @@ impl Verdict {
     }
 
     /// Returns whether the bottleneck executes code, so that samples can show the function.
-    pub fn mechanism_has_code(&self) -> bool {
+    pub fn executes_code(&self) -> bool {
         let runs = |state: &StateNamed| matches!(state.kind, StateKind::Running | StateKind::SystemCall);
         // In these, the samples on the path are not those of the subject's work.
         let waits = [
@@ -441,7 +505,7 @@ impl Verdict {
 
     /// Turns the outcome `Spread` into `Unknown`. "No subject leads" is stated only if the trace
     /// shows what happens.
-    pub fn if_known(mut self) -> Verdict {
+    pub fn spread_as_unknown(mut self) -> Verdict {
         if self.outcome == Outcome::Spread {
             self.outcome = Outcome::Unknown;
         }
@@ -450,7 +514,7 @@ impl Verdict {
 
     /// Returns a verdict on the place at which most packets are lost, unless this verdict already
     /// names a bottleneck.
-    pub fn or_lost(self, losses: Option<&Finding>) -> Verdict {
+    pub fn or_packet_loss(self, losses: Option<&Finding>) -> Verdict {
         let Some(finding) = losses.filter(|_| self.outcome != Outcome::Bottleneck) else { return self };
         let Finding { subject, count, share, remedy, .. } = finding;
         let lost = Because::LostPackets { count: *count, share: *share, remedy: remedy.clone() };
@@ -466,9 +530,9 @@ impl Verdict {
     }
 
     /// Stores the counts of contradictory events, and adds a caveat if they are not zero.
-    pub fn with_contradictions(mut self, doubts: Option<Contradictions>) -> Verdict {
-        self.doubts = doubts;
-        self.caveats.extend(doubts.filter(|doubts| !doubts.is_none()).map(Caveat::Contradictions));
+    pub fn with_contradictions(mut self, contradictions: Option<Contradictions>) -> Verdict {
+        self.contradictions = contradictions;
+        self.caveats.extend(contradictions.filter(|contradictions| !contradictions.is_none()).map(Caveat::Contradictions));
         self
     }
 }

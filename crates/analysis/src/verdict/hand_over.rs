@@ -13,23 +13,25 @@
 use super::because::Because;
 use super::data::{Mechanism, Outcome, Verdict};
 use super::parts::{Does, Part};
-use super::subjects::{Role, SubjectId};
+use super::subjects::{FromTo, Role, SubjectId};
 use super::Case;
 use crate::findings::Finding;
 use std::cmp::Reverse;
 
 impl Case<'_> {
+    /// Judges subjects whose threads wake each other for each item.
     pub(super) fn by_hand_over(&self) -> Option<Verdict> {
         let role = |of: SubjectId| self.subjects.get(of).role;
         // Programs that exchange requests on sockets are judged by their requests.
         let is_meant = |one: SubjectId, other: SubjectId| one == other || role(one) == Role::None || role(other) == Role::None;
-        let woken = self.parts.woken_by.iter().filter(|((by, of), _)| self.is_program(*by) && self.is_program(*of) && is_meant(*by, *of));
-        let mut pairs: Vec<((SubjectId, SubjectId), u64)> = woken.map(|(&pair, &count)| (pair, count)).collect();
+        let is_pair = |pair: &FromTo| self.is_program(pair.from) && self.is_program(pair.to) && is_meant(pair.from, pair.to);
+        let woken = self.parts.crossings.wakes.iter().filter(|(pair, _)| is_pair(pair));
+        let mut pairs: Vec<(FromTo, u64)> = woken.map(|(&pair, &count)| (pair, count)).collect();
         pairs.sort_unstable_by_key(|&(pair, count)| (Reverse(count), pair));
         // Threads that exchange the same items do so about equally often.
         let &(_, most) = pairs.first()?;
-        pairs.retain(|&(_, count)| count as f64 >= self.limits.considerable * most as f64);
-        let mut sides: Vec<SubjectId> = pairs.iter().flat_map(|&((by, of), _)| [by, of]).collect();
+        pairs.retain(|&(_, count)| count as f64 >= self.limits.considerable_share * most as f64);
+        let mut sides: Vec<SubjectId> = pairs.iter().flat_map(|&(pair, _)| [pair.from, pair.to]).collect();
         sides.sort_unstable();
         sides.dedup();
         let count: u64 = pairs.iter().map(|&(_, count)| count).sum();
@@ -44,11 +46,11 @@ impl Case<'_> {
         // A thread that waits for a CPU for another reason does so without having woken a thread or
         // having been woken. Threads that share a CPU wait twice each: once after the wake-up, and
         // once because the wake-up preempted the waker.
-        let is_woken_each_time = self.limits.similar * count as f64 >= waits as f64;
-        if count < self.limits.many_replies || share < self.limits.most || cost_ns <= work_ns || !is_woken_each_time {
+        let is_woken_each_time = self.limits.max_similar_ratio * count as f64 >= waits as f64;
+        if count < self.limits.min_repetitions || share < self.limits.majority || cost_ns <= work_ns || !is_woken_each_time {
             return None;
         }
-        if self.hands_on_a_lock(&sides, count) {
+        if self.hands_over_a_lock(&sides, count) {
             return None;
         }
         // Of two threads that exchange items, one runs at a time. If more threads are ready than
@@ -59,7 +61,7 @@ impl Case<'_> {
         // If other programs occupy the CPUs, these threads wait for them instead.
         let is_own = |user: SubjectId| sides.iter().any(|&side| self.subjects.get(side).name == self.subjects.get(user).name);
         let others: f64 = self.cpu_users().iter().filter(|&&(user, _)| !is_own(user)).map(|(_, share)| share).sum();
-        if self.cpus_are_short() && others >= self.limits.considerable {
+        if self.cpus_are_short() && others >= self.limits.considerable_share {
             return None;
         }
         let ns = |of: SubjectId| self.parts.whole(of).map_or(0, |whole| whole.ns);
@@ -67,8 +69,7 @@ impl Case<'_> {
         let subject = *sides.first()?;
         let error = sides.iter().filter_map(|&side| self.parts.whole(side)).map(|whole| whole.error).fold(0.0, f64::max);
         let mut verdict = self.named(Outcome::Bottleneck, subject, &[]);
-        (verdict.share, verdict.share_low, verdict.share_high) =
-            (Some(share), Some((share - error).max(0.0)), Some((share + error).min(1.0)));
+        verdict.set_share(share, error);
         verdict.evidence = self.parts.whole(subject).map(|whole| whole.evidence).unwrap_or_default();
         verdict.mechanism = Some(Mechanism::HandOverPerItem);
         verdict.role = None;
@@ -84,9 +85,9 @@ impl Case<'_> {
 
     /// Returns whether these subjects wait for a lock most of the time, and more often than the
     /// path passes between them. They then hand over the lock, not items.
-    fn hands_on_a_lock(&self, sides: &[SubjectId], count: u64) -> bool {
+    fn hands_over_a_lock(&self, sides: &[SubjectId], count: u64) -> bool {
         let mut locks = sides.iter().filter_map(|&side| self.lock_of(side));
-        locks.any(|lock| lock.share >= self.limits.most && lock.count > count)
+        locks.any(|lock| lock.share >= self.limits.majority && lock.count > count)
     }
 
     /// Returns the finding about a futex of this subject.

@@ -1,29 +1,67 @@
-//! The constants that decide the verdict. They are read from `rules/verdict.toml`, which gives the
-//! reason for each.
+//! The constants that decide the verdict. Those of [`Limits`] are read from `rules/verdict.toml`,
+//! which gives the reason for each, and `--sensitivity` varies them. The others are constants of
+//! this file, each with its reason; they decide on caveats and on verdicts without processes, which
+//! are not varied.
 
 use longpole_model::rules::{self, RuleError};
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-/// The constants. `rules/verdict.toml` gives the meaning of, and the reason for, each.
+/// Largest share of lost events at which the absence of a result is still meaningful.
+pub(super) const MAX_LOST_SHARE: f64 = 0.01;
+
+/// Largest share of interactions that contradict earlier ones, or end before they begin. With more,
+/// the path does not show what happened.
+pub(super) const MAX_CONTRADICTORY_SHARE: f64 = 1e-5;
+
+/// Least share of the path from which on a subject is related to it. The CPU time of others is that
+/// of unrelated programs.
+pub(super) const MIN_SHARE_OF_RELATED: f64 = 0.01;
+
+/// If all machines outside of the first class have a smaller share of the path, they are not
+/// evidence that a machine waits for another one: a page that is read once wakes an interrupt, too.
+pub(super) const MIN_SHARE_OF_OTHERS: f64 = 0.01;
+
+/// Least part of a state's time that one machine of a class must have to be named in place of the
+/// class.
+pub(super) const MIN_PART_OF_MACHINE: f64 = 0.9;
+
+/// Least part of the first state's share that another one must have to take turns with it: two
+/// states that differ by more than a factor of two are not equally slow.
+pub(super) const MIN_PART_OF_RIVAL: f64 = 0.5;
+
+/// Least part of a class's waiting for CPUs during which one is idle. With more, another CPU does
+/// not help.
+pub(super) const MIN_IDLE_PART: f64 = 0.5;
+
+/// Least share of the path of a class from which on the class is named with its own share, and
+/// the largest part of that share that its first state may then have.
+pub(super) const MIN_WHOLE_SHARE: f64 = 0.6;
+pub(super) const MAX_PART_OF_WHOLE: f64 = 0.75;
+
+/// Least share of a stage's time for which it must wait to be stated as a waiting neighbour.
+pub(super) const MIN_NEIGHBOUR_WAIT: f64 = 0.05;
+
+/// The constants that `--sensitivity` varies. `rules/verdict.toml` gives the meaning of, and the
+/// reason for, each.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    pub lead: f64,
-    pub least_share: f64,
-    pub most: f64,
+    pub min_lead: f64,
+    pub min_share: f64,
+    pub majority: f64,
     pub max_unknown: f64,
     pub left_out_at_ends: f64,
-    pub connected_share: f64,
-    pub least_replies: u64,
-    pub many_replies: u64,
-    pub similar: f64,
-    pub waiters: f64,
-    pub idle_share: f64,
+    pub min_connected_share: f64,
+    pub min_occurrences: u64,
+    pub min_repetitions: u64,
+    pub max_similar_ratio: f64,
+    pub min_waiting: f64,
+    pub max_idle_share: f64,
     pub min_gain: f64,
-    pub considerable: f64,
-    pub fault_share: f64,
-    pub least_alike: usize,
+    pub considerable_share: f64,
+    pub min_fault_share: f64,
+    pub min_varying_roles: usize,
 }
 
 impl Limits {

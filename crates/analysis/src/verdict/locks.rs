@@ -3,7 +3,7 @@
 
 use super::because::Because;
 use super::data::Locks;
-use super::subjects::SubjectId;
+use super::subjects::{FromTo, SubjectId};
 use super::traffic::Pair;
 use super::Case;
 use crate::verdict::file_locks::FileLock;
@@ -13,14 +13,18 @@ use std::collections::{BTreeMap, HashMap};
 /// A pool whose members wake one another when a lock is free.
 pub(super) struct Convoy {
     pub(super) subject: SubjectId,
+    /// Mean number of members that wait at a time.
     pub(super) waiters: f64,
+    /// Number of threads that wake others and are woken.
     pub(super) members: u64,
     /// The lock passes from one waiter to the next. Otherwise one thread wakes the others, and
     /// waits for them itself.
     pub(super) is_chain: bool,
     /// No thread is part of about every hand-over, as one is that gives work to the others.
     pub(super) has_no_hub: bool,
+    /// Name of the system call, or of another reason, in which the members wait most of the time.
     pub(super) wait: String,
+    /// Waiting time of all members together.
     pub(super) waited_ns: u64,
 }
 
@@ -61,11 +65,11 @@ impl Case<'_> {
         }
         let mut best: Option<Convoy> = None;
         for (pool, pairs) in between {
-            let handed_over = self.parts.handed_over.get(&pool).copied().unwrap_or(0);
+            let handed_over = self.parts.crossings.handed_over.get(&pool).copied().unwrap_or(0);
             // The requests in the subject are stronger evidence than its threads.
-            let is_parallel = || self.at_a_time(pool).is_some_and(|at_a_time| at_a_time > self.limits.most * self.open(pool));
+            let is_parallel = || self.at_a_time(pool).is_some_and(|at_a_time| at_a_time > self.limits.majority * self.open(pool));
             if self.subjects.get(pool).is_recorder
-                || (handed_over as f64) < self.limits.considerable * turns as f64
+                || (handed_over as f64) < self.limits.considerable_share * turns as f64
                 || !may_hold(pool)
                 || is_parallel()
             {
@@ -97,14 +101,14 @@ impl Case<'_> {
         let last = lives.map(|own| own.last_ns).max().unwrap_or(0);
         let waiters = waited_ns as f64 / last.saturating_sub(first).max(1) as f64;
         let is_chain = 2 * handed_on > all;
-        let is_star = of_one as f64 >= self.limits.considerable * turns as f64;
-        let is_enough = woken.len() >= 2 && all >= self.limits.least_replies && waiters >= self.limits.waiters;
+        let is_star = of_one as f64 >= self.limits.considerable_share * turns as f64;
+        let is_enough = woken.len() >= 2 && all >= self.limits.min_occurrences && waiters >= self.limits.min_waiting;
         (is_enough && (is_chain || is_star)).then(|| Convoy {
             subject,
             waiters,
             members: woken.len() as u64,
             is_chain,
-            has_no_hub: 2.0 * self.limits.lead * of_one as f64 <= all as f64,
+            has_no_hub: 2.0 * self.limits.min_lead * of_one as f64 <= all as f64,
             wait: wait.unwrap_or_default(),
             waited_ns,
         })
@@ -119,12 +123,12 @@ impl Case<'_> {
             let mut turns: HashMap<MachineId, u64> = HashMap::new();
             for (machine, &woken) in &woken {
                 let woke = woke.get(machine).copied().unwrap_or(0);
-                if woke.min(woken) as f64 >= self.limits.considerable * woke.max(woken) as f64 {
+                if woke.min(woken) as f64 >= self.limits.considerable_share * woke.max(woken) as f64 {
                     turns.insert(*machine, woke.min(woken));
                 }
             }
             let most = turns.values().copied().max().unwrap_or(0);
-            turns.retain(|_, turns| *turns as f64 >= self.limits.considerable * most as f64);
+            turns.retain(|_, turns| *turns as f64 >= self.limits.considerable_share * most as f64);
             let before = pairs.len();
             pairs.retain(|(by, machine, _)| turns.contains_key(by) && turns.contains_key(machine));
             // Without some of the pairs, another thread may be one of these.
@@ -145,10 +149,10 @@ impl Case<'_> {
         let mut locks: Vec<(i64, u64)> = of.into_iter().map(|((_, address), ns)| (address, ns)).collect();
         locks.sort_by_key(|&(address, ns)| (std::cmp::Reverse(ns), address));
         let all: u64 = locks.iter().map(|(_, ns)| ns).sum();
-        let &(address, first) = locks.first().filter(|_| all as f64 >= self.limits.most * waited_ns as f64)?;
+        let &(address, first) = locks.first().filter(|_| all as f64 >= self.limits.majority * waited_ns as f64)?;
         let mut before = 0;
         let is_needed = |&&(_, ns): &&(i64, u64)| {
-            let has_most = before as f64 >= (1.0 - self.limits.considerable) * all as f64;
+            let has_most = before as f64 >= (1.0 - self.limits.considerable_share) * all as f64;
             before += ns;
             !has_most
         };
@@ -167,9 +171,10 @@ impl Case<'_> {
             subject.processes.iter().for_each(|&process| subjects.entry(process).or_default().push(id));
         }
         let of_process = |process: i32| subjects.get(&process).map_or(&[][..], |ids| ids);
-        let goes = |lock: &FileLock| {
-            let mut ways = of_process(lock.waiter).iter().flat_map(|&to| of_process(lock.holder).iter().map(move |&from| (to, from)));
-            ways.any(|way| self.parts.entered_from.contains_key(&way))
+        let is_on_path = |lock: &FileLock| {
+            let mut pairs =
+                of_process(lock.waiter).iter().flat_map(|&to| of_process(lock.holder).iter().map(move |&from| FromTo { from, to }));
+            pairs.any(|pair| self.parts.crossings.entries.contains_key(&pair))
         };
         let mut of: BTreeMap<(SubjectId, &str), Vec<(&FileLock, SubjectId)>> = BTreeMap::new();
         for lock in &self.socket_activities.file_locks {
@@ -178,13 +183,12 @@ impl Case<'_> {
             }
         }
         // The path may enter the waiter only once: the holder's turns can follow one another on it.
-        of.retain(|_, locks| locks.iter().any(|(lock, _)| goes(lock)));
+        of.retain(|_, locks| locks.iter().any(|(lock, _)| is_on_path(lock)));
         let waited = |locks: &[(&FileLock, SubjectId)]| locks.iter().map(|(lock, _)| lock.waited_ns).sum::<u64>();
         let ((waiter, call), locks) = of.into_iter().max_by_key(|(of, locks)| (waited(locks), std::cmp::Reverse(*of)))?;
         let (ns, count) = (waited(&locks), locks.iter().map(|(lock, _)| lock.count).sum::<u64>());
         let (_, holder) = *locks.iter().max_by_key(|(lock, holder)| (lock.waited_ns, std::cmp::Reverse(*holder)))?;
-        let (begin, end) = self.traffic.range();
-        let is_long = ns as f64 >= self.limits.most * (end - begin) as f64;
+        let is_long = ns as f64 >= self.limits.majority * self.traffic.length_ns() as f64;
         let mean_ns = ns / count.max(1);
         let lock = || Because::FileLock {
             call: call.to_owned(),

@@ -1,11 +1,10 @@
 //! Lost events: the number from which they matter, and what reduces them.
 
-/// Largest share of lost events at which the absence of a result is still meaningful.
-const MAX_LOST: f64 = 0.01;
+use super::limits::MAX_LOST_SHARE;
 
 /// Returns whether so large a part of the events is missing that a verdict must mention it.
 pub fn too_many_lost(lost: u64, events: u64) -> bool {
-    lost as f64 > MAX_LOST * (lost as f64 + events as f64)
+    lost as f64 > MAX_LOST_SHARE * (lost as f64 + events as f64)
 }
 
 /// Ring size in bytes that the recorder gives to a busy thread. If a ring of this size was full, a

@@ -13,7 +13,9 @@ use super::because::Because;
 use super::caveat::Caveat;
 use super::data::{self, Basis, Named, Outcome, RunnerUp, StateNamed, SubjectLevel, Verdict};
 use super::figures::{Change, Measured, RequiredShare};
+use super::limits::{MAX_PART_OF_WHOLE, MIN_IDLE_PART, MIN_PART_OF_MACHINE, MIN_PART_OF_RIVAL, MIN_SHARE_OF_OTHERS, MIN_WHOLE_SHARE};
 use super::lost_events::too_many_lost;
+use super::parts::WINDOWS;
 use crate::critical_path::path_windows::Cut;
 use crate::critical_path::{Answer, Call, Kind, Numbered, Path, Row};
 use crate::evidence::Evidence;
@@ -24,13 +26,8 @@ use longpole_model::kinds::{state_label, LinkKind, SegmentKind, StateKind};
 use longpole_model::system_calls::CallFamily;
 use std::collections::{HashMap, HashSet};
 
-const WINDOWS: usize = 12;
 /// Number of items per call to try where each item makes one call.
-const FEWER_CALLS: u64 = 16;
-/// Share of the path below which other machines have no part in it.
-const LITTLE: f64 = 0.01;
-/// Share of the path from which on a class has most of it.
-const MAX_SHARE: f64 = 0.6;
+const ITEMS_PER_CALL: u64 = 16;
 
 /// A state on the path, added up over all machines of its class.
 #[derive(Clone, Debug)]
@@ -60,7 +57,7 @@ impl Candidate {
     /// Returns the change that shows whether anything is gained here.
     pub fn fix(&self) -> Scenario {
         match self.kind {
-            Kind::Link if self.is_call => Scenario::batch(&self.class, &state_label(&self.state), FEWER_CALLS),
+            Kind::Link if self.is_call => Scenario::batch(&self.class, &state_label(&self.state), ITEMS_PER_CALL),
             Kind::Runnable => Scenario::cpus(1),
             _ => Scenario::scale(self.owner(), &self.state, 0.5),
         }
@@ -70,7 +67,7 @@ impl Candidate {
     /// the path, or most of it in some window.
     fn is_rival(&self, second: &Candidate) -> bool {
         let turns = || self.shares.iter().zip(&second.shares).any(|(first, second)| second > first);
-        let considerable = second.share + second.error >= 0.5 * self.share;
+        let considerable = second.share + second.error >= MIN_PART_OF_RIVAL * self.share;
         self.kind != Kind::Runnable && !self.is_call && second.class != self.class && (considerable || turns())
     }
 
@@ -126,7 +123,7 @@ pub fn candidates(answer: &Answer, path: &Path) -> Vec<Candidate> {
         .zip(most)
         .map(|(((class, state), windows), most)| {
             let whole: u64 = windows.iter().sum();
-            let alone = most.filter(|&(ns, _)| ns as f64 >= 0.9 * whole as f64).map(|(_, of)| path.machine(of).to_owned());
+            let alone = most.filter(|&(ns, _)| ns as f64 >= MIN_PART_OF_MACHINE * whole as f64).map(|(_, of)| path.machine(of).to_owned());
             let call = most.and_then(|(_, of)| callers.of(call(path, of)?));
             let (class, state) = match most {
                 // A wait for a CPU gets the name that most of its time has.
@@ -141,7 +138,7 @@ pub fn candidates(answer: &Answer, path: &Path) -> Vec<Candidate> {
                 kind: most.map_or(Kind::Unknown, |(_, of)| path.kind(of)),
                 segment: most.map_or(SegmentKind::State(StateKind::Unknown), |(_, of)| path.segment_kind(of)),
                 share: whole as f64 / cut.length() as f64,
-                error: error(&shares),
+                error: error_of_mean(&shares),
                 machine: alone,
                 shares,
                 evidence: cut.evidence(&windows),
@@ -170,14 +167,15 @@ struct Callers<'a> {
 /// Collects [`Callers`] stretch by stretch.
 struct Calling {
     /// Kind of each stretch number.
-    ways: Vec<Way>,
+    kinds: Vec<StretchKind>,
+    /// Number of the machine's stretch that the path left last.
     last: Option<u32>,
     counts: IdMap<(u32, u32), u64>,
 }
 
 /// The role of a stretch in the search for callers.
 #[derive(Clone, Copy)]
-enum Way {
+enum StretchKind {
     /// A call in transit.
     Call,
     /// Work of a machine. A reply comes from the machine that was called, so it does not count as a
@@ -189,24 +187,24 @@ enum Way {
 
 impl Calling {
     fn new(path: &Path) -> Calling {
-        let way = |of: u32| match call(path, of) {
-            Some(call) if !call.is_reply => Way::Call,
-            _ if path.kind(of) != Kind::Link => Way::Machine,
-            _ => Way::Other,
+        let kind = |of: u32| match call(path, of) {
+            Some(call) if !call.is_reply => StretchKind::Call,
+            _ if path.kind(of) != Kind::Link => StretchKind::Machine,
+            _ => StretchKind::Other,
         };
-        Calling { ways: (0..path.kinds() as u32).map(way).collect(), last: None, counts: IdMap::default() }
+        Calling { kinds: (0..path.kinds() as u32).map(kind).collect(), last: None, counts: IdMap::default() }
     }
 
     #[inline]
     fn stretch(&mut self, of: u32) {
-        match self.ways.get(of as usize) {
-            Some(Way::Call) => {
+        match self.kinds.get(of as usize) {
+            Some(StretchKind::Call) => {
                 if let Some(last) = self.last {
                     *self.counts.entry((of, last)).or_default() += 1;
                 }
             }
-            Some(Way::Machine) => self.last = Some(of),
-            Some(Way::Other) | None => {}
+            Some(StretchKind::Machine) => self.last = Some(of),
+            Some(StretchKind::Other) | None => {}
         }
     }
 
@@ -234,7 +232,7 @@ fn call(path: &Path, of: u32) -> Option<Call<'_>> {
 }
 
 /// Returns two standard errors of the mean.
-fn error(shares: &[f64]) -> f64 {
+fn error_of_mean(shares: &[f64]) -> f64 {
     let count = shares.len() as f64;
     let mean = shares.iter().sum::<f64>() / count;
     let squares: f64 = shares.iter().map(|share| (share - mean).powi(2)).sum();
@@ -245,7 +243,7 @@ fn error(shares: &[f64]) -> f64 {
 /// it only started the command. If the machines outside of the first class have next to nothing of
 /// the path, only another program counts: because a page is read once, neither an interrupt nor a
 /// kernel thread becomes a machine that waits.
-fn anybody_waits(path: &Path, first: &Candidate, is_recorder: &dyn Fn(&str) -> bool) -> bool {
+fn machines_wait(path: &Path, first: &Candidate, is_recorder: &dyn Fn(&str) -> bool) -> bool {
     let (mut others_ns, mut whole_ns) = (0, 0);
     let mut of_kernel = HashSet::new();
     let mut recorded = vec![false; path.kinds()];
@@ -258,7 +256,7 @@ fn anybody_waits(path: &Path, first: &Candidate, is_recorder: &dyn Fn(&str) -> b
             of_kernel.insert(machine);
         }
     }
-    let little = (others_ns as f64) < LITTLE * whole_ns as f64;
+    let little = (others_ns as f64) < MIN_SHARE_OF_OTHERS * whole_ns as f64;
     let mut last = None;
     path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link).any(|stretch| {
         let (machine, by_recorder) = (path.machine(stretch.of), recorded[stretch.of as usize]);
@@ -273,7 +271,7 @@ fn anybody_waits(path: &Path, first: &Candidate, is_recorder: &dyn Fn(&str) -> b
 /// Returns whether the path mostly comes to this machine from others before it sleeps, so that its
 /// sleeps let them wait. A machine that sleeps without a request sets the pace, and so does the
 /// machine whose end ends the run.
-fn is_asked(answer: &Answer, path: &Path, first: &Candidate) -> bool {
+fn is_waited_for(answer: &Answer, path: &Path, first: &Candidate) -> bool {
     let (mut sleeps, mut asked) = (0u64, 0u64);
     let (mut last, mut from_others) = (None, false);
     for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link) {
@@ -295,7 +293,7 @@ pub fn decides(verdict: &Verdict, thresholds: &PathThresholds) -> bool {
 
 /// Facts from outside of the path.
 pub struct Surroundings<'a> {
-    /// Tells whether a machine belongs to the recorder.
+    /// Returns true for a machine that belongs to the recorder.
     pub is_recorder: &'a dyn Fn(&str) -> bool,
     /// Classes of threads that wait for a CPU although one is idle, with the share of the path for
     /// which they do: another CPU would not help them.
@@ -305,7 +303,7 @@ pub struct Surroundings<'a> {
     /// Advice for a new recording if events were lost ([`super::lost_events::remedy`]).
     pub again: &'a str,
     /// True if the trace shows when threads run.
-    pub tells_running: bool,
+    pub shows_running: bool,
 }
 
 /// Returns the verdict by states. `fix` is the prediction for [`Candidate::fix`] of the first
@@ -340,13 +338,13 @@ pub fn verdict(
     };
     let Some(first) = candidates.first() else { return nothing(vec![Because::NothingHappens]) };
     if let Some(why) = why_not(answer, path, candidates, first, fix, context, thresholds) {
-        return nothing(vec![Because::Largest { part: first.measured(), whole: spread(candidates, first) }, why]);
+        return nothing(vec![Because::Largest { part: first.measured(), whole: whole_of_several_states(candidates, first) }, why]);
     }
     let timer = timer(answer, &first.class);
     let timer = timer.map(|(machine, call)| Caveat::Timer { machine: machine.to_owned(), call: call.to_owned() });
-    let is_open = first.kind == Kind::Running && !context.tells_running;
+    let is_open = first.kind == Kind::Running && !context.shows_running;
     let caveats = is_torn.then(lost_events).into_iter().chain(timer).chain(is_open.then_some(Caveat::RunningUnknown));
-    let idle = context.mostly_idle(first).then(|| Because::CpuIdle { share: context.idle(first) });
+    let idle = context.is_mostly_idle(first).then(|| Because::CpuIdle { share: context.idle_share(first) });
     Verdict {
         outcome: Outcome::Bottleneck,
         because: idle.into_iter().collect(),
@@ -358,9 +356,9 @@ pub fn verdict(
 
 /// Returns the share of the first candidate's class, if that is most of the path and lies in
 /// several states.
-fn spread(candidates: &[Candidate], first: &Candidate) -> Option<f64> {
+fn whole_of_several_states(candidates: &[Candidate], first: &Candidate) -> Option<f64> {
     let whole: f64 = candidates.iter().filter(|other| other.class == first.class).map(|other| other.share).sum();
-    (whole >= MAX_SHARE && first.share <= 0.75 * whole && first.kind != Kind::Link).then_some(whole)
+    (whole >= MIN_WHOLE_SHARE && first.share <= MAX_PART_OF_WHOLE * whole && first.kind != Kind::Link).then_some(whole)
 }
 
 /// Returns the thread of this class's program that set a timer on the path to the program's end,
@@ -397,7 +395,7 @@ fn why_not(
     if matches!(first.segment, SegmentKind::Link(LinkKind::Timer | LinkKind::KernelTimer)) {
         return Some(Because::OwnTimer { sets_pace: false, gain: None });
     }
-    if first.segment == SegmentKind::State(StateKind::Asleep) && !is_asked(answer, path, first) {
+    if first.segment == SegmentKind::State(StateKind::Asleep) && !is_waited_for(answer, path, first) {
         let gain = fix.and_then(|fix| fix.gain).filter(|&gain| gain >= thresholds.min_gain);
         return Some(Because::OwnTimer { sets_pace: true, gain });
     }
@@ -413,10 +411,10 @@ fn why_not(
         return Some(Because::TooSmall { enough: enough.collect() });
     }
     // A machine that waits for a CPU waits for the machines that occupy the CPUs.
-    if first.kind != Kind::Runnable && !anybody_waits(path, first, context.is_recorder) {
+    if first.kind != Kind::Runnable && !machines_wait(path, first, context.is_recorder) {
         return Some(Because::NobodyWaits);
     }
-    if context.mostly_idle(first) {
+    if context.is_mostly_idle(first) {
         return None;
     }
     // A machine that already passes more items per call than were tried loses by that change, so
@@ -439,13 +437,13 @@ fn why_not(
 
 impl Surroundings<'_> {
     /// Returns the share of the path in which a CPU is idle while this class waits for one.
-    fn idle(&self, first: &Candidate) -> f64 {
+    fn idle_share(&self, first: &Candidate) -> f64 {
         self.idle.iter().filter(|(class, _)| *class == first.class).map(|(_, share)| share).sum()
     }
 
     /// Returns whether this class waits for a CPU mostly while one is idle.
-    fn mostly_idle(&self, first: &Candidate) -> bool {
-        first.kind == Kind::Runnable && self.idle(first) >= 0.5 * first.share
+    fn is_mostly_idle(&self, first: &Candidate) -> bool {
+        first.kind == Kind::Runnable && self.idle_share(first) >= MIN_IDLE_PART * first.share
     }
 
     /// Returns the largest gain from halving a state of another machine, if the first state is work
@@ -454,8 +452,8 @@ impl Surroundings<'_> {
         let is_work = |candidate: &Candidate| !matches!(candidate.kind, Kind::Runnable | Kind::Link | Kind::Blocked | Kind::Unknown);
         let others = candidates.iter().filter(|other| is_work(first) && is_work(other) && other.class != first.class);
         // In the form in which changes are proposed: machines of a class share their states.
-        let changes: HashSet<String> = others.map(|other| Scenario::scale(&other.class, &other.state, 0.5).text).collect();
-        let gains = self.predictions.iter().filter(|prediction| changes.contains(&prediction.change));
+        let changes: Vec<Scenario> = others.map(|other| Scenario::scale(&other.class, &other.state, 0.5)).collect();
+        let gains = self.predictions.iter().filter(|prediction| changes.iter().any(|change| prediction.is_of(change)));
         gains.filter_map(|of| Some((of.change.clone(), of.gain?))).max_by(|a, b| a.1.total_cmp(&b.1))
     }
 }

@@ -6,7 +6,7 @@
 //! Therefore the changes with the largest shares of the path are also tried in pairs.
 //!
 //! Changes of states that follow one another save together what each saves alone. Changes that save
-//! more together, by the factor that a leader needs ([`Limits::lead`]), limit the pace only
+//! more together, by the factor that a leader needs ([`Limits::min_lead`]), limit the pace only
 //! together.
 //!
 //! Example: halving one of two equal stages saves nothing; halving both saves half of the time.
@@ -43,6 +43,8 @@ impl Together {
 pub struct Pairs(Vec<[Scenario; 2]>);
 
 impl Pairs {
+    /// Returns each pair of the first states, and of the first subjects; both lists begin with the
+    /// largest share.
     pub fn of(states: &[Scenario], subjects: &[Scenario]) -> Pairs {
         let mut pairs: Vec<[Scenario; 2]> = Vec::new();
         for of in [states, subjects] {
@@ -61,15 +63,15 @@ impl Pairs {
 
     /// Returns the pair with the largest gain among those that bring it only together.
     pub fn best(&self, predictions: &[Prediction], limits: &Limits) -> Option<Together> {
-        let known = |change: &str| predictions.iter().find(|it| it.change == change && it.gain.is_some());
+        let known = |scenario: &Scenario| predictions.iter().find(|prediction| prediction.is_of(scenario) && prediction.gain.is_some());
         let of = |[one, other]: &[Scenario; 2]| {
-            let both = known(&one.with(other).text)?;
-            let alone = [known(&one.text)?, known(&other.text)?];
+            let both = known(&one.with(other))?;
+            let alone = [known(one)?, known(other)?];
             let saved = |of: &Prediction| of.gain.map_or(0.0, |gain| 1.0 - 1.0 / (1.0 + gain)).max(0.0);
-            let is_more = saved(both) > limits.lead * alone.iter().map(|of| saved(of)).sum::<f64>();
+            let is_more = saved(both) > limits.min_lead * alone.iter().map(|of| saved(of)).sum::<f64>();
             // The gain must exceed what each change certainly brings alone.
-            let most = alone.iter().filter_map(|of| of.gain_low).fold(limits.min_gain, f64::max);
-            let is_certain = both.gain_low.is_some_and(|low| low > most);
+            let best_alone = alone.iter().filter_map(|of| of.gain_low).fold(limits.min_gain, f64::max);
+            let is_certain = both.gain_low.is_some_and(|low| low > best_alone);
             (is_more && is_certain).then(|| Together {
                 alone: alone.map(Prediction::clone),
                 both: both.clone(),

@@ -8,16 +8,18 @@
 //! Example: `link::timer 5 ms, pgbench::runnable, pgbench::ppoll` is a wait of pgbench in `ppoll`,
 //! until a time that it set itself.
 
-use super::subjects::{SubjectId, Subjects};
+use super::data::ClassState;
+use super::subjects::{FromTo, SubjectId, Subjects};
 use crate::critical_path::path_windows::Cut;
-use crate::critical_path::{Answer, Path};
+use crate::critical_path::{Answer, Path, Stretch};
 use crate::evidence::Evidence;
-use crate::what_if::{Prediction, Scenario};
+use crate::what_if::Prediction;
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, LINK};
 use longpole_model::system_calls::CallFamily;
 use std::collections::{HashMap, HashSet};
 
-/// Number of windows of equal width from which the error of a share is computed.
+/// Number of windows of equal width into which the path is cut; the error of a share is computed
+/// from its values in them.
 pub const WINDOWS: usize = 12;
 
 /// The activity or wait of a subject in a part of the path.
@@ -58,51 +60,52 @@ impl Does {
     }
 }
 
-/// All stretches of one subject in one state.
+/// All stretches of one subject, or of one group of its threads, in one state.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub subject: SubjectId,
     /// Common name of threads of the subject that do the same work, without their numbers. `None`
     /// for threads with the name of the subject.
-    pub role: Option<String>,
+    pub thread_group: Option<String>,
+    /// Machine with nearly all of the time, if there is one.
+    pub machine: Option<String>,
     pub does: Does,
     /// Text for display: the name of the state, or the system call of a wait.
     pub state: String,
+    /// Family of the system call that is executed, or in which the subject waits.
+    pub call: CallFamily,
+    /// Name of the call that is in transit, for [`Does::Call`].
+    pub rpc: Option<String>,
+    /// Class (or link) and state of the part's first stretch.
+    pub row: ClassState,
+    /// Kind of the part's first stretch.
+    segment: SegmentKind,
     pub ns: u64,
     pub share: f64,
     /// Two standard errors of the share.
     pub error: f64,
+    /// Time in each of the [`WINDOWS`] windows, in ns.
     pub windows: Vec<u64>,
-    /// Number of stretches; `longest` is the begin and end of the longest one.
+    /// Number of stretches.
     pub count: u64,
-    /// Sum of the squares of the times, in ns².
+    /// Sum of the squares of the stretches' times, in ns².
     pub squares: f64,
-    pub longest: (u64, u64),
-    /// Number of stretches before which the path came from another subject.
-    pub asked: u64,
+    /// Number of sleeps before which the path came to the subject from another thread since the
+    /// subject's last sleep. 0 for a part that is no sleep.
+    pub asked_sleeps: u64,
+    /// Window with most of the time.
     pub evidence: Evidence,
-    /// Machine with nearly all of the time, if there is one.
-    pub machine: Option<String>,
-    /// Class (or link) and state in the form that what-if scenarios use.
-    pub class: String,
-    pub class_state: String,
-    /// True if packets are in flight from a sender to a receiver.
-    pub is_on_wire: bool,
-    /// Family of the system call that is executed, or in which the subject waits.
-    pub call: CallFamily,
-    /// True for a sleep for which no system call is known.
-    pub is_bare_sleep: bool,
-    machines: HashMap<u32, u64>,
 }
 
 impl Part {
-    pub fn mean_ns(&self) -> u64 {
-        self.ns / self.count.max(1)
+    /// Returns whether packets are in flight from a sender to a receiver.
+    pub fn is_on_wire(&self) -> bool {
+        self.segment == SegmentKind::Link(LinkKind::Wire)
     }
 
-    /// Returns whether the path mostly comes to this part from other subjects.
-    pub fn is_asked(&self) -> bool {
-        2 * self.asked > self.count
+    /// Returns whether this is a sleep for which no system call is known.
+    pub fn is_bare_sleep(&self) -> bool {
+        self.segment == SegmentKind::State(StateKind::Asleep)
     }
 }
 
@@ -123,16 +126,22 @@ pub struct Whole {
 pub struct Parts {
     /// All parts, the largest first.
     pub parts: Vec<Part>,
+    /// All subjects, the one with the largest share first.
     pub wholes: Vec<Whole>,
     pub length_ns: u64,
-    /// Number of times that the path passes from a thread directly to another one of the same
-    /// subject.
+    pub crossings: Crossings,
+}
+
+/// Numbers of times that the path passes from one thread to another one.
+#[derive(Clone, Debug, Default)]
+pub struct Crossings {
+    /// Passages directly between two threads of one subject.
     pub handed_over: HashMap<SubjectId, u64>,
-    /// Number of times that the path comes to a subject (first) from another one (second).
-    pub entered_from: HashMap<(SubjectId, SubjectId), u64>,
-    /// Number of times that a thread of a subject (first) directly wakes a thread of a subject
-    /// (second) on the path, without an interrupt between them.
-    pub woken_by: HashMap<(SubjectId, SubjectId), u64>,
+    /// Passages from one subject to another one.
+    pub entries: HashMap<FromTo, u64>,
+    /// Direct wake-ups of a thread of a subject (`to`) by a thread of a subject (`from`), which may
+    /// be the same one, without an interrupt between them.
+    pub wakes: HashMap<FromTo, u64>,
 }
 
 /// A link that is not assigned yet, because the thread that continues after it is unknown.
@@ -144,71 +153,168 @@ struct Pending {
     windows: [u64; WINDOWS],
 }
 
+/// The subject to which a machine belongs, and the group of its threads.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Owner {
+    subject: SubjectId,
+    thread_group: Option<String>,
+}
+
 /// Assembles parts, stretch by stretch in the order of time.
 struct Gather<'a> {
     path: &'a Path,
     cut: Cut,
     parts: Vec<Part>,
-    index: HashMap<(SubjectId, Option<String>, Does, String), usize>,
+    /// For each part, the time of each stretch number in it, in ns.
+    machines: Vec<HashMap<u32, u64>>,
+    index: HashMap<(Owner, Does, String), usize>,
     /// Part of each stretch number that is not a link.
     part_of: Vec<Option<usize>>,
     visits: HashMap<SubjectId, u64>,
-    /// Subjects, with the note whether the path came to them from others since their last sleep.
-    from_others: HashMap<SubjectId, bool>,
+    crossings: Crossings,
+    /// Subjects to which the path came from another thread since their last sleep.
+    entered_since_sleep: HashSet<SubjectId>,
+    pending: Vec<Pending>,
+    /// Thread that continues after the pending links, and whose system call may still follow.
+    resumes: Option<Owner>,
+    /// The last thread: its stretch number and owner.
+    last: Option<(u32, Owner)>,
+    /// True if an interrupt or softirq has worked since the last stretch of a thread.
+    by_context: bool,
     considerable: f64,
 }
 
-impl Gather<'_> {
-    fn part(&mut self, (subject, role): (SubjectId, Option<String>), does: Does, state: String, of: u32) -> usize {
+impl<'a> Gather<'a> {
+    fn new(answer: &Answer, path: &'a Path, considerable: f64) -> Gather<'a> {
+        Gather {
+            path,
+            cut: Cut::new(answer, WINDOWS),
+            parts: Vec::new(),
+            machines: Vec::new(),
+            index: HashMap::new(),
+            part_of: vec![None; path.kinds()],
+            visits: HashMap::new(),
+            crossings: Crossings::default(),
+            entered_since_sleep: HashSet::new(),
+            pending: Vec::new(),
+            resumes: None,
+            last: None,
+            by_context: false,
+            considerable,
+        }
+    }
+
+    /// Returns the index of a part; a new part gets its names and kind from the stretch number
+    /// `of`.
+    fn part(&mut self, owner: Owner, does: Does, state: String, of: u32) -> usize {
         let (class, class_state) = self.path.class_and_state(of);
-        let (kind, parts) = (self.path.segment_kind(of), &mut self.parts);
+        let (path, parts, machines) = (self.path, &mut self.parts, &mut self.machines);
         let is_in_call = matches!(does, Does::SystemCall | Does::Sleeps | Does::Disk);
-        *self.index.entry((subject, role, does, state)).or_insert_with_key(|(_, role, _, state)| {
+        *self.index.entry((owner, does, state)).or_insert_with_key(|(owner, _, state)| {
             parts.push(Part {
-                subject,
-                role: role.clone(),
+                subject: owner.subject,
+                thread_group: owner.thread_group.clone(),
+                machine: None,
                 does,
                 state: state.clone(),
+                call: if is_in_call { CallFamily::of(state) } else { CallFamily::Other },
+                rpc: path.call(of).filter(|_| does == Does::Call).map(|call| call.name.to_owned()),
+                row: ClassState::new(class, class_state),
+                segment: path.segment_kind(of),
                 ns: 0,
                 share: 0.0,
                 error: 0.0,
                 windows: vec![0; WINDOWS],
                 count: 0,
                 squares: 0.0,
-                longest: (0, 0),
-                asked: 0,
+                asked_sleeps: 0,
                 evidence: Evidence::default(),
-                machine: None,
-                class: class.to_owned(),
-                class_state: class_state.to_owned(),
-                call: if is_in_call { CallFamily::of(state) } else { CallFamily::Other },
-                is_bare_sleep: kind == SegmentKind::State(StateKind::Asleep),
-                is_on_wire: self.path.segment_kind(of) == SegmentKind::Link(LinkKind::Wire),
-                machines: HashMap::new(),
             });
+            machines.push(HashMap::new());
             parts.len() - 1
         })
     }
 
-    fn count(&mut self, at: usize, of: u32, (start, end): (u64, u64), asked: bool) {
+    fn count(&mut self, at: usize, of: u32, (start, end): (u64, u64)) {
         let part = &mut self.parts[at];
         part.ns += end - start;
         part.count += 1;
         part.squares += ((end - start) as f64).powi(2);
-        part.asked += u64::from(asked);
-        if end - start > part.longest.1 - part.longest.0 {
-            part.longest = (start, end);
+        if part.does == Does::Sleeps {
+            part.asked_sleeps += u64::from(self.entered_since_sleep.remove(&part.subject));
         }
-        *part.machines.entry(of).or_default() += end - start;
+        *self.machines[at].entry(of).or_default() += end - start;
     }
 
-    fn is_asked(&mut self, subject: SubjectId, does: Does) -> bool {
-        does != Does::Sleeps || self.from_others.insert(subject, false).unwrap_or(false)
+    /// Adds a link, which waits for its owner.
+    fn add_link(&mut self, stretch: &Stretch, does: Does) {
+        if let Some(thread) = self.resumes.take() {
+            self.assign_pending(&thread, None);
+        }
+        let mut windows = [0; WINDOWS];
+        self.cut.add(stretch, &mut windows);
+        self.pending.push(Pending { does, of: stretch.of, start: stretch.start, end: stretch.end, windows });
+    }
+
+    /// Adds a state of a thread, or of an interrupt context.
+    fn add_state(&mut self, stretch: &Stretch, does: Does, owner: &Owner, is_context: bool) {
+        let of = stretch.of;
+        let (_, state) = self.path.class_and_state(of);
+        if is_context {
+            self.by_context = true;
+        } else {
+            self.enter(of, owner.subject);
+            self.by_context = false;
+            if self.last.as_ref().is_none_or(|(last, _)| *last != of) {
+                self.last = Some((of, owner.clone()));
+            }
+            if !self.pending.is_empty() {
+                self.resumes = matches!(does, Does::Runnable | Does::Throttled).then(|| owner.clone());
+                if self.resumes.is_none() {
+                    self.assign_pending(owner, (does == Does::SystemCall).then_some(state));
+                }
+            }
+        }
+        let at = match self.part_of[of as usize] {
+            Some(at) => at,
+            None => {
+                let runnable = StateKind::Runnable.text().filter(|_| does == Does::Runnable);
+                let at = self.part(owner.clone(), does, runnable.unwrap_or(state).to_owned(), of);
+                *self.part_of[of as usize].insert(at)
+            }
+        };
+        self.count(at, of, (stretch.start, stretch.end));
+        self.cut.add(stretch, &mut self.parts[at].windows);
+    }
+
+    /// Counts the passage of the path to a thread, if another thread was the last one.
+    fn enter(&mut self, of: u32, subject: SubjectId) {
+        let last = self.last.as_ref().map(|(last, owner)| (self.path.machine(*last), owner.subject));
+        if last.is_some_and(|(machine, _)| machine == self.path.machine(of)) {
+            return;
+        }
+        let Some((_, from)) = last else {
+            *self.visits.entry(subject).or_default() += 1;
+            return;
+        };
+        self.entered_since_sleep.insert(subject);
+        let pair = FromTo { from, to: subject };
+        let is_woken = self.pending.iter().all(|link| link.does == Does::Transit);
+        if is_woken && from == subject {
+            *self.crossings.handed_over.entry(subject).or_default() += 1;
+        }
+        if is_woken && !self.by_context {
+            *self.crossings.wakes.entry(pair).or_default() += 1;
+        }
+        if from != subject {
+            *self.crossings.entries.entry(pair).or_default() += 1;
+            *self.visits.entry(subject).or_default() += 1;
+        }
     }
 
     /// Assigns all pending links to this thread, which was in the given system call.
-    fn assign_pending(&mut self, pending: &mut Vec<Pending>, thread: &(SubjectId, Option<String>), call: Option<&str>) {
-        for Pending { does, of, start, end, windows } in pending.drain(..) {
+    fn assign_pending(&mut self, thread: &Owner, call: Option<&str>) {
+        for Pending { does, of, start, end, windows } in std::mem::take(&mut self.pending) {
             let (class, state) = self.path.class_and_state(of);
             let state = match (does, call) {
                 (Does::Sleeps | Does::Disk, Some(call)) => call.to_owned(),
@@ -219,11 +325,45 @@ impl Gather<'_> {
                 _ if class == LINK => state.to_owned(),
                 _ => format!("{class} ({state})"),
             };
-            let asked = self.is_asked(thread.0, does);
             let at = self.part(thread.clone(), does, state, of);
-            self.count(at, of, (start, end), asked);
+            self.count(at, of, (start, end));
             self.parts[at].windows.iter_mut().zip(windows).for_each(|(sum, ns)| *sum += ns);
         }
+    }
+
+    fn finish(mut self) -> Parts {
+        // Links after which no thread continues are assigned to the last thread.
+        if let (Some((_, thread)), false) = (self.last.take(), self.pending.is_empty()) {
+            self.assign_pending(&thread, None);
+        }
+        let Gather { path, cut, mut parts, machines, visits, crossings, considerable, .. } = self;
+        let length = cut.length() as f64;
+        let mut sums: HashMap<SubjectId, Vec<u64>> = HashMap::new();
+        for (part, machines) in parts.iter_mut().zip(&machines) {
+            part.share = part.ns as f64 / length;
+            part.error = error_from_quartiles(&cut.shares(&part.windows));
+            part.evidence = cut.evidence(&part.windows);
+            let most = machines.iter().max_by_key(|&(&of, &ns)| (ns, std::cmp::Reverse(of)));
+            part.machine =
+                most.filter(|&(_, &ns)| ns as f64 >= (1.0 - considerable) * part.ns as f64).map(|(&of, _)| path.machine(of).to_owned());
+            let sum = sums.entry(part.subject).or_insert_with(|| vec![0; WINDOWS]);
+            sum.iter_mut().zip(&part.windows).for_each(|(sum, ns)| *sum += ns);
+        }
+        parts.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (a.subject, &a.state).cmp(&(b.subject, &b.state))));
+        let whole = |(subject, windows): (SubjectId, Vec<u64>)| {
+            let ns: u64 = windows.iter().sum();
+            Whole {
+                subject,
+                share: ns as f64 / length,
+                error: error_from_quartiles(&cut.shares(&windows)),
+                ns,
+                visits: visits.get(&subject).copied().unwrap_or(0),
+                evidence: cut.evidence(&windows),
+            }
+        };
+        let mut wholes: Vec<Whole> = sums.into_iter().map(whole).collect();
+        wholes.sort_by(|a, b| b.ns.cmp(&a.ns).then(a.subject.cmp(&b.subject)));
+        Parts { parts, wholes, length_ns: cut.length(), crossings }
     }
 }
 
@@ -235,96 +375,25 @@ impl Parts {
         // Interrupts and softirqs, including those whose work is unknown.
         let is_interrupt = |&of: &u32| path.segment_kind(of) == SegmentKind::State(StateKind::Interrupt);
         let contexts: HashSet<&str> = (0..kinds as u32).filter(is_interrupt).map(|of| path.machine(of)).collect();
-        let mut owners: Vec<Option<(SubjectId, Option<String>)>> = vec![None; kinds];
-        let mut gather = Gather {
-            path,
-            cut: Cut::new(answer, WINDOWS),
-            parts: Vec::new(),
-            index: HashMap::new(),
-            part_of: vec![None; kinds],
-            visits: HashMap::new(),
-            from_others: HashMap::new(),
-            considerable,
-        };
-        let mut pending: Vec<Pending> = Vec::new();
-        let mut handed_over: HashMap<SubjectId, u64> = HashMap::new();
-        let mut entered_from: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
-        let mut woken_by: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
-        let mut by_context = false;
-        let mut last: Option<(u32, (SubjectId, Option<String>))> = None;
-        // Thread that continues after the pending links, and whose system call may still follow.
-        let mut resumes: Option<(SubjectId, Option<String>)> = None;
+        let mut owners: Vec<Option<Owner>> = vec![None; kinds];
+        let mut gather = Gather::new(answer, path, considerable);
         for stretch in path.stretches() {
             let of = stretch.of;
-            let (class, state) = path.class_and_state(of);
             let kind = path.segment_kind(of);
             let does = does(kind, path.call(of).is_some());
             if matches!(kind, SegmentKind::Link(_)) {
-                if let Some(subject) = resumes.take() {
-                    gather.assign_pending(&mut pending, &subject, None);
-                }
-                let mut windows = [0; WINDOWS];
-                gather.cut.add(&stretch, &mut windows);
-                pending.push(Pending { does, of, start: stretch.start, end: stretch.end, windows });
+                gather.add_link(&stretch, does);
                 continue;
             }
             let is_context = contexts.contains(path.machine(of));
             let owner = owners[of as usize].get_or_insert_with(|| {
+                let (class, _) = path.class_and_state(of);
                 let subject = subjects.of(path.host(of), path.machine(of), class, is_context);
-                (subject, subjects.role(subject, path.machine(of)))
+                Owner { subject, thread_group: subjects.thread_group(subject, path.machine(of)) }
             });
-            let subject = owner.0;
-            by_context |= is_context;
-            if !is_context {
-                if last.as_ref().is_none_or(|(last, _)| path.machine(*last) != path.machine(of)) {
-                    let within = last.as_ref().is_some_and(|(_, last)| last.0 == subject);
-                    let is_woken = pending.iter().all(|link| link.does == Does::Transit);
-                    if within && is_woken {
-                        *handed_over.entry(subject).or_default() += 1;
-                    }
-                    if let Some((_, (from, _))) = last.as_ref().filter(|_| is_woken && !by_context) {
-                        *woken_by.entry((*from, subject)).or_default() += 1;
-                    }
-                    if last.is_some() {
-                        gather.from_others.insert(subject, true);
-                    }
-                    if let Some((_, (from, _))) = last.as_ref().filter(|_| !within) {
-                        *entered_from.entry((subject, *from)).or_default() += 1;
-                    }
-                    if !within {
-                        *gather.visits.entry(subject).or_default() += 1;
-                    }
-                }
-                by_context = false;
-                if last.as_ref().is_none_or(|(last, _)| *last != of) {
-                    last = Some((of, owner.clone()));
-                }
-                if !pending.is_empty() {
-                    resumes = matches!(does, Does::Runnable | Does::Throttled).then(|| owner.clone());
-                    if resumes.is_none() {
-                        gather.assign_pending(&mut pending, owner, (does == Does::SystemCall).then_some(state));
-                    }
-                }
-            }
-            let at = match gather.part_of[of as usize] {
-                Some(at) => at,
-                None => {
-                    let runnable = StateKind::Runnable.text().filter(|_| does == Does::Runnable);
-                    let state = runnable.unwrap_or(state);
-                    let at = gather.part(owner.clone(), does, state.to_owned(), of);
-                    *gather.part_of[of as usize].insert(at)
-                }
-            };
-            let asked = gather.is_asked(subject, does);
-            gather.count(at, of, (stretch.start, stretch.end), asked);
-            let Gather { cut, parts, .. } = &mut gather;
-            cut.add(&stretch, &mut parts[at].windows);
+            gather.add_state(&stretch, does, owner, is_context);
         }
-        // Links after which no thread continues are assigned to the last thread.
-        if let (Some((_, thread)), false) = (last, pending.is_empty()) {
-            gather.assign_pending(&mut pending, &thread, None);
-        }
-        gather.finish(Crossings { handed_over, entered_from, woken_by })
+        gather.finish()
     }
 }
 
@@ -333,14 +402,14 @@ impl Parts {
     /// with a share of s ± e of the path brings 1 / (1 - s / 2) - 1, and e changes that by (1 +
     /// gain)² e / 2.
     pub fn widen(&self, predictions: &mut [Prediction]) {
-        let errors = |change: &str| {
-            let own = self.parts.iter().filter(|part| Scenario::scale(&part.class, &part.class_state, 0.5).text == change);
+        let error_of = |prediction: &Prediction| {
+            let own = self.parts.iter().filter(|part| prediction.is_of(&part.row.halved()));
             own.map(|part| part.error).fold(0.0, f64::max)
         };
         let most = self.wholes.iter().map(|whole| whole.error).fold(0.0, f64::max);
         for prediction in predictions {
             let (Some(low), Some(high)) = (prediction.gain_low, prediction.gain_high) else { continue };
-            let error = match errors(&prediction.change) {
+            let error = match error_of(prediction) {
                 0.0 => most,
                 error => error,
             };
@@ -354,9 +423,9 @@ impl Parts {
     /// Returns the same path without some parts, with shares and errors of the rest. Returns `None`
     /// if nothing remains, or if the rest lies in less than half of the windows, so that its error
     /// is unknown.
-    pub fn without(&self, is_out: impl Fn(&Part) -> bool) -> Option<Parts> {
+    pub fn without(&self, is_left_out: impl Fn(&Part) -> bool) -> Option<Parts> {
         let mut rest = self.clone();
-        rest.parts.retain(|part| !is_out(part));
+        rest.parts.retain(|part| !is_left_out(part));
         let mut windows = [0u64; WINDOWS];
         rest.parts.iter().for_each(|part| windows.iter_mut().zip(&part.windows).for_each(|(sum, ns)| *sum += ns));
         let length: u64 = rest.parts.iter().map(|part| part.ns).sum();
@@ -365,7 +434,7 @@ impl Parts {
         }
         let scatter = |own: &[u64]| -> f64 {
             let shares = own.iter().zip(&windows).filter(|(_, &all)| all > 0).map(|(&ns, &all)| ns as f64 / all as f64);
-            error(&shares.collect::<Vec<f64>>())
+            error_from_quartiles(&shares.collect::<Vec<f64>>())
         };
         let mut sums: HashMap<SubjectId, Vec<u64>> = HashMap::new();
         for part in &mut rest.parts {
@@ -392,57 +461,20 @@ impl Parts {
         self.parts.iter().filter(move |part| part.subject == subject)
     }
 
+    /// Returns the subjects from which the path comes to this one, with the numbers of times.
+    pub fn entries_into(&self, subject: SubjectId) -> impl Iterator<Item = (SubjectId, u64)> + '_ {
+        self.crossings.entries.iter().filter(move |(pair, _)| pair.to == subject).map(|(pair, &count)| (pair.from, count))
+    }
+
     /// Returns the subject from which the path mostly comes to this one.
     pub fn asked_by(&self, subject: SubjectId) -> Option<SubjectId> {
-        let from = self.entered_from.iter().filter(|((to, _), _)| *to == subject);
-        from.max_by_key(|&((_, from), &count)| (count, std::cmp::Reverse(*from))).map(|((_, from), _)| *from)
-    }
-}
-
-/// Counts of passages of the path between threads, as in [`Parts`].
-struct Crossings {
-    handed_over: HashMap<SubjectId, u64>,
-    entered_from: HashMap<(SubjectId, SubjectId), u64>,
-    woken_by: HashMap<(SubjectId, SubjectId), u64>,
-}
-
-impl Gather<'_> {
-    fn finish(self, crossings: Crossings) -> Parts {
-        let Crossings { handed_over, entered_from, woken_by } = crossings;
-        let Gather { path, cut, mut parts, visits, considerable, .. } = self;
-        let length = cut.length() as f64;
-        let mut sums: HashMap<SubjectId, Vec<u64>> = HashMap::new();
-        for part in &mut parts {
-            part.share = part.ns as f64 / length;
-            part.error = error(&cut.shares(&part.windows));
-            part.evidence = cut.evidence(&part.windows);
-            let most = part.machines.iter().max_by_key(|&(&of, &ns)| (ns, std::cmp::Reverse(of)));
-            part.machine =
-                most.filter(|&(_, &ns)| ns as f64 >= (1.0 - considerable) * part.ns as f64).map(|(&of, _)| path.machine(of).to_owned());
-            let sum = sums.entry(part.subject).or_insert_with(|| vec![0; WINDOWS]);
-            sum.iter_mut().zip(&part.windows).for_each(|(sum, ns)| *sum += ns);
-        }
-        parts.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (a.subject, &a.state).cmp(&(b.subject, &b.state))));
-        let whole = |(subject, windows): (SubjectId, Vec<u64>)| {
-            let ns: u64 = windows.iter().sum();
-            Whole {
-                subject,
-                share: ns as f64 / length,
-                error: error(&cut.shares(&windows)),
-                ns,
-                visits: visits.get(&subject).copied().unwrap_or(0),
-                evidence: cut.evidence(&windows),
-            }
-        };
-        let mut wholes: Vec<Whole> = sums.into_iter().map(whole).collect();
-        wholes.sort_by(|a, b| b.ns.cmp(&a.ns).then(a.subject.cmp(&b.subject)));
-        Parts { parts, wholes, length_ns: cut.length(), handed_over, entered_from, woken_by }
+        self.entries_into(subject).max_by_key(|&(from, count)| (count, std::cmp::Reverse(from))).map(|(from, _)| from)
     }
 }
 
 /// Returns two standard errors of the mean over windows, computed from their quartiles, so that a
 /// window of start-up or shutdown does not affect it.
-fn error(shares: &[f64]) -> f64 {
+fn error_from_quartiles(shares: &[f64]) -> f64 {
     let mut sorted = shares.to_vec();
     sorted.sort_by(f64::total_cmp);
     let quartile = |part: usize| sorted[(sorted.len() - 1) * part / 4];

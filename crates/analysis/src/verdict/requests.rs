@@ -13,16 +13,16 @@ impl Case<'_> {
     /// Returns a reason if the client of this subject sends many requests, one after the other, and
     /// spends most of its time waiting for the replies.
     pub(super) fn chatty(&self, subject: SubjectId) -> Option<Because> {
-        let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
-        let askers = self.between.iter().filter(|((_, to), _)| *to == subject);
-        let asker = askers.max_by_key(|&((from, _), &count)| (count, std::cmp::Reverse(*from))).map(|((from, _), _)| *from)?;
+        let length = self.traffic.length_ns().max(1) as f64;
+        let askers = self.wakeups_between.iter().filter(|(pair, _)| pair.to == subject);
+        let asker = askers.max_by_key(|&(pair, &count)| (count, std::cmp::Reverse(pair.from))).map(|(pair, _)| pair.from)?;
         let SocketActivity { asked, served, .. } = &self.subjects.get(asker).activity;
-        let one_at_a_time = asked.open() <= 1.0 + self.limits.considerable;
-        let waits = asked.total_ns as f64 >= self.limits.most * length;
-        if asker == subject || asked.count < self.limits.many_replies || !one_at_a_time || !waits {
+        let one_at_a_time = asked.open() <= 1.0 + self.limits.considerable_share;
+        let waits = asked.total_ns as f64 >= self.limits.majority * length;
+        if asker == subject || asked.count < self.limits.min_repetitions || !one_at_a_time || !waits {
             return None;
         }
-        let per_request = (served.count >= self.limits.least_replies).then(|| asked.count as f64 / served.count as f64);
+        let per_request = (served.count >= self.limits.min_occurrences).then(|| asked.count as f64 / served.count as f64);
         let (count, mean_ns) = (asked.count, asked.total_ns / asked.count);
         Some(Because::RoundTrips {
             asker: Some(self.name(asker, None)),
@@ -40,26 +40,25 @@ impl Case<'_> {
         // A client may have as much work for a handshake as its server.
         let whole = first.take(2).find(|whole| self.is_handshaking(whole.subject))?;
         let accepted = &self.subjects.get(whole.subject).activity.accepted;
-        if whole.share < self.limits.least_share {
+        if whole.share < self.limits.min_share {
             return None;
         }
         let own: Vec<_> = self.parts.of(whole.subject).filter(|part| part.does != Does::Transit).collect();
         // A server that sleeps or waits for a disk during a handshake is slow because of that.
         let busy: u64 = own.iter().filter(|part| part.does.is_work() || part.does == Does::Runnable).map(|part| part.ns).sum();
-        if (busy as f64) < self.limits.most * whole.ns as f64 {
+        if (busy as f64) < self.limits.majority * whole.ns as f64 {
             return None;
         }
         let mut verdict = self.named(Outcome::Bottleneck, whole.subject, &[]);
         verdict.subject = Some(self.name(whole.subject, None));
-        (verdict.share, verdict.share_low, verdict.share_high) =
-            (Some(whole.share), Some((whole.share - whole.error).max(0.0)), Some((whole.share + whole.error).min(1.0)));
+        verdict.set_share(whole.share, whole.error);
         verdict.evidence = whole.evidence;
         verdict.mechanism = Some(Mechanism::ConnectionPerRequest);
-        let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
+        let length = self.traffic.length_ns().max(1) as f64;
         let ran: u64 = self.owned(whole.subject).map(|own| own.ran_ns).sum();
-        let askers = self.between.iter().filter(|((from, to), _)| *to == whole.subject && *from != whole.subject);
-        let askers = askers.filter(|((from, _), _)| self.subjects.get(*from).activity.asked.count >= self.limits.least_replies);
-        let by = askers.max_by_key(|&((from, _), &count)| (count, std::cmp::Reverse(*from))).map(|((from, _), _)| self.name(*from, None));
+        let askers = self.wakeups_between.iter().filter(|(pair, _)| pair.to == whole.subject && pair.from != whole.subject);
+        let askers = askers.filter(|(pair, _)| self.subjects.get(pair.from).activity.asked.count >= self.limits.min_occurrences);
+        let by = askers.max_by_key(|&(pair, &count)| (count, std::cmp::Reverse(pair.from))).map(|(pair, _)| self.name(pair.from, None));
         verdict.because.push(Because::Accepts {
             connections: accepted.connections,
             per_second: accepted.connections as f64 * 1e9 / length,
@@ -75,36 +74,36 @@ impl Case<'_> {
     /// after the first, and the first exchange still takes most of the server's time.
     fn is_handshaking(&self, subject: SubjectId) -> bool {
         let accepted = &self.subjects.get(subject).activity.accepted;
-        let follows = accepted.exchanges as f64 >= (1.0 + self.limits.most) * accepted.connections as f64;
+        let follows = accepted.exchanges as f64 >= (1.0 + self.limits.majority) * accepted.connections as f64;
         // On a connection that stays open, the first request may be a large one; fewer connections
         // would not save it.
-        let ends_soon = accepted.exchanges < self.limits.least_replies * accepted.connections;
-        let is_most = accepted.first_ns as f64 >= self.limits.most * accepted.total_ns as f64;
-        accepted.connections >= self.limits.least_replies && ends_soon && follows && is_most
+        let ends_soon = accepted.exchanges < self.limits.min_occurrences * accepted.connections;
+        let is_most = accepted.first_ns as f64 >= self.limits.majority * accepted.total_ns as f64;
+        accepted.connections >= self.limits.min_occurrences && ends_soon && follows && is_most
     }
 
     /// Judges a client that sends request after request, one at a time, and spends most of its time
     /// waiting for replies.
     pub(super) fn by_round_trips(&self) -> Option<Verdict> {
         let wholes = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject));
-        let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
+        let length = self.traffic.length_ns().max(1) as f64;
         let mut asking = wholes.filter_map(|whole| {
             let activity = &self.subjects.get(whole.subject).activity;
             let asked = &activity.asked;
             let share = asked.total_ns as f64 / length;
-            let one_at_a_time = asked.open() <= 1.0 + self.limits.considerable;
-            let is_chatty = asked.count >= self.limits.many_replies && one_at_a_time && share >= self.limits.most;
+            let one_at_a_time = asked.open() <= 1.0 + self.limits.considerable_share;
+            let is_chatty = asked.count >= self.limits.min_repetitions && one_at_a_time && share >= self.limits.majority;
             let callee = self.mostly_asks(whole.subject);
-            (is_chatty && !self.is_elsewhere(whole.subject, callee)).then_some((whole.subject, share, callee))
+            (is_chatty && !self.waits_for_others(whole.subject, callee)).then_some((whole.subject, share, callee))
         });
         let (subject, share, callee) = asking.next()?;
         let activity = &self.subjects.get(subject).activity;
         let (asked, served) = (&activity.asked, &activity.served);
         let mut verdict = self.empty(Outcome::Bottleneck);
         verdict.subject = Some(self.name(subject, None));
-        (verdict.share, verdict.share_low, verdict.share_high) = (Some(share), Some(share), Some(share));
+        verdict.set_exact_share(share);
         verdict.mechanism = Some(Mechanism::RoundTrips);
-        let per_request = (served.count >= self.limits.least_replies).then(|| asked.count as f64 / served.count as f64);
+        let per_request = (served.count >= self.limits.min_occurrences).then(|| asked.count as f64 / served.count as f64);
         let callee = callee.map(|callee| self.name(callee, None));
         verdict.because.push(Because::RoundTrips {
             asker: None,
@@ -118,41 +117,38 @@ impl Case<'_> {
 
     /// Returns the subject that a client wakes most often.
     fn mostly_asks(&self, client: SubjectId) -> Option<SubjectId> {
-        let callees = self.between.iter().filter(|((from, _), _)| *from == client);
-        callees.max_by_key(|&((_, to), &count)| (count, std::cmp::Reverse(*to))).map(|((_, to), _)| *to)
+        let callees = self.wakeups_between.iter().filter(|(pair, _)| pair.from == client);
+        callees.max_by_key(|&(pair, &count)| (count, std::cmp::Reverse(pair.to))).map(|(pair, _)| pair.to)
     }
 
     /// Returns whether most of the path is neither in these two subjects nor in transit between
     /// them. The replies then wait for another subject, such as the reply to a request for the next
     /// item of an empty queue.
-    fn is_elsewhere(&self, client: SubjectId, callee: Option<SubjectId>) -> bool {
+    fn waits_for_others(&self, client: SubjectId, callee: Option<SubjectId>) -> bool {
         let is_other = |subject: SubjectId| self.is_program(subject) && subject != client && Some(subject) != callee;
-        self.share(|part| part.does != Does::Transit && is_other(part.subject)) >= self.limits.most
+        self.share(|part| part.does != Does::Transit && is_other(part.subject)) >= self.limits.majority
     }
 
-    /// Returns a reason if requests wait for one another in this subject, or in one that calls it.
-    /// That is so if more requests are open than calls of it are outstanding, or than the path's
-    /// stays in it allow.
-    pub(super) fn serialisation(&self, subject: SubjectId) -> Option<Because> {
-        let mut callers: Vec<SubjectId> = self.parts.entered_from.keys().filter(|(to, _)| *to == subject).map(|(_, from)| *from).collect();
+    /// Returns a reason if requests wait for one another in this subject, or in one that calls it,
+    /// with the subject in which they wait. That is so if more requests are open than calls of it
+    /// are outstanding, or than the path's stays in it allow.
+    pub(super) fn serialisation(&self, subject: SubjectId) -> Option<(SubjectId, Because)> {
+        let serialised = |at: SubjectId, open: f64, at_a_time: f64, callee: Option<SubjectId>| {
+            let (threads, callee) = (self.workers(at), callee.map(|callee| self.name(callee, None)));
+            (at, Because::Serialised { at: self.name(at, None), open, at_a_time, callee, threads })
+        };
+        let mut callers: Vec<SubjectId> = self.parts.entries_into(subject).map(|(from, _)| from).collect();
         callers.sort_unstable();
         for at in callers {
             let SocketActivity { served, asked, .. } = &self.subjects.get(at).activity;
-            let (open, calls) = (self.open(at), asked.count >= self.limits.least_replies);
+            let (open, calls) = (self.open(at), asked.count >= self.limits.min_occurrences);
             let is_limit = self.is_limit(open, asked.open());
-            if calls && served.count >= self.limits.least_replies && 2 * asked.count >= served.count && is_limit {
-                let callee = Some(self.name(subject, None));
-                return Some(Because::Serialised {
-                    at: self.name(at, None),
-                    open,
-                    at_a_time: asked.open(),
-                    callee,
-                    threads: self.workers(at),
-                });
+            if calls && served.count >= self.limits.min_occurrences && 2 * asked.count >= served.count && is_limit {
+                return Some(serialised(at, open, asked.open(), Some(subject)));
             }
         }
         let (open, at_a_time) = self.waiting_requests(subject)?;
-        Some(Because::Serialised { at: self.name(subject, None), open, at_a_time, callee: None, threads: self.workers(subject) })
+        Some(serialised(subject, open, at_a_time, None))
     }
 
     /// Returns the mean number of open requests to a subject, and the mean number that it processes
@@ -162,8 +158,9 @@ impl Case<'_> {
         self.is_limit(open, at_a_time).then_some((open, at_a_time))
     }
 
+    /// Returns whether clearly more requests are open than are processed at a time.
     fn is_limit(&self, open: f64, at_a_time: f64) -> bool {
-        open - at_a_time >= self.limits.waiters && at_a_time <= self.limits.most * open
+        open - at_a_time >= self.limits.min_waiting && at_a_time <= self.limits.majority * open
     }
 
     /// Returns the mean number of open requests to a subject: those that it has read, or those that
@@ -171,10 +168,10 @@ impl Case<'_> {
     pub(super) fn open(&self, subject: SubjectId) -> f64 {
         let served = &self.subjects.get(subject).activity.served;
         // A server that never waits for a request is not woken by its clients, but wakes them.
-        let others = self.between.iter().filter(|(_, &count)| count >= self.limits.least_replies);
-        let askers = others.filter_map(|(&(from, to), _)| match (from == subject, to == subject) {
-            (false, true) => Some(from),
-            (true, false) => Some(to),
+        let others = self.wakeups_between.iter().filter(|(_, &count)| count >= self.limits.min_occurrences);
+        let askers = others.filter_map(|(pair, _)| match (pair.from == subject, pair.to == subject) {
+            (false, true) => Some(pair.from),
+            (true, false) => Some(pair.to),
             _ => None,
         });
         let askers = askers.map(|asker| &self.subjects.get(asker).activity.asked);
@@ -187,7 +184,7 @@ impl Case<'_> {
     fn workers(&self, subject: SubjectId) -> u64 {
         let ran: Vec<u64> = self.owned(subject).map(|own| own.ran_ns).collect();
         let most = ran.iter().max().copied().unwrap_or(0);
-        ran.iter().filter(|&&ns| ns as f64 >= self.limits.considerable * most as f64).count() as u64
+        ran.iter().filter(|&&ns| ns as f64 >= self.limits.considerable_share * most as f64).count() as u64
     }
 
     /// Returns whether the subject's sleeps on the path are clearly more alike than those until the
@@ -199,7 +196,7 @@ impl Case<'_> {
         }
         let mean = sum as f64 / count.max(1) as f64;
         let variance = squares / count.max(1) as f64 - mean * mean;
-        count >= self.limits.least_replies && self.limits.lead * variance.max(0.0).sqrt() <= mean
+        count >= self.limits.min_occurrences && self.limits.min_lead * variance.max(0.0).sqrt() <= mean
     }
 
     /// Returns the mean number of requests that a subject processes at a time; `None` if the path
@@ -207,15 +204,15 @@ impl Case<'_> {
     pub(super) fn at_a_time(&self, subject: SubjectId) -> Option<f64> {
         let served = &self.subjects.get(subject).activity.served;
         let whole = self.parts.whole(subject).filter(|whole| whole.visits > 0)?;
-        if served.count < self.limits.least_replies {
+        if served.count < self.limits.min_occurrences {
             return None;
         }
         let works: u64 = self.parts.of(subject).filter(|part| part.does.is_work() || part.does == Does::Runnable).map(|part| part.ns).sum();
         if 2 * works > whole.ns {
             // A request whose thread waits for a CPU is processed as well.
             let ready: u64 = self.owned(subject).map(|own| own.ready_ns).sum();
-            let (begin, end) = self.traffic.range();
-            return Some((self.running(subject).0 + ready as f64 / (end - begin).max(1) as f64).max(1.0));
+            let mean_ready = ready as f64 / self.traffic.length_ns().max(1) as f64;
+            return Some((self.running(subject).0 + mean_ready).max(1.0));
         }
         // A thread that waits for events may work on many requests at once; the path shows only
         // when it wakes up. Its timers then end at any time. If its sleeps last equally long, the
@@ -229,8 +226,8 @@ impl Case<'_> {
         // request, because it follows one of the open requests at a time.
         let mean = served.total_ns as f64 / served.count as f64;
         // If it never leaves, the next request begins where it passes from one thread to another.
-        let never_leaves = (whole.visits as f64) < self.limits.considerable * served.count as f64;
-        let handed_over = self.parts.handed_over.get(&subject).filter(|_| never_leaves);
+        let never_leaves = (whole.visits as f64) < self.limits.considerable_share * served.count as f64;
+        let handed_over = self.parts.crossings.handed_over.get(&subject).filter(|_| never_leaves);
         let stays = whole.ns as f64 / (whole.visits + handed_over.copied().unwrap_or(0)) as f64;
         Some((served.open() * stays / mean.max(1.0)).max(1.0))
     }

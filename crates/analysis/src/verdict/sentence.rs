@@ -2,13 +2,18 @@
 //!
 //! The text has several sentences if more is known: the outcome with its reasons, the remedy, and
 //! the caveats. [`machines`] writes the sentences of verdicts on states and stages; the clauses of
-//! [`Because`] and [`Caveat`] are the same for all.
+//! [`Because`] and [`Caveat`] are the same for all. [`waits`], [`requests`] and [`cpus`] write the
+//! clauses of reasons about processes, and [`remedies`] the remedies.
 
+mod cpus;
 mod machines;
+mod remedies;
+mod requests;
+mod waits;
 
 use super::because::Because;
 use super::caveat::{Caveat, Contradictions};
-use super::data::{Basis, Locks, Mechanism, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
+use super::data::{Basis, Mechanism, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
 use crate::stats::text::{number, percent};
 use crate::verdict::not_recorded;
 
@@ -19,7 +24,7 @@ pub fn sentence(verdict: &Verdict) -> String {
         Basis::Subjects => subjects(verdict),
         Basis::States | Basis::Stages | Basis::Probes => machines::sentences(verdict),
     };
-    let less_certain: Vec<&Caveat> = verdict.caveats.iter().filter(|caveat| place(verdict, caveat) == Place::Last).collect();
+    let less_certain: Vec<&Caveat> = verdict.caveats.iter().filter(|caveat| position(verdict, caveat) == Position::Last).collect();
     if !less_certain.is_empty() {
         sentences.push(format!("Less certain because {}", caveats(&less_certain)));
     }
@@ -30,7 +35,7 @@ pub fn sentence(verdict: &Verdict) -> String {
 
 /// The position of a caveat in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// In the sentence of the outcome.
     Outcome,
     /// In a sentence after the others.
@@ -39,21 +44,21 @@ enum Place {
     End,
 }
 
-fn place(verdict: &Verdict, caveat: &Caveat) -> Place {
+fn position(verdict: &Verdict, caveat: &Caveat) -> Position {
     let of_path = matches!(caveat, Caveat::LostEvents { .. } | Caveat::UnknownTime { .. } | Caveat::RunningUnknown | Caveat::Timer { .. });
     match caveat {
-        Caveat::Contradictions(_) => Place::End,
-        _ if verdict.mechanism == Some(Mechanism::PacketLoss) => Place::Last,
+        Caveat::Contradictions(_) => Position::End,
+        _ if verdict.mechanism == Some(Mechanism::PacketLoss) => Position::Last,
         // For an unknown outcome, the caveats are the reason.
-        _ if verdict.basis == Basis::Subjects && verdict.outcome == Outcome::Unknown => Place::Outcome,
-        _ if verdict.basis != Basis::Subjects && of_path => Place::Outcome,
-        _ => Place::Last,
+        _ if verdict.basis == Basis::Subjects && verdict.outcome == Outcome::Unknown => Position::Outcome,
+        _ if verdict.basis != Basis::Subjects && of_path => Position::Outcome,
+        _ => Position::Last,
     }
 }
 
-/// Returns the caveats that belong into the sentence of the outcome.
+/// Returns the caveats that belong in the sentence of the outcome.
 fn of_outcome(verdict: &Verdict) -> Vec<&Caveat> {
-    verdict.caveats.iter().filter(|caveat| place(verdict, caveat) == Place::Outcome).collect()
+    verdict.caveats.iter().filter(|caveat| position(verdict, caveat) == Position::Outcome).collect()
 }
 
 /// Returns the sentences of a verdict on processes, pools and threads.
@@ -69,7 +74,7 @@ fn subjects(verdict: &Verdict) -> Vec<String> {
             first.push_str(&clause);
         }
     }
-    let remedy = verdict.mechanism.and_then(remedy).map(str::to_owned);
+    let remedy = verdict.mechanism.and_then(remedies::remedy).map(str::to_owned);
     [first].into_iter().chain(remedy).collect()
 }
 
@@ -88,7 +93,7 @@ pub fn caveat(of: &Caveat) -> String {
         Caveat::LostEvents { count: 1, .. } => "1 event is lost".to_owned(),
         Caveat::LostEvents { count, .. } => format!("{} events are lost", number(*count)),
         Caveat::UnknownTime { share, .. } => format!("{} of the path is unknown", percent(*share)),
-        Caveat::Contradictions(doubts) => contradictions(doubts),
+        Caveat::Contradictions(counts) => contradictions(counts),
         Caveat::RunningUnknown => "the trace does not show whether it runs or waits there".to_owned(),
         Caveat::Timer { machine, call } => {
             format!("{machine} has set a timer ({call}); if the timer ends the run, no change makes it shorter")
@@ -151,6 +156,7 @@ pub fn name(of: &Named) -> String {
     }
 }
 
+/// Returns the clause of the outcome.
 fn outcome(verdict: &Verdict) -> String {
     let subject = verdict.subject.as_ref().map_or_else(|| "the system".to_owned(), name);
     let is_rest = verdict.because.iter().any(|because| matches!(because, Because::IdleSleeps { .. }));
@@ -162,7 +168,7 @@ fn outcome(verdict: &Verdict) -> String {
     match verdict.outcome {
         Outcome::Bottleneck => {
             let who = match verdict.role {
-                Some(role) => format!("{subject}, the {role},"),
+                Some(role) => format!("{subject}, the {},", role.text()),
                 None => subject,
             };
             let waits = verdict.because.iter().find_map(|because| match because {
@@ -243,10 +249,11 @@ pub fn does(state: &StateNamed) -> String {
     }
 }
 
-pub(super) fn short(state: &StateNamed) -> String {
+/// Returns a state in as few words as possible. Kinds without a distinguishing name have one text
+/// each.
+fn short(state: &StateNamed) -> String {
     match state.kind {
         StateKind::Running => "own code".to_owned(),
-        StateKind::SystemCall => state.name.clone(),
         StateKind::Runnable => "waiting for a CPU".to_owned(),
         StateKind::Sleep => format!("asleep ({})", state.name),
         StateKind::Disk => format!("waiting for the disk ({})", state.name),
@@ -257,13 +264,7 @@ pub(super) fn short(state: &StateNamed) -> String {
     }
 }
 
-fn counted_locks(locks: &Locks) -> String {
-    match locks.count {
-        1 => "one lock".to_owned(),
-        count => format!("{} locks", number(count)),
-    }
-}
-
+/// Returns names as a list: "a, b and c".
 fn listed(names: &[String]) -> String {
     match names {
         [] => String::new(),
@@ -272,6 +273,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
+/// Returns a time with its unit.
 fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -281,6 +283,7 @@ fn time(ns: u64) -> String {
     }
 }
 
+/// Returns a data rate with its unit.
 fn bits(per_second: f64) -> String {
     match per_second {
         rate if rate < 1e6 => format!("{:.1} kbit/s", rate / 1e3),
@@ -289,29 +292,9 @@ fn bits(per_second: f64) -> String {
     }
 }
 
-pub(super) fn clause(because: &Because) -> String {
+/// Returns a reason as a clause.
+fn clause(because: &Because) -> String {
     match because {
-        Because::Sleeps { call: _, mean_ns, count, waited_for_by, outstanding } => {
-            let calls = outstanding.map_or_else(String::new, |open| format!(" ({open:.1} of its requests are open at a time)"));
-            let whom = waited_for_by.as_ref().map_or_else(String::new, |by| format!(" while {} waits for it{calls}", name(by)));
-            format!("{} each time, {} times{whom}", time(*mean_ns), number(*count))
-        }
-        Because::Convoy { pool, waiters, members, wait, holder, locks } => {
-            let holder = holder.as_ref().map_or_else(String::new, |holder| format!(", which is held while {} does that", name(holder)));
-            let what = match locks {
-                Some(locks) => format!("on {} ({wait}) that one thread hands to the next", counted_locks(locks)),
-                None => format!("for one another's lock ({wait})"),
-            };
-            format!("of {} threads of {}, {waiters:.1} wait at a time {what}{holder}", number(*members), name(pool))
-        }
-        Because::Serialised { at, open, at_a_time, callee, threads } => {
-            let what = match callee {
-                Some(callee) => format!("{at_a_time:.1} calls of {} are outstanding at a time", name(callee)),
-                None => format!("{at_a_time:.1} are worked on at a time"),
-            };
-            let why = if *threads == 1 { "one thread serves all" } else { "a lock, or a pool that is too small" };
-            format!("requests wait for one another in {}: {open:.1} are open and {what} ({why})", name(at))
-        }
         Because::OnlyTogether { changes, states, gains, gain } => {
             let signed = |gain: &f64| format!("{}{}", if *gain < 0.0 { "" } else { "+" }, percent(*gain));
             let alone: Vec<String> = gains.iter().map(signed).collect();
@@ -323,137 +306,34 @@ pub(super) fn clause(because: &Because) -> String {
                 signed(gain)
             )
         }
-        Because::Polls { sides, mean_ns, count } => {
-            let sides: Vec<String> = sides.iter().map(name).collect();
-            let which = if sides.len() == 1 { "threads of it sleep" } else { "each sleeps" };
-            format!("{} poll: {which} {} each time before looking again, {} times", listed(&sides), time(*mean_ns), number(*count))
-        }
-        Because::PolledBy { by, rows, mean_ns, count } => {
-            let (by, rows, mean, count) = (name(by), number(*rows), time(*mean_ns), number(*count));
-            format!("{by} polls until it stops, {rows} times, and looks every {mean}, {count} times in all")
-        }
-        Because::Unanswered { requests, connects, mean_ns, count } => {
-            let what = match (requests, connects) {
-                (requests, 0) => format!("{} of its requests are not answered", number(*requests)),
-                (0, connects) => format!("{} of its attempts to connect are not answered", number(*connects)),
-                (requests, connects) => format!("{} requests and {} attempts to connect are not answered", number(*requests), number(*connects)),
-            };
-            format!("{what}, and it waits for a timeout, {} each time, {} times", time(*mean_ns), number(*count))
-        }
-        Because::SerialStep { step, share, idle, most } => {
-            let most = most.as_ref().map_or_else(String::new, |most| {
-                let (subject, share) = (name(&most.subject), percent(most.share));
-                format!("; most of that is {subject}, which {} for {share} of the path", does(&most.state))
-            });
-            let (name, share, idle) = (name(step), percent(*share), percent(*idle));
-            format!("{name} runs one process after another for {share} of the run, in which {idle} of the time of the CPUs is idle{most}")
-        }
-        Because::Window { port, peer, bytes, count, filled } => format!(
-            "the connection from port {port} to port {peer} has a receive window of {} bytes on average, which its sender has full at {} of {} acknowledgements",
-            number(*bytes),
-            percent(*filled),
-            number(*count)
-        ),
-        Because::RoundTrips { asker, count, mean_ns, callee, per_request } => {
-            let asker = asker.as_ref().map_or_else(String::new, |asker| format!("{} sends ", name(asker)));
-            let whom = callee.as_ref().map_or_else(String::new, |callee| format!(" of {}", name(callee)));
-            let per = per_request.map_or_else(String::new, |per| format!(", {per:.1} for each request that it answers"));
-            let whom = if asker.is_empty() { whom } else { String::new() };
-            format!("{asker}{} requests{whom}, one after the other, {} each{per}", number(*count), time(*mean_ns))
-        }
-        Because::KernelTimer { timer, mean_ns, count, between } => {
-            let between: Vec<String> = between.iter().map(name).collect();
-            let between = if between.is_empty() { String::new() } else { format!(" between {}", listed(&between)) };
-            format!("{timer}, {} each, {} times{between}", time(*mean_ns), number(*count))
-        }
-        Because::Disk { call, mean_ns, count } => format!("{} requests one after the other, {} each ({call})", number(*count), time(*mean_ns)),
-        Because::Divided { parts } => {
-            let parts: Vec<String> = parts.iter().map(|(state, share)| format!("{} {}", short(state), percent(*share))).collect();
-            format!("its time: {}", listed(&parts))
-        }
-        Because::Alone { threads, cpus, idle } => {
-            let idle = format!("while {} of the time of {} CPUs is idle", percent(*idle), number(*cpus));
-            match threads {
-                0 | 1 => format!("one thread does the work {idle}"),
-                _ => format!("of its {} busy threads one runs at a time {idle}, as under one lock", number(*threads)),
-            }
-        }
-        Because::CpuUsers { users, idle, .. } => {
-            let users: Vec<String> = users.iter().map(|(user, share)| format!("{} {}", name(user), percent(*share))).collect();
-            format!("the CPUs are used by {}, and idle for {}", listed(&users), percent(*idle))
-        }
-        Because::IdleSleeps { sleepers, share, gain } => {
-            let sleepers: Vec<String> = sleepers.iter().map(name).collect();
-            let wait = if sleepers.len() == 1 { "waits for its own timer" } else { "wait for their own timers" };
-            let (sleepers, share, gain) = (listed(&sleepers), percent(*share), 100.0 * gain);
-            format!("{share} of the path are left out, in which {sleepers} {wait}: halving that is predicted to gain only {gain:+.1} %")
-        }
-        Because::MoreThreads { threads, cpus } => {
-            format!("on average {threads:.1} of its threads are ready to run, on {} CPUs", number(*cpus))
-        }
-        Because::Processes { by, count, mean_ns } => {
-            format!("{} starts {} processes of it, which live for {} each", name(by), number(*count), time(*mean_ns))
-        }
-        Because::Affinity { allowed, cpus, idle } => {
-            let idle = percent(*idle);
-            format!("it may run on {} of {} CPUs, which are idle for {idle} of the time", number(*allowed), number(*cpus))
-        }
-        Because::Faults { count, share } => {
-            format!("its {} page faults take at least {} of the path", number(*count), percent(*share))
-        }
-        Because::Lock { count, share, locks } => {
-            let somebody = format!("and at least one thread waits for it for {} of the time", percent(*share));
-            let handed = "that one thread hands to the next";
-            match locks {
-                Some(locks) if locks.count > 1 => {
-                    format!("its threads wait on {} {handed}, {} times on the first, {somebody}", counted_locks(locks), number(*count))
-                }
-                Some(_) => format!("its threads wait {} times on one lock {handed}, {somebody}", number(*count)),
-                None => format!("its threads wait {} times for a lock {handed}, {somebody}", number(*count)),
-            }
-        }
-        Because::FileLock { call, waiter, holder, count, mean_ns } => {
-            let (waiter, holder, mean) = (name(waiter), name(holder), time(*mean_ns));
-            format!("meanwhile {waiter} waits for a file lock of {holder} ({call}), {} times, {mean} each", number(*count))
-        }
-        Because::Quota { count, is_reserved: true } => {
-            format!("the runtime of its reservation (SCHED_DEADLINE) holds it back {} times", number(*count))
-        }
-        Because::Quota { count, is_reserved: false } => format!("a quota of its control group holds it back {} times", number(*count)),
-        Because::HandOvers { sides, count: _, per_second, work_ns, cost_ns } => {
-            let sides: Vec<String> = sides.iter().map(name).collect();
-            let between = if sides.len() > 1 { format!(" between {}", listed(&sides)) } else { String::new() };
-            let (work, cost) = (time(*work_ns), time(*cost_ns));
-            let rate = number(per_second.round() as u64);
-            format!("{rate} hand-overs per second{between}, each with {work} of own code and system calls, and {cost} of wake-ups and switches")
-        }
-        Because::Link { device, discipline, bits_per_second, busy, mean_ns, waits } => {
-            let queue = discipline.as_ref().map_or_else(String::new, |discipline| format!(" ({discipline})"));
-            let whom = waits.as_ref().map_or_else(String::new, |waits| format!(", and {} waits for them", name(waits)));
-            let (rate, wait) = (bits(*bits_per_second), time(*mean_ns));
-            let busy = percent(*busy);
-            format!("{device} carries {rate}, and packets wait in its queue{queue} for {busy} of the time, {wait} each{whom}")
-        }
-        Because::Accepts { connections: _, per_second, exchanges, first, cpu_ns, by } => {
-            let by = by.as_ref().map_or_else(String::new, |by| format!(" from {}", name(by)));
-            let (rate, cpu, first) = (number(per_second.round() as u64), time(*cpu_ns), percent(*first));
-            format!(
-                "{rate} connections per second{by}, {cpu} of CPU each, with {exchanges:.1} exchanges, of which the first (the handshake) takes {first} of the time"
-            )
-        }
-        Because::Inversion { waiter, holder, instead, count, mean_ns } => {
-            let (waiter, holder, instead) = (name(waiter), name(holder), name(instead));
-            let (mean, count) = (time(*mean_ns), number(*count));
-            format!("{waiter} waits for {holder}, and {instead}, which is less important than {waiter}, has the CPU meanwhile, {mean} each time, {count} times")
-        }
-        Because::Reclaims { count, mean_ns, share } => {
-            let (count, mean, share) = (number(*count), time(*mean_ns), percent(*share));
-            format!("it waits for free memory: direct reclaim, {count} times, {mean} each, {share} of the path")
-        }
-        Because::First { parts } => {
-            let one = |part: &super::data::RunnerUp| format!("{}: {} ({})", name(&part.subject), short(&part.state), percent(part.share));
-            listed(&parts.iter().map(one).collect::<Vec<_>>())
-        }
+        Because::Sleeps { .. }
+        | Because::Polls { .. }
+        | Because::PolledBy { .. }
+        | Because::Window { .. }
+        | Because::KernelTimer { .. }
+        | Because::Disk { .. }
+        | Because::IdleSleeps { .. }
+        | Because::Faults { .. }
+        | Because::Quota { .. }
+        | Because::Link { .. }
+        | Because::Reclaims { .. } => waits::clause(because),
+        Because::Convoy { .. }
+        | Because::Serialised { .. }
+        | Because::Unanswered { .. }
+        | Because::RoundTrips { .. }
+        | Because::Lock { .. }
+        | Because::FileLock { .. }
+        | Because::HandOvers { .. }
+        | Because::Accepts { .. }
+        | Because::Inversion { .. } => requests::clause(because),
+        Because::SerialStep { .. }
+        | Because::Divided { .. }
+        | Because::Alone { .. }
+        | Because::CpuUsers { .. }
+        | Because::MoreThreads { .. }
+        | Because::Processes { .. }
+        | Because::Affinity { .. }
+        | Because::First { .. } => cpus::clause(because),
         Because::Largest { .. }
         | Because::NothingHappens
         | Because::WaitUnknown
@@ -488,61 +368,9 @@ pub(super) fn clause(because: &Because) -> String {
     }
 }
 
-fn remedy(mechanism: Mechanism) -> Option<&'static str> {
-    Some(match mechanism {
-        Mechanism::Serialisation => "Allow more at a time: hold the lock for a shorter time, enlarge the pool, or do not wait inside it",
-        Mechanism::LockConvoy => "Do not wait while holding the lock: hold it for a shorter time, or split it",
-        Mechanism::Polling => "Wake each side (futex, pipe, eventfd, inotify) instead of sleeping and looking again",
-        Mechanism::PolledWork => "Make this work cheaper, or let it stop earlier; a wake-up instead of polling saves at most one sleep each time",
-        Mechanism::DelayedAck => "Small writes wait for a delayed acknowledgement (Nagle): write a request at once, or set TCP_NODELAY",
-        Mechanism::Retransmission => "Packets are lost and sent again: look at `longpole packets --losses`",
-        Mechanism::WindowProbe => "The receiver's window is closed: enlarge its buffer (SO_RCVBUF, net.ipv4.tcp_rmem), or read sooner",
-        Mechanism::WindowLimited => {
-            "Enlarge the receive buffer (SO_RCVBUF, net.ipv4.tcp_rmem), or do not set it, so that the kernel adapts it"
-        }
-        Mechanism::Pacing => "The kernel paces the sender (SO_MAX_PACING_RATE, fq, BBR)",
-        Mechanism::KernelTimer => return None,
-        Mechanism::GracePeriod => "Call it less often, for more items at once, or use a call that does not wait (membarrier has expedited commands)",
-        Mechanism::SyncPerItem => "Sync once for several items (group commit) instead of once for each",
-        Mechanism::DiskReads => "Read ahead, read in larger pieces, or keep it in memory",
-        Mechanism::PageFaults => {
-            "Reuse memory instead of returning it to the kernel (a pool, mallopt M_TRIM_THRESHOLD, MADV_HUGEPAGE)"
-        }
-        Mechanism::CpuQuota => "Raise the quota of its control group (cpu.max, cpu.cfs_quota_us), or the runtime of its reservation (chrt --sched-runtime)",
-        Mechanism::DiskQuota => "Raise the limit of its control group for the disk (io.max, blkio.throttle)",
-        Mechanism::CpuContention => "Add CPUs, or reduce the work of the threads that use them",
-        Mechanism::Affinity => "Let it run on more CPUs (taskset, sched_setaffinity, cpuset.cpus, IRQ affinity)",
-        Mechanism::ProcessPerItem => "Start one process for many items, or keep a pool of processes",
-        Mechanism::SingleThread => "Make this work cheaper, or spread it over several threads",
-        Mechanism::OneAtATime => "Hold the lock for a shorter time, split it, or use processes where an interpreter has one lock for all threads",
-        Mechanism::Timeout => {
-            "Find out why there is no answer (address, port, firewall, a dead server), try another server at once, or shorten the timeout"
-        }
-        Mechanism::RoundTrips => "Ask for several things at once (a join, a batch, a pipeline), or cache the answers",
-        Mechanism::SerialStep => "Run its parts at the same time, cache its results, or leave it out",
-        Mechanism::SleepInHandler => "Shorten that wait, or allow more requests to wait at the same time",
-        Mechanism::LoadGenerator => "The client cannot ask faster: the service behind it is not at its limit",
-        Mechanism::PacketLoss => return None,
-        Mechanism::PriorityInversion => {
-            "Use a lock that passes on priority (PTHREAD_PRIO_INHERIT, FUTEX_LOCK_PI), or do not share it between threads of different priorities"
-        }
-        Mechanism::MemoryReclaim => "Give it more memory (memory.max, memory.limit_in_bytes), or let it use less",
-        Mechanism::InterruptWork => {
-            "Send fewer packets or requests (larger ones, batches), let the kernel do less for each (rules of packet filters, offloads), or spread its interrupts over CPUs"
-        }
-        Mechanism::ConnectionPerRequest => "Keep connections open (keep-alive, a pool of connections), or resume sessions (TLS session tickets)",
-        Mechanism::SlowLink => "Raise the rate of the link or of its queueing discipline (`tc qdisc`), or send less (compress, cache)",
-        Mechanism::LongLink => {
-            "The queue was never empty: also send less at a time, or by another class of the discipline (`tc qdisc`); if the delay is the link's own, allow more in transit at a time (more requests at once, larger windows)"
-        }
-        Mechanism::HandOverPerItem => {
-            "Hand over several items at once (batches, a buffer that is passed on when it is full), or process an item where it is made"
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::data::Locks;
     use super::*;
 
     fn named(name: &str) -> Named {

@@ -35,17 +35,36 @@ impl Sleep<'_> {
 
     /// Returns true if the threads wait for events up to a timeout.
     fn waits_for_events(&self) -> bool {
-        self.parts.first().is_some_and(|part| part.class == LINK && part.call == CallFamily::WaitForEvents)
+        self.parts.first().is_some_and(|part| part.row.class == LINK && part.call == CallFamily::WaitForEvents)
+    }
+}
+
+/// A thread that sleeps for short times again and again.
+struct Poller {
+    machine: MachineId,
+    subject: SubjectId,
+    sleeps: u64,
+    slept_ns: u64,
+}
+
+impl Poller {
+    fn mean_ns(&self) -> u64 {
+        self.slept_ns / self.sleeps.max(1)
     }
 }
 
 impl Case<'_> {
+    /// Judges the sleeps of the subject that sleeps longest.
     pub(super) fn by_sleep(&self) -> Option<Verdict> {
         let sleep = self.longest_sleep()?;
-        let of_sleep = self.by_timeout(&sleep).or_else(|| self.by_polled_work(&sleep));
-        let of_sleep = of_sleep.or_else(|| self.by_waiting_requests(&sleep)).or_else(|| self.by_held_lock(&sleep));
-        let of_sleep = of_sleep.or_else(|| self.by_polling(&sleep)).or_else(|| self.by_sleep_in_handler(&sleep));
-        of_sleep.or_else(|| {
+        let bottleneck = self
+            .by_timeout(&sleep)
+            .or_else(|| self.by_polled_work(&sleep))
+            .or_else(|| self.by_waiting_requests(&sleep))
+            .or_else(|| self.by_held_lock(&sleep))
+            .or_else(|| self.by_polling(&sleep))
+            .or_else(|| self.by_sleep_in_handler(&sleep));
+        bottleneck.or_else(|| {
             let mut verdict = self.named(Outcome::Paced, sleep.subject, &sleep.parts);
             verdict.because.push(self.sleeps(&sleep, sleep.asker));
             Some(verdict)
@@ -66,13 +85,13 @@ impl Case<'_> {
         let sum = |parts: &[&Part]| parts.iter().map(|part| part.ns).sum::<u64>();
         let (subject, parts) = by_subject.into_iter().max_by_key(|(subject, parts)| (sum(parts), Reverse(*subject)))?;
         // Short sleeps of many subjects set no pace.
-        if parts.iter().map(|part| part.share).sum::<f64>() < self.limits.least_share {
+        if parts.iter().map(|part| part.share).sum::<f64>() < self.limits.min_share {
             return None;
         }
         // A server does not wait for its clients.
         let is_asker = |by: SubjectId| self.is_program(by) && (!self.is_server(by) || self.is_server(subject));
         let asker = self.parts.asked_by(subject).filter(|&by| is_asker(by));
-        let (count, asked) = parts.iter().fold((0, 0), |(count, asked), part| (count + part.count, asked + part.asked));
+        let (count, asked) = parts.iter().fold((0, 0), |(count, asked), part| (count + part.count, asked + part.asked_sleeps));
         Some(Sleep { subject, ns: sum(&parts), parts, count, asked, asker })
     }
 
@@ -80,6 +99,7 @@ impl Case<'_> {
         self.subjects.get(subject).role == Role::Server
     }
 
+    /// Returns the sleeps as a reason.
     fn sleeps(&self, sleep: &Sleep, waited_for_by: Option<SubjectId>) -> Because {
         let asked = sleep.asker.map(|by| &self.subjects.get(by).activity.asked);
         Because::Sleeps {
@@ -87,11 +107,12 @@ impl Case<'_> {
             mean_ns: sleep.mean_ns(),
             count: sleep.count,
             waited_for_by: waited_for_by.map(|by| self.name(by, None)),
-            outstanding: asked.filter(|asked| asked.count >= self.limits.least_replies).map(|asked| asked.open()),
+            outstanding: asked.filter(|asked| asked.count >= self.limits.min_occurrences).map(|asked| asked.open()),
         }
     }
 
-    fn of_sleep(&self, sleep: &Sleep, mechanism: Mechanism) -> Verdict {
+    /// Returns a verdict by which the sleeps are the bottleneck.
+    fn sleep_verdict(&self, sleep: &Sleep, mechanism: Mechanism) -> Verdict {
         let mut verdict = self.named(Outcome::Bottleneck, sleep.subject, &sleep.parts);
         verdict.mechanism = Some(mechanism);
         verdict
@@ -101,11 +122,11 @@ impl Case<'_> {
     fn by_timeout(&self, sleep: &Sleep) -> Option<Verdict> {
         let activity = &self.subjects.get(sleep.subject).activity;
         let (requests, connects) = (activity.unanswered, activity.unconnected);
-        let sleeps_only = sleep.parts.first().is_some_and(|part| part.is_bare_sleep);
-        if sleeps_only || ((requests + connects) as f64) < self.limits.most * sleep.count.max(1) as f64 {
+        let sleeps_only = sleep.parts.first().is_some_and(|part| part.is_bare_sleep());
+        if sleeps_only || ((requests + connects) as f64) < self.limits.majority * sleep.count.max(1) as f64 {
             return None;
         }
-        let mut verdict = self.of_sleep(sleep, Mechanism::Timeout);
+        let mut verdict = self.sleep_verdict(sleep, Mechanism::Timeout);
         verdict.because.push(Because::Unanswered { requests, connects, mean_ns: sleep.mean_ns(), count: sleep.count });
         verdict.role = None;
         Some(verdict)
@@ -116,48 +137,50 @@ impl Case<'_> {
         let mut pollers: Vec<(MachineId, MachineId, Rows)> = Vec::new();
         for machine in self.vocabulary.machines() {
             if self.subjects.known(self.vocabulary.machine_name(machine)) == Some(sleep.subject) {
-                let found = self.traffic.polls.waits_for(machine, self.limits.most);
+                let found = self.traffic.polls.waits_for(machine, self.limits.majority);
                 pollers.extend(found.map(|(worker, rows)| (machine, worker, rows)));
             }
         }
         let (poller, worker, rows) = pollers.into_iter().max_by_key(|(machine, _, rows)| (rows.slept_ns, Reverse(machine.0)))?;
         // After few sleeps in a row, another thread may have stopped by chance.
-        let is_long = rows.sleeps as f64 >= self.limits.similar * rows.count as f64;
+        let is_long = rows.sleeps as f64 >= self.limits.max_similar_ratio * rows.count as f64;
         let slept = self.traffic.own(poller)?.slept_ns.max(sleep.ns) as f64;
-        if rows.count < self.limits.least_replies || !is_long || (rows.slept_ns as f64) < self.limits.most * slept {
+        if rows.count < self.limits.min_occurrences || !is_long || (rows.slept_ns as f64) < self.limits.majority * slept {
             return None;
         }
         let worker = self.vocabulary.machine_name(worker);
         let subject = self.subjects.known(worker).filter(|&subject| self.is_program(subject))?;
         let by = self.name(sleep.subject, Some(self.vocabulary.machine_name(poller)));
-        let mut verdict = self.of_sleep(sleep, Mechanism::PolledWork);
+        let mut verdict = self.sleep_verdict(sleep, Mechanism::PolledWork);
         let mean_ns = rows.slept_ns / rows.sleeps.max(1);
         verdict.because.push(Because::PolledBy { by, rows: rows.count, mean_ns, count: rows.sleeps });
         verdict.subject = Some(self.name(subject, Some(worker)));
-        verdict.subject_id = Some(subject);
+        verdict.origin.subject = Some(subject);
         verdict.state = Some(StateNamed { kind: StateKind::Running, name: String::from("user") });
         verdict.role = None;
         Some(verdict)
     }
 
     fn by_waiting_requests(&self, sleep: &Sleep) -> Option<Verdict> {
-        let serialised = self.serialisation(sleep.subject)?;
-        let mut verdict = self.of_sleep(sleep, Mechanism::Serialisation);
+        let (at, serialised) = self.serialisation(sleep.subject)?;
+        let mut verdict = self.sleep_verdict(sleep, Mechanism::Serialisation);
         verdict.because.push(self.sleeps(sleep, sleep.asker));
         verdict.because.push(serialised);
+        verdict.origin.station = Some(at);
         Some(verdict)
     }
 
     /// Judges a lock that is held during the sleeps.
     fn by_held_lock(&self, sleep: &Sleep) -> Option<Verdict> {
         let convoy = self.convoy(sleep.count, |pool| self.may_hold_lock(sleep, pool)).filter(|convoy| self.is_lock(sleep, convoy))?;
-        let mut verdict = self.of_sleep(sleep, Mechanism::LockConvoy);
+        let mut verdict = self.sleep_verdict(sleep, Mechanism::LockConvoy);
         verdict.role = None;
         let pool = self.name(convoy.subject, None);
         let holder = (convoy.subject != sleep.subject).then(|| self.name(sleep.subject, None));
         verdict.because.push(self.sleeps(sleep, None));
         let locks = self.locks(convoy.subject, convoy.waited_ns);
         let Convoy { waiters, members, wait, .. } = convoy;
+        verdict.origin.station = Some(convoy.subject);
         verdict.because.push(Because::Convoy { pool, waiters, members, wait, holder, locks });
         Some(verdict)
     }
@@ -171,18 +194,20 @@ impl Case<'_> {
     /// one. If that server asks others itself, its requests may wait for these.
     fn may_hold_lock(&self, sleep: &Sleep, pool: SubjectId) -> bool {
         let asked = &self.subjects.get(pool).activity.asked;
-        let asks = asked.count >= self.limits.least_replies;
+        let asks = asked.count >= self.limits.min_occurrences;
         match sleep.asker.filter(|_| self.is_server(sleep.subject)) {
             _ if pool == sleep.subject => true,
             Some(asker) if pool == asker => {
                 let waits_for_events = self.parts.of(pool).any(|part| part.call == CallFamily::WaitForEvents);
-                asks && !waits_for_events && asked.open() <= 1.0 + self.limits.considerable
+                asks && !waits_for_events && asked.open() <= 1.0 + self.limits.considerable_share
             }
             Some(asker) => self.is_connected(pool, asker) && !asks && self.waiting_requests(pool).is_some(),
             None => self.is_connected(pool, sleep.subject),
         }
     }
 
+    /// Returns whether the members of a convoy wait for a lock that is held during the sleeps.
+    ///
     /// Threads that take turns in waiting for events, up to a timeout, wake each other as well,
     /// without any lock. Those that wait at few locks hold one, and so do those of another subject
     /// in which requests wait meanwhile.
@@ -198,7 +223,7 @@ impl Case<'_> {
 
     fn by_polling(&self, sleep: &Sleep) -> Option<Verdict> {
         let (sides, mean_ns, count) = self.polling()?;
-        let mut verdict = self.of_sleep(sleep, Mechanism::Polling);
+        let mut verdict = self.sleep_verdict(sleep, Mechanism::Polling);
         verdict.because.push(Because::Polls { sides, mean_ns, count });
         verdict.role = None;
         Some(verdict)
@@ -210,13 +235,13 @@ impl Case<'_> {
         let is_server = self.is_server(subject);
         // A request may arrive before its server waits for it: then the path does not leave the
         // server, although requests are open.
-        let has_requests = is_server && self.open(subject) >= self.limits.most;
+        let has_requests = is_server && self.open(subject) >= self.limits.majority;
         let has_others = self.parts.wholes.iter().any(|whole| whole.subject != subject && whole.visits > 0);
         let is_asked = 2 * asked > count && has_others && (is_server || sleep.asker.is_some() || self.is_asked_through(sleep));
         if !has_requests && !(is_asked && (is_server || !self.is_end(subject) && !self.is_sleep_of_another(subject, count))) {
             return None;
         }
-        let mut verdict = self.of_sleep(sleep, Mechanism::SleepInHandler);
+        let mut verdict = self.sleep_verdict(sleep, Mechanism::SleepInHandler);
         verdict.role = None;
         verdict.because.push(self.sleeps(sleep, sleep.asker));
         Some(verdict)
@@ -227,9 +252,9 @@ impl Case<'_> {
     /// client alone, the server only replies to it, and the client sets the pace.
     fn is_asked_through(&self, sleep: &Sleep) -> bool {
         let Some(server) = self.parts.asked_by(sleep.subject) else { return false };
-        let entries = self.parts.entered_from.iter().filter(|((to, from), _)| *to == server && *from != sleep.subject);
+        let entries = self.parts.entries_into(server).filter(|&(from, _)| from != sleep.subject);
         let of_others: u64 = entries.map(|(_, count)| count).sum();
-        of_others as f64 >= self.limits.considerable * sleep.count as f64
+        of_others as f64 >= self.limits.considerable_share * sleep.count as f64
     }
 
     /// Returns whether each of these sleeps is a process that another subject starts and for which
@@ -238,57 +263,52 @@ impl Case<'_> {
         let Some(by) = self.parts.asked_by(subject) else { return false };
         let is_waited_for = !self.is_end(by) && self.parts.asked_by(by).is_some_and(|asker| asker != subject);
         let forks: u64 = self.owned(by).map(|own| own.forks).sum();
-        !is_waited_for && forks as f64 >= self.limits.most * count as f64
+        !is_waited_for && forks as f64 >= self.limits.majority * count as f64
     }
 
     /// Returns several threads that sleep for short times again and again and wake no other thread:
     /// their names, the mean sleep and the number of sleeps.
     pub(super) fn polling(&self) -> Option<(Vec<Named>, u64, u64)> {
-        let (begin, end) = self.traffic.range();
-        let length = end - begin;
-        let mut sleepers: Vec<(MachineId, SubjectId, u64, u64)> = Vec::new();
-        for machine in self.vocabulary.machines() {
-            let Some(subject) = self.subjects.known(self.vocabulary.machine_name(machine)) else { continue };
-            // Threads that poll memory or a file for data of the other side wake no thread: nothing
-            // else connects them.
-            let is_alike = self.parts.wholes.iter().any(|whole| self.subjects.get(whole.subject).name == self.subjects.get(subject).name);
-            if !self.subjects.get(subject).is_of_command && !is_alike {
-                continue;
-            }
-            let Some(own) = self.traffic.own(machine).filter(|_| !self.subjects.get(subject).is_recorder) else { continue };
-            let lives = own.first_ns.map_or(0, |first| own.last_ns - first);
-            let short = own.longest.is_some_and(|(from, to)| ((to - from) as f64) < self.limits.considerable * length as f64);
-            if short
-                && own.sleeps >= self.limits.least_replies
-                && own.slept_ns as f64 >= self.limits.most * lives as f64
-                && 2 * lives > length
-            {
-                sleepers.push((machine, subject, own.sleeps, own.slept_ns));
-            }
-        }
+        let machines = self.vocabulary.machines();
+        let mut pollers: Vec<Poller> = machines.filter_map(|machine| self.poller(machine)).collect();
         // Threads that poll the same thing do so about equally often.
-        let mean = |sleeper: &(MachineId, SubjectId, u64, u64)| sleeper.3 / sleeper.2.max(1);
-        let shortest = sleepers.iter().map(mean).min().unwrap_or(0);
-        sleepers.retain(|sleeper| mean(sleeper) as f64 <= self.limits.similar * shortest as f64);
-        let of: HashSet<u32> = sleepers.iter().map(|sleeper| sleeper.0 .0).collect();
-        let wakes: u64 = self
-            .traffic
-            .pairs()
-            .filter(|(by, machine, _)| of.contains(&by.0) || of.contains(&machine.0))
-            .map(|(.., pair)| pair.count)
-            .sum();
-        let (sleeps, slept) = sleepers.iter().fold((0, 0), |(count, ns), sleeper| (count + sleeper.2, ns + sleeper.3));
-        if sleepers.len() < 2 || wakes as f64 > self.limits.considerable * sleeps as f64 {
+        let shortest = pollers.iter().map(Poller::mean_ns).min().unwrap_or(0);
+        pollers.retain(|poller| poller.mean_ns() as f64 <= self.limits.max_similar_ratio * shortest as f64);
+        let machines: HashSet<MachineId> = pollers.iter().map(|poller| poller.machine).collect();
+        let own_pairs = self.traffic.pairs().filter(|(by, woken, _)| machines.contains(by) || machines.contains(woken));
+        let wakes: u64 = own_pairs.map(|(.., pair)| pair.count).sum();
+        let (sleeps, slept) = pollers.iter().fold((0, 0), |(count, ns), poller| (count + poller.sleeps, ns + poller.slept_ns));
+        if pollers.len() < 2 || wakes as f64 > self.limits.considerable_share * sleeps as f64 {
             return None;
         }
         let mut sides: Vec<Named> = Vec::new();
-        for (machine, subject, ..) in &sleepers {
-            let named = self.name(*subject, Some(self.vocabulary.machine_name(*machine)));
+        for poller in &pollers {
+            let named = self.name(poller.subject, Some(self.vocabulary.machine_name(poller.machine)));
             if !sides.contains(&named) {
                 sides.push(named);
             }
         }
         sides.truncate(4);
         Some((sides, slept / sleeps.max(1), sleeps))
+    }
+
+    /// Returns the sleeps of a thread that sleeps for short times most of its life.
+    fn poller(&self, machine: MachineId) -> Option<Poller> {
+        let subject = self.subjects.known(self.vocabulary.machine_name(machine))?;
+        let of = self.subjects.get(subject);
+        // Threads that poll memory or a file for data of the other side wake no thread: nothing
+        // else connects them.
+        let is_alike = self.parts.wholes.iter().any(|whole| self.subjects.get(whole.subject).name == of.name);
+        if of.is_recorder || !of.is_of_command && !is_alike {
+            return None;
+        }
+        let own = self.traffic.own(machine)?;
+        let (length, life) = (self.traffic.length_ns(), own.life_ns().unwrap_or(0));
+        let is_short = |(from, to): (u64, u64)| ((to - from) as f64) < self.limits.considerable_share * length as f64;
+        let polls = own.longest_sleep.is_some_and(is_short)
+            && own.sleeps >= self.limits.min_occurrences
+            && own.slept_ns as f64 >= self.limits.majority * life as f64
+            && 2 * life > length;
+        polls.then_some(Poller { machine, subject, sleeps: own.sleeps, slept_ns: own.slept_ns })
     }
 }

@@ -10,6 +10,7 @@ use super::because::Because;
 use super::caveat::Caveat;
 use super::data::{Basis, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
 use super::figures::{Found, StateShare, WaitedFor};
+use super::limits::MIN_NEIGHBOUR_WAIT;
 use super::lost_events::too_many_lost;
 use crate::findings::shares::Share;
 use crate::findings::stage_evidence::{NoLead, Prepared, StageEvidence};
@@ -19,7 +20,11 @@ use longpole_model::actors::ActorId;
 use longpole_model::interaction::QueueId;
 use longpole_model::system::activity::State;
 
+/// Largest number of nested calls that are followed from a caller to the callee that works.
+const MAX_CALLS: usize = 8;
+
 impl StageEvidence<'_> {
+    /// Returns the verdict by queues, and all findings about stages and queues.
     pub fn verdict_and_findings(&self) -> (Verdict, Vec<Finding>) {
         let prepared = self.prepare();
         let (verdict, slowest) = self.verdict(&prepared);
@@ -106,7 +111,7 @@ impl StageEvidence<'_> {
             let verdict = no(Outcome::Unknown, vec![Because::LittleKnown { stage: named(), share: unseen }]);
             return (Verdict { unknown_share: Some(unknown), caveats, ..verdict }, None);
         }
-        if let Some(reason) = self.why_none_stands_out(ActorId(stage as u32), &shares) {
+        if let Some(reason) = self.why_no_state_leads(ActorId(stage as u32), &shares) {
             return (nothing(vec![Because::SlowestStage { stage: named() }, reason]), Some(stage));
         }
         // The list is not empty: an empty one would have yielded a reason above.
@@ -124,7 +129,7 @@ impl StageEvidence<'_> {
     }
 
     /// Returns the reason for which no state of the machine leads, or `None` if one does.
-    fn why_none_stands_out(&self, machine: ActorId, shares: &[Share]) -> Option<Because> {
+    fn why_no_state_leads(&self, machine: ActorId, shares: &[Share]) -> Option<Because> {
         let measured = |share: &Share| StateShare { state: declared(&share.name), share: share.share, error: share.error };
         let first = shares.first();
         let (name, share) = first.map_or(("", 0.0), |first| (first.name.as_str(), first.share));
@@ -144,7 +149,7 @@ impl StageEvidence<'_> {
     fn follow_calls(&self, prepared: &Prepared, caller: ActorId, first: &Share, thresholds: &Thresholds) -> Option<(ActorId, Share)> {
         let mut blamed = None;
         let (mut caller, mut state, mut share) = (caller, first.state, first.share);
-        for _ in 0..8 {
+        for _ in 0..MAX_CALLS {
             let State::Call(call) = state else { break };
             let Some((callee, served)) = self.latencies.service(call, caller) else { break };
             if served < thresholds.min_service || callee == caller {
@@ -214,16 +219,16 @@ impl StageEvidence<'_> {
             }
         }
         let of_time = |&(who, _, _, ns): &(usize, WaitedFor, QueueId, u64)| ns as f64 / prepared.blame.total_ns[who].max(1) as f64;
-        waits.retain(|wait| of_time(wait) >= 0.05);
+        waits.retain(|wait| of_time(wait) >= MIN_NEIGHBOUR_WAIT);
         waits.sort_by_key(|&(who, _, queue, ns)| (std::cmp::Reverse(ns), who, queue));
         waits.truncate(2);
-        let said = |wait: &(usize, WaitedFor, QueueId, u64)| {
+        let because = |wait: &(usize, WaitedFor, QueueId, u64)| {
             let (who, waits_for, queue, _) = *wait;
             let waiter = Named::of_name(SubjectLevel::Thread, &prepared.names[who]);
             let queue = self.vocabulary.program_queue_name(queue).to_owned();
             Because::Waits { waiter, share: of_time(wait), waits_for, queue }
         };
-        waits.iter().map(said).collect()
+        waits.iter().map(because).collect()
     }
 }
 

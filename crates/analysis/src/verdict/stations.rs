@@ -21,7 +21,6 @@
 //! The recording shows how much work waits, not why. The change itself assumes that it would not
 //! wait with more places.
 
-use super::because::Because;
 use super::data::{Mechanism, Verdict};
 use super::sentence;
 use super::subjects::{Level, SubjectId};
@@ -66,6 +65,7 @@ impl Load {
 /// A subject, or the lock that its threads share.
 #[derive(Clone, Debug)]
 pub struct Station {
+    subject: SubjectId,
     /// Accepted names; the first is the one that changes use.
     names: Vec<String>,
     /// Machines that belong to the station: they get more places as well.
@@ -76,7 +76,8 @@ pub struct Station {
 }
 
 impl Station {
-    fn is(&self, name: &str) -> bool {
+    /// Returns whether a user means this station by a name.
+    fn is_called(&self, name: &str) -> bool {
         // A group of threads has the name PROGRAM/THREADS.
         self.names.iter().any(|own| own == name || name.split_once('/').is_some_and(|(program, _)| own == program))
     }
@@ -119,7 +120,7 @@ impl Stations {
         let refused = |why: &str| Some(answer.predict(scenario, Err(why.to_owned())));
         let change = scenario.changes.iter().find(|change| change.at_once().is_some())?;
         let (name, _) = change.at_once()?;
-        let mut meant: Vec<&Station> = self.0.iter().filter(|station| station.is(name)).collect();
+        let mut meant: Vec<&Station> = self.0.iter().filter(|station| station.is_called(name)).collect();
         if meant.len() > 1 && meant.iter().any(|station| station.load(change).is_ok()) {
             meant.retain(|station| station.load(change).is_ok());
         }
@@ -158,6 +159,7 @@ impl Case<'_> {
         let subject = self.subjects.get(id);
         let machines = self.subjects.threads().map(|(machine, _)| machine).filter(|machine| self.subjects.known(machine) == Some(id));
         Station {
+            subject: id,
             names: self.names_of_station(id),
             machines: machines.map(str::to_owned).collect(),
             requests: self.requests(id).ok_or_else(|| match self.open(id) {
@@ -190,11 +192,11 @@ impl Case<'_> {
     fn requests(&self, id: SubjectId) -> Option<Load> {
         let activity = &self.subjects.get(id).activity;
         let (open, served, asked) = (self.open(id), &activity.served, &activity.asked);
-        let calls = asked.count >= self.limits.least_replies && 2 * asked.count >= served.count;
+        let calls = asked.count >= self.limits.min_occurrences && 2 * asked.count >= served.count;
         // The subject may process a request itself, or wait for the server that it calls.
         let at_once = if calls { Some(asked.open()) } else { self.at_a_time(id) }.filter(|at_once| *at_once > 0.0)?;
         let waiting = open - at_once;
-        (served.count >= self.limits.least_replies && waiting >= self.limits.waiters).then_some(Load { all: open, waiting, at_once })
+        (served.count >= self.limits.min_occurrences && waiting >= self.limits.min_waiting).then_some(Load { all: open, waiting, at_once })
     }
 
     /// Returns the load of threads that wait for a lock of the subject.
@@ -203,7 +205,7 @@ impl Case<'_> {
         let convoy = self.convoy(turns, |pool| pool == id).filter(|convoy| convoy.is_chain)?;
         // One of the threads that do not wait holds the lock.
         let all = (convoy.members as f64).max(convoy.waiters + 1.0);
-        (convoy.waiters >= self.limits.waiters).then_some(Load { all, waiting: convoy.waiters, at_once: 1.0 })
+        (convoy.waiters >= self.limits.min_waiting).then_some(Load { all, waiting: convoy.waiters, at_once: 1.0 })
     }
 
     /// Returns the prediction for more places if the verdict is that work waits for other work.
@@ -211,15 +213,9 @@ impl Case<'_> {
         if !matches!(verdict.mechanism, Some(Mechanism::Serialisation | Mechanism::LockConvoy | Mechanism::OneAtATime)) {
             return None;
         }
-        let at = verdict.because.iter().find_map(|because| match because {
-            Because::Serialised { at, .. } => Some(at),
-            Because::Convoy { pool, .. } => Some(pool),
-            _ => None,
-        });
-        let name = sentence::name(at.or(verdict.subject.as_ref())?);
+        let at = verdict.origin.station.or(verdict.origin.subject)?;
         let stations = self.stations();
-        let change = stations.0.iter().find(|station| station.is(&name))?.widest()?.text;
-        self.predictions.iter().find(|prediction| prediction.change == change)
+        self.predicted(&stations.0.iter().find(|station| station.subject == at)?.widest()?)
     }
 }
 

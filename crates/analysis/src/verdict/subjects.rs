@@ -48,6 +48,13 @@ pub struct Thread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubjectId(pub u32);
 
+/// An ordered pair of two subjects, such as the one that wakes and the one that is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FromTo {
+    pub from: SubjectId,
+    pub to: SubjectId,
+}
+
 /// The role of a subject in exchanges of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
@@ -92,19 +99,19 @@ pub struct Subject {
     pub is_of_command: bool,
     pub activity: SocketActivity,
     /// Name in what-if scenarios: the program, or the only thread of a stage.
-    scaled: String,
+    scenario_name: String,
 }
 
 impl Subject {
     /// Returns the parts of its name in a sentence, except for its place.
-    fn shown(&self) -> (String, Option<String>, Option<String>, Option<u16>, bool) {
+    fn name_without_place(&self) -> (String, Option<String>, Option<String>, Option<u16>, bool) {
         let port = self.port.filter(|_| self.role == Role::Server);
         (self.name.clone(), self.script.clone(), self.title.clone(), port, self.is_recorder)
     }
 
     /// Returns the change in which all its work takes half of the time.
     pub fn halved(&self) -> Scenario {
-        Scenario::scale_all(&self.scaled, 0.5)
+        Scenario::scale_all(&self.scenario_name, 0.5)
     }
 }
 
@@ -112,11 +119,13 @@ impl Subject {
 #[derive(Debug, Default)]
 pub struct Subjects {
     list: Vec<Subject>,
-    /// Subjects by host and name of the machine.
-    of: HashMap<(String, String), SubjectId>,
+    /// Subjects by host and name of the machine, for machines without a process and those of other
+    /// hosts.
+    by_host: HashMap<(String, String), SubjectId>,
     /// Subjects by name of the machine, for machines of the recording's own host.
     local: HashMap<String, SubjectId>,
-    by_name: HashMap<String, Thread>,
+    /// Threads by name of the machine.
+    threads: HashMap<String, Thread>,
 }
 
 impl Subjects {
@@ -160,14 +169,14 @@ impl Subjects {
                     is_recorder: thread.is_recorder,
                     is_of_command: thread.is_of_command,
                     activity: SocketActivity::default(),
-                    scaled: if stage.is_some() || thread.title.is_some() { machine.clone() } else { thread.program.clone() },
+                    scenario_name: if stage.is_some() || thread.title.is_some() { machine.clone() } else { thread.program.clone() },
                 });
                 SubjectId(out.list.len() as u32 - 1)
             });
             let subject = &mut out.list[id.0 as usize];
-            if subject.scaled != *machine {
+            if subject.scenario_name != *machine {
                 // A program with several threads has no other common name.
-                subject.scaled.clone_from(&thread.program);
+                subject.scenario_name.clone_from(&thread.program);
             }
             if !subject.processes.contains(&thread.pid) {
                 subject.processes.push(thread.pid);
@@ -181,12 +190,12 @@ impl Subjects {
         }
         let mut places: HashMap<_, HashSet<Place>> = HashMap::new();
         for subject in &out.list {
-            places.entry(subject.shown()).or_default().insert(subject.place.clone());
+            places.entry(subject.name_without_place()).or_default().insert(subject.place.clone());
         }
         for subject in &mut out.list {
-            subject.needs_place = places[&subject.shown()].len() > 1;
+            subject.needs_place = places[&subject.name_without_place()].len() > 1;
         }
-        out.by_name = threads;
+        out.threads = threads;
         out
     }
 
@@ -195,10 +204,10 @@ impl Subjects {
         if let Some(id) = self.known(machine).filter(|_| host.is_empty()) {
             return id;
         }
-        if let Some(&id) = self.of.get(&(host.to_owned(), machine.to_owned())) {
+        if let Some(&id) = self.by_host.get(&(host.to_owned(), machine.to_owned())) {
             return id;
         }
-        let level = match self.by_name.get(machine) {
+        let level = match self.threads.get(machine) {
             _ if is_interrupt => Level::Interrupt,
             Some(thread) if thread.is_kernel => Level::KernelThread,
             _ => Level::Machine,
@@ -221,19 +230,19 @@ impl Subjects {
                     is_recorder: false,
                     is_of_command: false,
                     activity: SocketActivity::default(),
-                    scaled: class.to_owned(),
+                    scenario_name: class.to_owned(),
                 });
                 SubjectId(self.list.len() as u32 - 1)
             }
         };
-        self.of.insert((host.to_owned(), machine.to_owned()), id);
+        self.by_host.insert((host.to_owned(), machine.to_owned()), id);
         id
     }
 
     /// Returns the common name of the subject's threads that do the same work as this one, if it
     /// differs from the subject's name.
-    pub fn role(&self, id: SubjectId, machine: &str) -> Option<String> {
-        let thread = self.by_name.get(machine).filter(|thread| thread.name != self.get(id).name)?;
+    pub fn thread_group(&self, id: SubjectId, machine: &str) -> Option<String> {
+        let thread = self.threads.get(machine).filter(|thread| thread.name != self.get(id).name)?;
         let unnumbered = thread.name.trim_end_matches(|letter: char| letter.is_ascii_digit());
         // `GC Thread#1` is one of several; `python3` is not.
         let is_number = unnumbered.len() < thread.name.len() && unnumbered.ends_with(['#', '-', '_', '/', ':', ' ', '.']);
@@ -241,23 +250,25 @@ impl Subjects {
         (name != self.get(id).name).then(|| name.to_owned())
     }
 
+    /// Returns the subject with this id. `id` must come from this list.
     pub fn get(&self, id: SubjectId) -> &Subject {
         &self.list[id.0 as usize]
     }
 
     /// Returns the number of CPUs on which each thread of a subject may run.
     pub fn allowed(&self, id: SubjectId) -> Option<u64> {
-        let own = self.by_name.iter().filter(|(machine, _)| self.known(machine) == Some(id));
+        let own = self.threads.iter().filter(|(machine, _)| self.known(machine) == Some(id));
         own.filter_map(|(_, thread)| thread.allowed).max()
     }
 
     /// Returns whether a thread of the subject runs by reservation.
     pub fn is_reserved(&self, id: SubjectId) -> bool {
-        self.by_name.iter().any(|(machine, thread)| thread.is_reserved && self.known(machine) == Some(id))
+        self.threads.iter().any(|(machine, thread)| thread.is_reserved && self.known(machine) == Some(id))
     }
 
+    /// Returns the thread behind a machine.
     pub fn thread(&self, machine: &str) -> Option<&Thread> {
-        self.by_name.get(machine)
+        self.threads.get(machine)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (SubjectId, &Subject)> {
@@ -266,7 +277,7 @@ impl Subjects {
 
     /// Returns all threads, by the names of their machines.
     pub fn threads(&self) -> impl Iterator<Item = (&str, &Thread)> {
-        self.by_name.iter().map(|(name, thread)| (name.as_str(), thread))
+        self.threads.iter().map(|(name, thread)| (name.as_str(), thread))
     }
 
     /// Returns the subject of a thread's machine.
@@ -277,8 +288,7 @@ impl Subjects {
 
 /// Removes the script from processes that live for a small part of the time. The first argument of
 /// such a process is an item (`gcc order.c`), which does not distinguish it from others.
-pub fn leave_items(threads: &mut HashMap<String, Thread>, traffic: &Traffic, vocabulary: &Vocabulary, least: f64) {
-    let (begin, end) = traffic.range();
+pub fn remove_item_scripts(threads: &mut HashMap<String, Thread>, traffic: &Traffic, vocabulary: &Vocabulary, least: f64) {
     let mut lives: HashMap<i32, (u64, u64)> = HashMap::new();
     for machine in vocabulary.machines() {
         let thread = threads.get(vocabulary.machine_name(machine));
@@ -290,7 +300,7 @@ pub fn leave_items(threads: &mut HashMap<String, Thread>, traffic: &Traffic, voc
     }
     for thread in threads.values_mut() {
         let lived = lives.get(&thread.pid).map_or(0, |(first, last)| last - first);
-        if (lived as f64) < least * (end - begin) as f64 {
+        if (lived as f64) < least * traffic.length_ns() as f64 {
             thread.script = None;
         }
     }
@@ -298,8 +308,8 @@ pub fn leave_items(threads: &mut HashMap<String, Thread>, traffic: &Traffic, voc
 
 /// Sets the role of each thread's process, as far as titles show it. A process that executed
 /// another program has the title of the latter only.
-pub fn add_titles(threads: &mut HashMap<String, Thread>, processes: &HashMap<i32, Titled>, least_alike: usize) {
-    let roles = titles::roles(processes, least_alike);
+pub fn add_titles(threads: &mut HashMap<String, Thread>, processes: &HashMap<i32, Titled>, min_varying_roles: usize) {
+    let roles = titles::roles(processes, min_varying_roles);
     for thread in threads.values_mut() {
         let is_same = processes.get(&thread.pid).is_some_and(|process| process.program == thread.program);
         thread.title = roles.get(&thread.pid).filter(|_| is_same).cloned();

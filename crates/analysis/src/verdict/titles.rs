@@ -29,10 +29,10 @@ struct Role<'a> {
 }
 
 /// Returns the roles of processes by their ids, without those whose title contains no more than the
-/// program's name. If at least `least_alike` different roles end before a varying word and belong
-/// to one process each, the end of these roles (a user's name) varies as well: the words with which
-/// all of them begin are the role of all.
-pub fn roles(processes: &HashMap<i32, Titled>, least_alike: usize) -> HashMap<i32, String> {
+/// program's name. If at least `min_varying_roles` different roles end before a varying word and
+/// belong to one process each, the end of these roles (a user's name) varies as well: the words
+/// with which all of them begin are the role of all.
+pub fn roles(processes: &HashMap<i32, Titled>, min_varying_roles: usize) -> HashMap<i32, String> {
     // Grouped by program and first word: an interpreter runs programs of different names.
     let mut families: BTreeMap<(&str, &str), BTreeMap<i32, Vec<Vec<&str>>>> = BTreeMap::new();
     for (&pid, process) in processes {
@@ -49,7 +49,7 @@ pub fn roles(processes: &HashMap<i32, Titled>, least_alike: usize) -> HashMap<i3
     }
     let mut out = HashMap::new();
     for ((program, _), family) in &families {
-        for (pid, words) in of_family(family, least_alike) {
+        for (pid, words) in of_family(family, min_varying_roles) {
             let role = words.join(" ");
             let role = role.trim_end_matches(':');
             if !role.is_empty() && role != *program {
@@ -61,7 +61,7 @@ pub fn roles(processes: &HashMap<i32, Titled>, least_alike: usize) -> HashMap<i3
     out
 }
 
-fn of_family<'a>(family: &BTreeMap<i32, Vec<Vec<&'a str>>>, least_alike: usize) -> BTreeMap<i32, Vec<&'a str>> {
+fn of_family<'a>(family: &BTreeMap<i32, Vec<Vec<&'a str>>>, min_varying_roles: usize) -> BTreeMap<i32, Vec<&'a str>> {
     // A name with a number in it (`www2`) is the pool's name if several processes have it.
     let mut holders: HashMap<&str, HashSet<i32>> = HashMap::new();
     for (&pid, titles) in family {
@@ -86,7 +86,7 @@ fn of_family<'a>(family: &BTreeMap<i32, Vec<Vec<&'a str>>>, least_alike: usize) 
     let mut members: BTreeMap<Vec<&str>, usize> = BTreeMap::new();
     roles.values().filter(|role| role.is_cut).for_each(|role| *members.entry(role.words.clone()).or_default() += 1);
     let alone: Vec<&[&str]> = members.iter().filter(|(_, &count)| count == 1).map(|(words, _)| words.as_slice()).collect();
-    let together = (alone.len() >= least_alike).then(|| common(alone.iter().copied()).to_vec());
+    let together = (alone.len() >= min_varying_roles).then(|| common(alone.iter().copied()).to_vec());
     let of = |role: &Role<'a>| match &together {
         Some(together) if role.is_cut && members.get(&role.words) == Some(&1) => together.clone(),
         _ => role.words.clone(),

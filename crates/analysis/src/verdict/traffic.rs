@@ -2,7 +2,7 @@
 //! set itself.
 //!
 //! The critical path follows one chain of causes. Facts outside of it decide whether a sleep on it
-//! holds anything back: threads that wait meanwhile, a lock that passes from one thread to the
+//! delays anything: threads that wait meanwhile, a lock that passes from one thread to the
 //! next, a timer that was set for the whole run. These sums are collected in the same pass.
 //!
 //! A wake-up by an interrupt context counts for the thread that caused the context. Example: a
@@ -37,6 +37,7 @@ pub struct Pair {
     pub direct_waited_ns: u64,
     /// Most frequent reason of the woken machine's waits.
     pub why: Option<NameId>,
+    /// Votes for `why` less those against it (Boyer and Moore, 1981).
     votes: u64,
 }
 
@@ -47,13 +48,14 @@ pub struct Own {
     /// waits.
     pub sleeps: u64,
     pub slept_ns: u64,
-    pub longest: Option<(u64, u64)>,
+    /// Begin and end of the longest sleep.
+    pub longest_sleep: Option<(u64, u64)>,
     /// Time in which it ran, including system calls.
     pub ran_ns: u64,
     /// Time from wake-ups and preemptions to the next run.
     pub ready_ns: u64,
     /// Time in which it was ready to run and held back by a quota.
-    pub held_ns: u64,
+    pub throttled_ns: u64,
     pub first_ns: Option<u64>,
     pub last_ns: u64,
     /// Number of threads and processes that it created.
@@ -70,7 +72,8 @@ enum Doing {
     Runs,
     Ready,
     Sleeps,
-    Held,
+    /// Ready to run, and held back by a quota.
+    Throttled,
     Blocked,
 }
 
@@ -82,6 +85,7 @@ struct Now {
     /// End of its last wait.
     awake_since: u64,
     why: Option<NameId>,
+    /// True for an interrupt context, which others cause and which waits for nothing.
     is_context: bool,
     /// Thread that caused the work of this interrupt context.
     origin: Option<MachineId>,
@@ -91,13 +95,16 @@ struct Now {
 #[derive(Debug)]
 pub struct Traffic {
     begin: Option<u64>,
-    asked_begin: u64,
+    /// Time before which nothing is counted.
+    requested_begin: u64,
+    /// Width of a part of the time, in ns.
     width: u64,
     now: Vec<Now>,
     own: Vec<Own>,
     pairs: IdMap<(u32, u32), Pair>,
     /// Time for which programs ran, summed over all of them, by parts of the time.
     ran: Vec<u64>,
+    /// Number of machines whose wake-ups are counted by parts of the time.
     counted: usize,
     end: u64,
     /// Threads that poll for the end of another thread's work.
@@ -108,7 +115,7 @@ impl Default for Traffic {
     fn default() -> Traffic {
         Traffic {
             begin: None,
-            asked_begin: 0,
+            requested_begin: 0,
             width: FIRST_WIDTH_NS,
             now: Vec::new(),
             own: Vec::new(),
@@ -124,7 +131,7 @@ impl Default for Traffic {
 impl Traffic {
     /// Sets the time before which nothing is counted. Must be called before the first interaction.
     pub fn begin_at(&mut self, t: u64) {
-        self.asked_begin = t;
+        self.requested_begin = t;
     }
 
     pub fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
@@ -132,50 +139,51 @@ impl Traffic {
         if matches!(effect, Effect::Declare { .. }) {
             return;
         }
-        self.begin.get_or_insert(t.max(self.asked_begin));
+        self.begin.get_or_insert(t.max(self.requested_begin));
         self.end = self.end.max(t);
         match effect {
             Effect::State { machine, state } => {
                 let doing = match vocabulary.names.state_kind(state) {
                     StateKind::Asleep => Doing::Sleeps,
-                    StateKind::Throttled => Doing::Held,
+                    StateKind::Throttled => Doing::Throttled,
                     StateKind::Runnable | StateKind::Preempted => Doing::Ready,
                     kind if kind.is_code() => Doing::Runs,
                     _ => Doing::Nothing,
                 };
-                self.turn(machine, t, doing, None);
+                self.change(machine, t, doing, None);
             }
             Effect::Block { machine, why, .. } => {
                 self.stops(machine, t);
-                self.turn(machine, t, Doing::Blocked, Some(why));
+                self.change(machine, t, Doing::Blocked, Some(why));
             }
             Effect::Wake { machine, cause } => self.woken(vocabulary, machine, t, cause),
             Effect::Fork { machine, cause } => {
-                self.of(machine);
-                self.of(cause.by);
+                self.now_of(machine);
+                self.now_of(cause.by);
                 self.own[cause.by.0 as usize].forks += 1;
-                self.of(machine).awake_since = t;
+                self.now_of(machine).awake_since = t;
                 self.polls.end(cause.by);
                 self.count(cause.by, machine, 0, None);
             }
             Effect::Push { machine, cause, .. } => {
                 let origin = cause.flatten().map(|cause| self.origin(cause.by));
-                let now = self.of(machine);
+                let now = self.now_of(machine);
                 (now.is_context, now.origin) = (true, origin);
             }
-            Effect::Pop { machine } => self.of(machine).origin = None,
-            Effect::Get { machine, .. } | Effect::Put { machine, .. } if self.of(machine).doing == Doing::Blocked => {
-                self.turn(machine, t, Doing::Runs, None);
+            Effect::Pop { machine } => self.now_of(machine).origin = None,
+            Effect::Get { machine, .. } | Effect::Put { machine, .. } if self.now_of(machine).doing == Doing::Blocked => {
+                self.change(machine, t, Doing::Runs, None);
             }
             Effect::Stop { machine } => {
                 self.stops(machine, t);
-                self.turn(machine, t, Doing::Nothing, None);
+                self.change(machine, t, Doing::Nothing, None);
             }
             _ => {}
         }
     }
 
-    fn of(&mut self, machine: MachineId) -> &mut Now {
+    /// Returns the state of a machine; makes room for a new machine.
+    fn now_of(&mut self, machine: MachineId) -> &mut Now {
         let at = machine.0 as usize;
         if self.now.len() <= at {
             self.now.resize(at + 1, Now::default());
@@ -184,6 +192,7 @@ impl Traffic {
         &mut self.now[at]
     }
 
+    /// Returns the thread that caused the work of an interrupt context; for a thread, the thread.
     fn origin(&self, machine: MachineId) -> MachineId {
         let now = self.now.get(machine.0 as usize).copied().unwrap_or_default();
         now.origin.filter(|_| now.is_context).unwrap_or(machine)
@@ -191,7 +200,7 @@ impl Traffic {
 
     /// Records that the machine waits or ends.
     fn stops(&mut self, machine: MachineId, t: u64) {
-        let now = *self.of(machine);
+        let now = *self.now_of(machine);
         if !now.is_context && now.doing != Doing::Blocked {
             self.polls.stopped(machine, now.awake_since, t);
         }
@@ -200,15 +209,15 @@ impl Traffic {
     /// Records that the machine slept until a time that it set itself.
     fn slept(&mut self, machine: MachineId, since: u64, t: u64) {
         if since < t {
-            self.own[machine.0 as usize].sleeps(since, t);
+            self.own[machine.0 as usize].add_sleep(since, t);
             self.polls.slept(machine, (since, t));
         }
     }
 
     /// Records that the machine changes what it does at time `t`.
-    fn turn(&mut self, machine: MachineId, t: u64, doing: Doing, why: Option<NameId>) {
+    fn change(&mut self, machine: MachineId, t: u64, doing: Doing, why: Option<NameId>) {
         let begin = self.begin.unwrap_or(0);
-        let before = *self.of(machine);
+        let before = *self.now_of(machine);
         let since = before.since.max(begin);
         let ns = t.saturating_sub(since);
         let own = &mut self.own[machine.0 as usize];
@@ -216,11 +225,11 @@ impl Traffic {
             Doing::Runs => {
                 own.ran_ns += ns;
                 if !before.is_context {
-                    self.ran_in(since, t);
+                    self.add_running(since, t);
                 }
             }
             Doing::Ready => own.ready_ns += ns,
-            Doing::Held => own.held_ns += ns,
+            Doing::Throttled => own.throttled_ns += ns,
             Doing::Sleeps if doing != Doing::Sleeps => self.slept(machine, since, t),
             _ => {}
         }
@@ -235,10 +244,10 @@ impl Traffic {
     }
 
     fn woken(&mut self, vocabulary: &Vocabulary, machine: MachineId, t: u64, cause: Option<Cause>) {
-        let before = *self.of(machine);
+        let before = *self.now_of(machine);
         if before.is_context {
             let origin = cause.map(|cause| self.origin(cause.by));
-            let now = self.of(machine);
+            let now = self.now_of(machine);
             now.origin = origin.or(now.origin);
             return;
         }
@@ -246,8 +255,8 @@ impl Traffic {
             return;
         }
         let since = before.since.max(self.begin.unwrap_or(0));
-        self.turn(machine, t, Doing::Ready, None);
-        self.of(machine).awake_since = t;
+        self.change(machine, t, Doing::Ready, None);
+        self.now_of(machine).awake_since = t;
         let Some(cause) = cause else { return };
         if cause.by == machine {
             if cause.link.is_some_and(|link| vocabulary.names.link_kind(link) == LinkKind::Timer) {
@@ -255,13 +264,13 @@ impl Traffic {
             }
             return;
         }
-        let direct = !self.of(cause.by).is_context;
+        let direct = !self.now_of(cause.by).is_context;
         let by = self.origin(cause.by);
         if by != machine {
             self.polls.end(by);
             self.polls.end(machine);
             self.count(by, machine, t.saturating_sub(since), before.why.filter(|_| direct));
-            self.count_part(machine, t);
+            self.count_woken(machine, t);
         }
     }
 
@@ -276,7 +285,7 @@ impl Traffic {
         if let Some(why) = direct_why {
             pair.direct += 1;
             pair.direct_waited_ns += waited_ns;
-            // Keeps the majority, if there is one (Boyer and Moore, 1981).
+            // The reason of the majority remains, if there is one.
             match pair.why {
                 Some(known) if known == why => pair.votes += 1,
                 _ if pair.votes == 0 => (pair.why, pair.votes) = (Some(why), 1),
@@ -298,7 +307,8 @@ impl Traffic {
         }
     }
 
-    fn ran_in(&mut self, since: u64, t: u64) {
+    /// Adds time in which a program ran to the parts of the time.
+    fn add_running(&mut self, since: u64, t: u64) {
         let begin = self.begin.unwrap_or(0);
         let (mut from, to) = (since.saturating_sub(begin), t.saturating_sub(begin));
         self.make_room(to);
@@ -323,7 +333,8 @@ impl Traffic {
         })
     }
 
-    fn count_part(&mut self, machine: MachineId, t: u64) {
+    /// Counts a wake-up of the machine in the part of the time in which it occurs.
+    fn count_woken(&mut self, machine: MachineId, t: u64) {
         let Some(from_begin) = t.checked_sub(self.begin.unwrap_or(0)) else { return };
         self.make_room(from_begin);
         let part = (from_begin / self.width) as usize;
@@ -340,11 +351,12 @@ impl Traffic {
         woken[part] += 1;
     }
 
+    /// Returns the times and counts of a machine; `None` if it did nothing.
     pub fn own(&self, machine: MachineId) -> Option<&Own> {
         self.own.get(machine.0 as usize)
     }
 
-    /// Returns wake-ups with the waker and the woken machine.
+    /// Returns the waker, the woken machine, and the wake-ups of each pair.
     pub fn pairs(&self) -> impl Iterator<Item = (MachineId, MachineId, &Pair)> {
         self.pairs.iter().map(|(&(by, machine), pair)| (MachineId(by), MachineId(machine), pair))
     }
@@ -352,6 +364,12 @@ impl Traffic {
     /// Returns begin and end of the interactions.
     pub fn range(&self) -> (u64, u64) {
         (self.begin.unwrap_or(0), self.end)
+    }
+
+    /// Returns the time from the first to the last interaction, in ns.
+    pub fn length_ns(&self) -> u64 {
+        let (begin, end) = self.range();
+        end.saturating_sub(begin)
     }
 
     /// Returns the time in which these machines work steadily: without the share `left_out` of
@@ -383,16 +401,16 @@ impl Traffic {
 }
 
 impl Own {
-    fn sleeps(&mut self, since: u64, t: u64) {
-        self.sleeps += 1;
-        self.slept_ns += t - since;
-        if self.longest.is_none_or(|(begin, end)| end - begin < t - since) {
-            self.longest = Some((since, t));
-        }
+    /// Returns the time from its first to its last activity, in ns. `None` if it was never active.
+    pub fn life_ns(&self) -> Option<u64> {
+        self.first_ns.map(|first| self.last_ns - first)
     }
 
-    /// Returns the number of wake-ups by others.
-    pub fn wakes(&self) -> u64 {
-        self.woken.iter().map(|&count| u64::from(count)).sum()
+    fn add_sleep(&mut self, since: u64, t: u64) {
+        self.sleeps += 1;
+        self.slept_ns += t - since;
+        if self.longest_sleep.is_none_or(|(begin, end)| end - begin < t - since) {
+            self.longest_sleep = Some((since, t));
+        }
     }
 }

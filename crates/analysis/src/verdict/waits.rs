@@ -14,16 +14,15 @@ impl Case<'_> {
     /// Judges a link that always has packets to carry while the path waits for packets in flight.
     pub(super) fn by_link(&self) -> Option<Verdict> {
         let link = self.socket_activities.link.as_ref()?;
-        let (begin, end) = self.traffic.range();
-        let busy = link.busy_ns as f64 / (end - begin).max(1) as f64;
-        let is_on_way = |part: &Part| match part.does {
+        let busy = link.busy_ns as f64 / self.traffic.length_ns().max(1) as f64;
+        let is_in_flight = |part: &Part| match part.does {
             Does::KernelTimer(timer) => matches!(timer, LinkKind::RateLimit | LinkKind::Pacing),
-            Does::Transit => part.is_on_wire,
+            Does::Transit => part.is_on_wire(),
             _ => false,
         };
-        let own: Vec<&Part> = self.parts.parts.iter().filter(|part| is_on_way(part)).collect();
-        let share = self.share(is_on_way);
-        if busy < self.limits.most || share < self.limits.most || link.packets < self.limits.least_replies {
+        let own: Vec<&Part> = self.parts.parts.iter().filter(|part| is_in_flight(part)).collect();
+        let share = self.share(is_in_flight);
+        if busy < self.limits.majority || share < self.limits.majority || link.packets < self.limits.min_occurrences {
             return None;
         }
         let waiting = own.iter().find(|part| self.is_program(part.subject));
@@ -31,8 +30,8 @@ impl Case<'_> {
         let mut verdict = self.named(Outcome::Bottleneck, own.first()?.subject, &own);
         let host = waits.as_ref().and_then(|waits| waits.host.clone());
         verdict.subject = Some(Named { host, ..Named::of_name(SubjectLevel::Device, &link.device) });
-        (verdict.state, verdict.row, verdict.role) = (None, None, None);
-        verdict.mechanism = Some(if link.is_long(self.limits.most) { Mechanism::LongLink } else { Mechanism::SlowLink });
+        (verdict.state, verdict.origin.row, verdict.role) = (None, None, None);
+        verdict.mechanism = Some(if link.is_long(self.limits.majority) { Mechanism::LongLink } else { Mechanism::SlowLink });
         verdict.because.push(Because::Link {
             device: link.device.clone(),
             discipline: link.discipline.clone(),
@@ -44,6 +43,7 @@ impl Case<'_> {
         Some(verdict)
     }
 
+    /// Judges waits for the kernel's timers.
     pub(super) fn by_kernel_timer(&self) -> Option<Verdict> {
         let is_meant = |part: &Part| matches!(part.does, Does::KernelTimer(_));
         let share = self.share(is_meant);
@@ -66,9 +66,7 @@ impl Case<'_> {
         let own: Vec<&Part> = self.parts.parts.iter().filter(|part| part.does == first.does).collect();
         let mut verdict = self.named(outcome, first.subject, &own);
         let mut between: Vec<Named> = vec![self.name(first.subject, None)];
-        let others = self.parts.entered_from.iter().filter(|((to, _), _)| *to == first.subject);
-        let other = others.max_by_key(|&((_, from), &count)| (count, std::cmp::Reverse(*from))).map(|((_, from), _)| *from);
-        between.extend(other.filter(|&other| self.is_program(other)).map(|by| self.name(by, None)));
+        between.extend(self.parts.asked_by(first.subject).filter(|&other| self.is_program(other)).map(|by| self.name(by, None)));
         if !self.is_program(first.subject) && between.len() == 2 {
             // A kernel thread works for a program: that program is the one that waits.
             verdict.subject = between.pop();
@@ -86,9 +84,9 @@ impl Case<'_> {
     pub(super) fn by_window(&self) -> Option<Verdict> {
         let ((port, peer), window) = self.socket_activities.narrowest()?;
         let length = self.answer.length_ns.max(1) as f64;
-        let lasts = (window.last_ns - window.first_ns) as f64 >= self.limits.most * length;
-        let is_full = window.filled as f64 >= self.limits.most * window.count as f64;
-        if !lasts || !is_full || window.count < self.limits.many_replies {
+        let lasts = (window.last_ns - window.first_ns) as f64 >= self.limits.majority * length;
+        let is_full = window.filled as f64 >= self.limits.majority * window.count as f64;
+        if !lasts || !is_full || window.count < self.limits.min_repetitions {
             return None;
         }
         // The path must pass through this connection.
@@ -102,18 +100,19 @@ impl Case<'_> {
         // it reads too late.
         let computes: f64 = self.parts.of(receiver.subject).filter(|part| part.does == Does::Runs).map(|part| part.share).sum();
         // The same holds for one that sleeps, whatever its connection shows.
-        if computes.max(self.share(|part| part.does == Does::Sleeps)) >= self.limits.least_share {
+        if computes.max(self.share(|part| part.does == Does::Sleeps)) >= self.limits.min_share {
             return None;
         }
         let share: f64 = ends.iter().map(|whole| whole.share).sum();
-        let asks = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject)).map(|whole| whole.share).take(2).sum::<f64>();
-        if share.max(asks) < self.limits.most {
+        let of_programs =
+            self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject)).map(|whole| whole.share).take(2).sum::<f64>();
+        if share.max(of_programs) < self.limits.majority {
             return None;
         }
         let mut verdict = self.empty(Outcome::Bottleneck);
         verdict.subject = Some(self.name(receiver.subject, None));
         verdict.mechanism = Some(Mechanism::WindowLimited);
-        (verdict.share, verdict.share_low, verdict.share_high) = (Some(asks), Some(asks), Some(asks.min(1.0)));
+        verdict.set_share(of_programs, 0.0);
         verdict.evidence = receiver.evidence;
         let (bytes, filled) = (window.total_bytes / window.count, window.filled as f64 / window.count as f64);
         verdict.because.push(Because::Window { port, peer, bytes, count: window.count, filled });
@@ -127,13 +126,13 @@ impl Case<'_> {
         let is_held = |part: &Part| {
             part.does == Does::Throttled
                 || part.does == Does::Runnable
-                    && held.is_some_and(|held| part.class == held.subject && held.share >= self.limits.least_share)
+                    && held.is_some_and(|held| part.row.class == held.subject && held.share >= self.limits.min_share)
         };
         let part = self.parts.parts.iter().find(|part| is_held(part))?;
         let share = self.share(is_held);
         // Threads of the subject that sleep meanwhile could not run either.
-        let is_held_back = share >= self.limits.considerable && self.held(part.subject) >= self.limits.most;
-        if !is_held_back && (share < self.limits.least_share || !self.is_most(share, is_held)) {
+        let is_held_back = share >= self.limits.considerable_share && self.mean_throttled(part.subject) >= self.limits.majority;
+        if !is_held_back && (share < self.limits.min_share || !self.is_most(share, is_held)) {
             return None;
         }
         let mut verdict = self.named(Outcome::Paced, part.subject, &[part]);
@@ -145,12 +144,12 @@ impl Case<'_> {
     }
 
     /// Returns the mean number of the subject's threads that a quota holds back at a time.
-    fn held(&self, subject: SubjectId) -> f64 {
-        let (begin, end) = self.traffic.range();
-        let held: u64 = self.owned(subject).map(|own| own.held_ns).sum();
-        held as f64 / (end - begin).max(1) as f64
+    fn mean_throttled(&self, subject: SubjectId) -> f64 {
+        let throttled: u64 = self.owned(subject).map(|own| own.throttled_ns).sum();
+        throttled as f64 / self.traffic.length_ns().max(1) as f64
     }
 
+    /// Judges waits for disks.
     pub(super) fn by_disk(&self) -> Option<Verdict> {
         let is_meant = |part: &Part| part.does == Does::Disk;
         let share = self.share(is_meant);
@@ -165,8 +164,7 @@ impl Case<'_> {
         let error = waits.iter().map(|part| part.error).fold(0.0, f64::max);
         // The kernel's own work for the same call belongs to it.
         let share = share + self.share(|part| part.does == Does::SystemCall && part.state == first.state);
-        (verdict.share, verdict.share_low, verdict.share_high) =
-            (Some(share), Some((share - error).max(0.0)), Some((share + error).min(1.0)));
+        verdict.set_share(share, error);
         let count = waits.iter().map(|part| part.count).sum::<u64>();
         let ns = waits.iter().map(|part| part.ns).sum::<u64>();
         let syncs = first.call == CallFamily::Sync;

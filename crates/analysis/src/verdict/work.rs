@@ -1,10 +1,10 @@
 //! Verdicts on work: the CPUs, one subject as a whole, and a serial step of the run.
 
 use super::because::Because;
-use super::data::{Mechanism, Outcome, StateNamed, Verdict};
+use super::data::{Mechanism, Named, Outcome, RunRole, StateNamed, Verdict};
 use super::parts::{Does, Part, Whole};
-use super::sentence::short;
 use super::subjects::{Level, Role, SubjectId};
+use super::traffic::Own;
 use super::{state_of, Case};
 use crate::findings::Scope;
 use crate::verdict::inversions::Inversion;
@@ -35,12 +35,12 @@ impl Case<'_> {
         let own: Vec<&Part> = self.parts.of(subject).filter(|part| part.does == Does::Runnable).collect();
         // Time that other threads of the host lose is not time of the path.
         let on_path: f64 = own.iter().map(|part| part.share).sum();
-        if share.min(on_path) < self.limits.least_share {
+        if share.min(on_path) < self.limits.min_share {
             return None;
         }
         let mut verdict = self.named(Outcome::Bottleneck, subject, &own);
         verdict.subject = Some(holder.clone());
-        (verdict.share, verdict.share_low, verdict.share_high) = (Some(share), Some(share), Some(share));
+        verdict.set_exact_share(share);
         (verdict.state, verdict.role) = (None, None);
         verdict.mechanism = Some(Mechanism::PriorityInversion);
         let mean_ns = inversion.inverted_ns / inversion.count.max(1);
@@ -48,6 +48,7 @@ impl Case<'_> {
         Some(verdict)
     }
 
+    /// Judges waits for a CPU.
     pub(super) fn by_cpus(&self) -> Option<Verdict> {
         let is_meant = |part: &Part| part.does == Does::Runnable;
         let share = self.share(is_meant);
@@ -70,12 +71,12 @@ impl Case<'_> {
         let mut verdict = self.named(Outcome::Bottleneck, waiting.subject, &all);
         let waits = self.name_of(waiting);
         verdict.role = None;
-        if let Some(&(most, _)) = users.first().filter(|_| waits_next_to_idle < self.limits.most * share) {
+        if let Some(&(most, _)) = users.first().filter(|_| waits_next_to_idle < self.limits.majority * share) {
             verdict.mechanism = Some(Mechanism::CpuContention);
             verdict.subject = Some(self.name(most, None));
-            verdict.role = (self.subjects.get(most).role == Role::Client).then_some("load generator");
+            verdict.role = (self.subjects.get(most).role == Role::Client).then_some(RunRole::LoadGenerator);
         }
-        let is_own = users.first().is_some_and(|&(user, share)| user == waiting.subject && share >= self.limits.most);
+        let is_own = users.first().is_some_and(|&(user, share)| user == waiting.subject && share >= self.limits.majority);
         if let Some(threads) = self.want_more_cpus(&[waiting.subject]).filter(|_| is_own) {
             verdict.because.push(Because::MoreThreads { threads, cpus: self.cpus.count });
         }
@@ -83,8 +84,7 @@ impl Case<'_> {
             let parts: Vec<&Part> = self.parts.of(waiting.subject).filter(|part| part.does != Does::Transit).collect();
             verdict.because.push(Because::Divided { parts: largest_states(&parts) });
         }
-        let users = users.iter().take(3).map(|&(user, share)| (self.name(user, None), share)).collect();
-        verdict.because.push(Because::CpuUsers { waits, users, idle });
+        verdict.because.push(Because::CpuUsers { waits, users: self.named_users(&users), idle });
         Some(verdict)
     }
 
@@ -99,12 +99,17 @@ impl Case<'_> {
         users
     }
 
+    /// Returns the names of the three largest users of the CPUs.
+    fn named_users(&self, users: &[(SubjectId, f64)]) -> Vec<(Named, f64)> {
+        users.iter().take(3).map(|&(user, share)| (self.name(user, None), share)).collect()
+    }
+
     /// Judges interrupts and softirqs, and threads that they interrupt, with most of the path.
     pub(super) fn by_interrupts(&self) -> Option<Verdict> {
         let is_meant = |part: &Part| part.does == Does::Interrupt;
         let share = self.share(is_meant);
         let handles = |part: &&Part| is_meant(part) && self.subjects.get(part.subject).level == Level::Interrupt;
-        let first = self.parts.parts.iter().find(handles).filter(|_| share >= self.limits.most)?;
+        let first = self.parts.parts.iter().find(handles).filter(|_| share >= self.limits.majority)?;
         let others = self.parts.parts.iter().filter(|part| is_meant(part) && !std::ptr::eq(*part, first));
         let own: Vec<&Part> = std::iter::once(first).chain(others).collect();
         let mut verdict = self.named(Outcome::Bottleneck, first.subject, &own);
@@ -118,14 +123,16 @@ impl Case<'_> {
         let first = *wholes.first()?;
         let next = wholes.get(1).map_or(0.0, |second| second.share + second.error);
         let beyond = first.share - first.error.min(0.5 * first.share);
-        let leads = beyond >= self.limits.lead * next;
-        if first.share < self.limits.most && !(leads && first.share >= self.limits.least_share) || !leads && next > 1.0 - self.limits.most {
+        let leads = beyond >= self.limits.min_lead * next;
+        if first.share < self.limits.majority && !(leads && first.share >= self.limits.min_share)
+            || !leads && next > 1.0 - self.limits.majority
+        {
             return None;
         }
         let parts: Vec<&Part> = self.parts.of(first.subject).filter(|part| part.does != Does::Transit).collect();
         // A single state is named if it has most of its subject's time.
         let top = *parts.first()?;
-        let alone = top.ns as f64 >= self.limits.most * first.ns as f64;
+        let alone = top.ns as f64 >= self.limits.majority * first.ns as f64;
         // If the work of neither side leads, the repeated round trips may.
         if !alone || top.does == Does::Runnable {
             if let Some(round_trips) = self.by_round_trips() {
@@ -136,25 +143,21 @@ impl Case<'_> {
         // If there is only one program, its share of the whole path proves nothing unless one of
         // its threads leads.
         let others: f64 = wholes.iter().skip(1).map(|whole| whole.share).sum();
-        let mut roles: HashMap<&Option<String>, u64> = HashMap::new();
-        parts.iter().for_each(|part| *roles.entry(&part.role).or_default() += part.ns);
-        let leading = roles.values().max().copied().unwrap_or(0);
-        if !alone && others < self.limits.considerable && 2 * leading < first.ns {
+        let mut groups: HashMap<&Option<String>, u64> = HashMap::new();
+        parts.iter().for_each(|part| *groups.entry(&part.thread_group).or_default() += part.ns);
+        let leading = groups.values().max().copied().unwrap_or(0);
+        if !alone && others < self.limits.considerable_share && 2 * leading < first.ns {
             return None;
         }
         // With no gain, the next subject takes over at once: both are equally busy.
-        let change = self.subjects.get(first.subject).halved().text;
-        let gain = self.predictions.iter().find(|prediction| prediction.change == change).and_then(|prediction| prediction.gain);
-        if next >= self.limits.considerable && gain.is_some_and(|gain| gain < self.limits.min_gain) {
+        let gain = self.predicted(&self.subjects.get(first.subject).halved()).and_then(|prediction| prediction.gain);
+        if next >= self.limits.considerable_share && gain.is_some_and(|gain| gain < self.limits.min_gain) {
             return None;
         }
         if !alone {
-            (verdict.share, verdict.share_low, verdict.share_high) =
-                (Some(first.share), Some((first.share - first.error).max(0.0)), Some((first.share + first.error).min(1.0)));
+            verdict.set_share(first.share, first.error);
             verdict.evidence = first.evidence;
             verdict.subject = Some(self.name(first.subject, None));
-        }
-        if !alone {
             verdict.state = None;
         }
         self.add_memory(first, top, &mut verdict);
@@ -164,7 +167,7 @@ impl Case<'_> {
             // calls and page faults.
             let of_kernel = |part: &&Part| matches!(part.does, Does::SystemCall | Does::Faults);
             let kernel: f64 = self.parts.of(first.subject).filter(of_kernel).map(|part| part.share).sum();
-            if kernel >= self.limits.fault_share * first.share {
+            if kernel >= self.limits.min_fault_share * first.share {
                 verdict.mechanism = verdict.mechanism.or(Some(Mechanism::ProcessPerItem));
             }
             verdict.because.push(processes);
@@ -179,10 +182,10 @@ impl Case<'_> {
     /// Adds page faults and the freeing of memory if they have a considerable share of the subject,
     /// whose largest part is `top`.
     fn add_memory(&self, whole: &Whole, top: &Part, verdict: &mut Verdict) {
-        let least = self.limits.fault_share * whole.share;
+        let least = self.limits.min_fault_share * whole.share;
         let faults = self.parts.of(whole.subject).filter(|part| part.does == Does::Faults);
         let (count, share) = faults.fold((0, 0.0), |(count, share), part| (count + part.count, share + part.share));
-        let in_states = self.findings.iter().find(|finding| finding.of == Scope::Fault && finding.subject == top.class);
+        let in_states = self.findings.iter().find(|finding| finding.of == Scope::Fault && finding.subject == top.row.class);
         // The faults are states of their own, or else are counted within another state.
         let faults = match share >= least {
             true => Some((count, share)),
@@ -206,7 +209,8 @@ impl Case<'_> {
             let locks = self.locks(subject, 0);
             verdict.because.push(Because::Lock { count: lock.count, share: lock.share, locks });
         }
-        if let Some(serialised) = self.serialisation(subject) {
+        if let Some((at, serialised)) = self.serialisation(subject) {
+            verdict.origin.station = Some(at);
             verdict.because.push(serialised);
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::Serialisation));
         }
@@ -221,8 +225,8 @@ impl Case<'_> {
         let runs: f64 = parts.iter().filter(|part| part.does.is_work()).map(|part| part.share).sum();
         let idle = self.cpus.idle.unwrap_or(0.0);
         let (running, threads) = self.running(subject);
-        let one_at_a_time = running <= 1.0 + self.limits.considerable;
-        if runs >= self.limits.most && idle > self.limits.idle_share && self.cpus.count > 1 && one_at_a_time {
+        let one_at_a_time = running <= 1.0 + self.limits.considerable_share;
+        if runs >= self.limits.majority && idle > self.limits.max_idle_share && self.cpus.count > 1 && one_at_a_time {
             verdict.because.push(Because::Alone { threads, cpus: self.cpus.count, idle });
             verdict.mechanism = match (verdict.mechanism, verdict.role) {
                 (Some(mechanism), _) if mechanism != Mechanism::Serialisation => Some(mechanism),
@@ -232,10 +236,10 @@ impl Case<'_> {
             };
         } else if verdict.role.is_some() {
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LoadGenerator));
-        } else if runs >= self.limits.most && idle <= self.limits.idle_share && self.cpus.count > 1 && !one_at_a_time {
+        } else if runs >= self.limits.majority && idle <= self.limits.max_idle_share && self.cpus.count > 1 && !one_at_a_time {
             // Its threads or processes occupy all CPUs: none of them delays the others.
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::CpuContention));
-            let users = self.cpu_users().into_iter().take(3).map(|(user, share)| (self.name(user, None), share)).collect();
+            let users = self.named_users(&self.cpu_users());
             verdict.because.push(Because::CpuUsers { waits: self.name(subject, None), users, idle });
         }
     }
@@ -247,7 +251,7 @@ impl Case<'_> {
         let of_threads = own.filter_map(|(_, thread)| self.socket_activities.reclaims.get(&thread.tid));
         let most = of_threads.max_by_key(|reclaims| (reclaims.ns, reclaims.count))?;
         let of_path = most.ns as f64 / self.answer.length_ns.max(1) as f64;
-        (of_path >= self.limits.fault_share * share).then(|| Because::Reclaims {
+        (of_path >= self.limits.min_fault_share * share).then(|| Because::Reclaims {
             count: most.count,
             mean_ns: most.ns / most.count.max(1),
             share: of_path.min(1.0),
@@ -257,17 +261,21 @@ impl Case<'_> {
     /// Returns the parent of a pool of many processes, if it starts at least half of them.
     fn processes(&self, subject: SubjectId) -> Option<Because> {
         let count = self.subjects.get(subject).processes.len() as u64;
-        let lives = self.owned(subject).filter_map(|own| own.first_ns.map(|first| own.last_ns - first));
-        let lives: Vec<u64> = lives.collect();
-        if count < self.limits.least_replies || lives.is_empty() {
+        let lives: Vec<u64> = self.owned(subject).filter_map(Own::life_ns).collect();
+        if count < self.limits.min_occurrences || lives.is_empty() {
             return None;
         }
-        let mut forks: HashMap<SubjectId, u64> = HashMap::new();
-        self.owners().for_each(|(of, own)| *forks.entry(of).or_default() += own.forks);
-        let parents = forks.into_iter().filter(|&(of, _)| of != subject && !self.subjects.get(of).is_recorder);
-        let (by, forks) = parents.max_by_key(|&(of, forks)| (forks, std::cmp::Reverse(of)))?;
+        let (by, forks) = self.most_forks(|of| of != subject && !self.subjects.get(of).is_recorder)?;
         let mean_ns = lives.iter().sum::<u64>() / lives.len() as u64;
         (2 * forks >= count).then(|| Because::Processes { by: self.name(by, None), count, mean_ns })
+    }
+
+    /// Returns the subject, among those that are meant, that starts most threads and processes,
+    /// with their number.
+    fn most_forks(&self, is_meant: impl Fn(SubjectId) -> bool) -> Option<(SubjectId, u64)> {
+        let mut forks: HashMap<SubjectId, u64> = HashMap::new();
+        self.owners().filter(|(of, _)| is_meant(*of)).for_each(|(of, own)| *forks.entry(of).or_default() += own.forks);
+        forks.into_iter().max_by_key(|&(of, count)| (count, std::cmp::Reverse(of)))
     }
 
     /// Judges a program that starts processes again and again, if most of its time and theirs,
@@ -282,22 +290,20 @@ impl Case<'_> {
             meant.map(|part| part.share).sum()
         };
         let (whole, kernel) = (share(false), share(true));
-        if whole < self.limits.most || kernel < self.limits.most * whole {
+        if whole < self.limits.majority || kernel < self.limits.majority * whole {
             return None;
         }
-        let mut forks: HashMap<SubjectId, u64> = HashMap::new();
-        self.owners().filter(|(of, _)| is_own(*of)).for_each(|(of, own)| *forks.entry(of).or_default() += own.forks);
-        let (by, count) = forks.into_iter().max_by_key(|&(of, count)| (count, std::cmp::Reverse(of)))?;
-        let lives: Vec<u64> =
-            self.owners().filter(|&(of, _)| of != by && is_own(of)).filter_map(|(_, own)| Some(own.last_ns - own.first_ns?)).collect();
+        let (by, count) = self.most_forks(is_own)?;
+        let lives: Vec<u64> = self.owners().filter(|&(of, _)| of != by && is_own(of)).filter_map(|(_, own)| own.life_ns()).collect();
         // Each of them ends soon, and together they take a considerable share of the run.
         let (lived, longest) = (lives.iter().sum::<u64>() as f64, lives.iter().max().copied().unwrap_or(0) as f64);
-        let least = self.limits.considerable * self.parts.length_ns as f64;
-        if count < self.limits.least_replies || longest >= least || lived < whole * least {
+        let least = self.limits.considerable_share * self.parts.length_ns as f64;
+        if count < self.limits.min_occurrences || longest >= least || lived < whole * least {
             return None;
         }
         let mut verdict = self.named(Outcome::Bottleneck, by, &[]);
-        (verdict.state, verdict.share, verdict.share_low, verdict.share_high) = (None, Some(whole), Some(whole), Some(whole));
+        verdict.state = None;
+        verdict.set_exact_share(whole);
         verdict.evidence = first.evidence;
         verdict.mechanism = Some(Mechanism::ProcessPerItem);
         let mean_ns = lives.iter().sum::<u64>() / lives.len().max(1) as u64;
@@ -314,19 +320,19 @@ impl Case<'_> {
         }
         let (start, end) = (self.answer.start_ns, self.answer.end_ns);
         let within: Vec<((u64, u64), f64)> = self.traffic.running().filter(|((from, to), _)| *from >= start && *to <= end).collect();
-        let is_serial = |running: f64| running <= 1.0 + self.limits.considerable && running >= self.limits.most;
+        let is_serial = |running: f64| running <= 1.0 + self.limits.considerable_share && running >= self.limits.majority;
         let share = |is_meant: &dyn Fn(f64) -> bool| {
             let ns: u64 = within.iter().filter(|(_, running)| is_meant(*running)).map(|((from, to), _)| to - from).sum();
             ns as f64 / (end - start).max(1) as f64
         };
-        let (serial, parallel) = (share(&is_serial), share(&|running| running >= 1.0 + self.limits.most));
-        if serial < self.limits.least_share || parallel < self.limits.considerable {
+        let (serial, parallel) = (share(&is_serial), share(&|running| running >= 1.0 + self.limits.majority));
+        if serial < self.limits.min_share || parallel < self.limits.considerable_share {
             return None;
         }
         let parts_of = |is_meant: &dyn Fn(f64) -> bool| -> Vec<(u64, u64)> {
             within.iter().filter(|(_, running)| is_meant(*running)).map(|(part, _)| *part).collect()
         };
-        let (parts, context) = (parts_of(&is_serial), parts_of(&|running| running >= 1.0 + self.limits.most));
+        let (parts, context) = (parts_of(&is_serial), parts_of(&|running| running >= 1.0 + self.limits.majority));
         let all: u64 = parts.iter().map(|(from, to)| to - from).sum();
         // The process whose lifetime best matches that part of the run.
         let likeness = |machine: MachineId| {
@@ -336,7 +342,7 @@ impl Case<'_> {
                 |parts: &[(u64, u64)]| -> u64 { parts.iter().map(|(from, to)| last.min(*to).saturating_sub(first.max(*from))).sum() };
             // A process that lives while several run is not a step for which they wait.
             let length: u64 = context.iter().map(|(from, to)| to - from).sum();
-            if within(&context) as f64 > self.limits.considerable * length as f64 {
+            if within(&context) as f64 > self.limits.considerable_share * length as f64 {
                 return None;
             }
             let both = within(&parts);
@@ -349,7 +355,7 @@ impl Case<'_> {
         });
         let best = own.filter_map(|(machine, subject)| Some((likeness(machine)?, machine, subject)));
         let (likeness, machine, subject) = best.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))?;
-        if likeness < self.limits.most {
+        if likeness < self.limits.majority {
             return None;
         }
         let running: f64 =
@@ -358,10 +364,10 @@ impl Case<'_> {
         let step = self.name(subject, Some(self.vocabulary.machine_name(machine)));
         let mut verdict = self.empty(Outcome::Bottleneck);
         verdict.subject = Some(step.clone());
-        (verdict.share, verdict.share_low, verdict.share_high) = (Some(serial), Some(serial), Some(serial));
+        verdict.set_exact_share(serial);
         verdict.mechanism = Some(Mechanism::SerialStep);
         let is_most = |part: &&Part| {
-            part.subject != subject && part.does.is_work() && part.share >= self.limits.most * serial && part.share <= serial
+            part.subject != subject && part.does.is_work() && part.share >= self.limits.majority * serial && part.share <= serial
         };
         let most = self.parts.parts.iter().find(is_most).map(|part| self.runner_up(part));
         verdict.because.push(Because::SerialStep { step, share: serial, idle, most });
@@ -371,32 +377,31 @@ impl Case<'_> {
     /// Returns the mean number of threads of these subjects that run or are ready to run, if it
     /// exceeds the number of CPUs by enough to form a queue.
     pub(super) fn want_more_cpus(&self, subjects: &[SubjectId]) -> Option<f64> {
-        let (begin, end) = self.traffic.range();
         let own = self.owners().filter(|(of, _)| subjects.contains(of));
         let wanted: u64 = own.map(|(_, own)| own.ran_ns + own.ready_ns).sum();
-        let threads = wanted as f64 / (end - begin).max(1) as f64;
-        let is_more = threads > self.cpus.count as f64 + self.limits.waiters;
+        let threads = wanted as f64 / self.traffic.length_ns().max(1) as f64;
+        let is_more = threads > self.cpus.count as f64 + self.limits.min_waiting;
         (is_more && self.cpus.count > 0).then_some(threads)
     }
 
     /// Returns the mean number of CPUs that the subject uses, and the number of its threads with a
     /// considerable share of that.
     pub(super) fn running(&self, subject: SubjectId) -> (f64, u64) {
-        let (begin, end) = self.traffic.range();
         let ran: Vec<u64> = self.owned(subject).map(|own| own.ran_ns).collect();
         let all: u64 = ran.iter().sum();
-        let threads = ran.iter().filter(|&&ns| ns as f64 >= self.limits.considerable * all as f64).count() as u64;
-        (all as f64 / (end - begin).max(1) as f64, threads)
+        let threads = ran.iter().filter(|&&ns| ns as f64 >= self.limits.considerable_share * all as f64).count() as u64;
+        (all as f64 / self.traffic.length_ns().max(1) as f64, threads)
     }
 }
 
-/// The four largest states of a subject with their shares of the path. Parts with the same name are
-/// one state.
+/// Returns the four largest states of a subject with their shares of the path. Parts that a reader
+/// cannot distinguish are one state.
 fn largest_states(parts: &[&Part]) -> Vec<(StateNamed, f64)> {
     let mut states: Vec<(StateNamed, f64)> = Vec::new();
     for part in parts {
         let state = state_of(part);
-        match states.iter_mut().find(|(known, _)| short(known) == short(&state)) {
+        let is_same = |known: &StateNamed| (known.kind, known.distinguishing_name()) == (state.kind, state.distinguishing_name());
+        match states.iter_mut().find(|(known, _)| is_same(known)) {
             Some((_, share)) => *share += part.share,
             None => states.push((state, part.share)),
         }

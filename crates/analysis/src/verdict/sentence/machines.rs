@@ -151,7 +151,7 @@ fn measured(share: f64, error: f64) -> String {
     format!("{} ± {}", percent(share), percent(error))
 }
 
-/// Returns a reason about a state or a stage as a clause.
+/// Returns a reason about a state, a stage or several recordings as a clause.
 pub(super) fn clause(because: &Because) -> String {
     match because {
         Because::Largest { part, whole } => {
@@ -192,6 +192,24 @@ pub(super) fn clause(because: &Because) -> String {
             format!("the predicted gain of {change} is {} only{rival}{other}", percent(*gain))
         }
         Because::CpuIdle { share } => format!("a CPU is idle meanwhile for {}", percent(*share)),
+        Because::Recordings { count, agreeing } if count == agreeing => format!("in all {} recordings", number(*count)),
+        Because::Recordings { count, agreeing } => format!("in {} of {} recordings", number(*agreeing), number(*count)),
+        Because::Disagreement { verdicts } => {
+            let what = |of: &Agreed| match (&of.subject, &of.state) {
+                (Some(subject), Some(state)) => format!("{}::{}", name(subject), state.name),
+                (Some(subject), None) => name(subject),
+                (None, _) => "nothing".to_owned(),
+            };
+            let one = |of: &Agreed| format!("{} in {}", what(of), number(of.runs));
+            format!("the recordings do not agree ({})", verdicts.iter().map(one).collect::<Vec<_>>().join(", "))
+        }
+        _ => stage_clause(because),
+    }
+}
+
+/// Returns a reason about stages as a clause.
+fn stage_clause(because: &Because) -> String {
+    match because {
         Because::NoProbes => "there are no probes in it".to_owned(),
         Because::NoStages => "no two threads with queue probes hand items to each other".to_owned(),
         Because::LittleWaiting { share } => format!("the stages wait for each other for only {} of their time", percent(*share)),
@@ -234,18 +252,7 @@ pub(super) fn clause(because: &Because) -> String {
             format!("{} waits {} of its time for {what} {queue}", name(waiter), percent(*share))
         }
         Because::LostPackets { share, remedy, .. } => format!("{} of all packets are lost there; {remedy}", percent(*share)),
-        Because::Recordings { count, agreeing } if count == agreeing => format!("in all {} recordings", number(*count)),
-        Because::Recordings { count, agreeing } => format!("in {} of {} recordings", number(*agreeing), number(*count)),
-        Because::Disagreement { verdicts } => {
-            let what = |of: &Agreed| match (&of.subject, &of.state) {
-                (Some(subject), Some(state)) => format!("{}::{}", name(subject), state.name),
-                (Some(subject), None) => name(subject),
-                (None, _) => "nothing".to_owned(),
-            };
-            let one = |of: &Agreed| format!("{} in {}", what(of), number(of.runs));
-            format!("the recordings do not agree ({})", verdicts.iter().map(one).collect::<Vec<_>>().join(", "))
-        }
-        // The remaining reasons apply to processes only.
+        // The other reasons apply to processes only.
         _ => String::new(),
     }
 }
@@ -313,7 +320,7 @@ mod tests {
         let why = "a::work has the most, 30.0 % ± 1.0 % of the critical path, but b::work is not smaller beyond the noise (30.0 % ± 1.0 %)";
         let end = "0.0 % of the path unknown, 0 events lost";
         assert_eq!(verdict.text(), format!("Nothing stands out: {why}, {end}."));
-        assert_eq!(verdict.if_known().text(), format!("The bottleneck cannot be determined: {why}, {end}."));
+        assert_eq!(verdict.spread_as_unknown().text(), format!("The bottleneck cannot be determined: {why}, {end}."));
     }
 
     #[test]

@@ -1,0 +1,91 @@
+//! Clauses on threads and processes that wait for one another: at locks, for requests and replies,
+//! and for items that are handed over.
+
+use super::super::because::Because;
+use super::super::data::Locks;
+use super::{listed, name, time};
+use crate::stats::text::{number, percent};
+
+/// Returns a reason about a wait for other threads as a clause.
+pub(super) fn clause(because: &Because) -> String {
+    match because {
+        Because::Convoy { pool, waiters, members, wait, holder, locks } => {
+            let holder = holder.as_ref().map_or_else(String::new, |holder| format!(", which is held while {} does that", name(holder)));
+            let what = match locks {
+                Some(locks) => format!("on {} ({wait}) that one thread hands to the next", counted_locks(locks)),
+                None => format!("for one another's lock ({wait})"),
+            };
+            format!("of {} threads of {}, {waiters:.1} wait at a time {what}{holder}", number(*members), name(pool))
+        }
+        Because::Serialised { at, open, at_a_time, callee, threads } => {
+            let what = match callee {
+                Some(callee) => format!("{at_a_time:.1} calls of {} are outstanding at a time", name(callee)),
+                None => format!("{at_a_time:.1} are worked on at a time"),
+            };
+            let why = if *threads == 1 { "one thread serves all" } else { "a lock, or a pool that is too small" };
+            format!("requests wait for one another in {}: {open:.1} are open and {what} ({why})", name(at))
+        }
+        Because::Unanswered { requests, connects, mean_ns, count } => {
+            let what = match (requests, connects) {
+                (requests, 0) => format!("{} of its requests are not answered", number(*requests)),
+                (0, connects) => format!("{} of its attempts to connect are not answered", number(*connects)),
+                (requests, connects) => {
+                    format!("{} requests and {} attempts to connect are not answered", number(*requests), number(*connects))
+                }
+            };
+            format!("{what}, and it waits for a timeout, {} each time, {} times", time(*mean_ns), number(*count))
+        }
+        Because::RoundTrips { asker, count, mean_ns, callee, per_request } => {
+            let asker = asker.as_ref().map_or_else(String::new, |asker| format!("{} sends ", name(asker)));
+            let whom = callee.as_ref().map_or_else(String::new, |callee| format!(" of {}", name(callee)));
+            let per = per_request.map_or_else(String::new, |per| format!(", {per:.1} for each request that it answers"));
+            let whom = if asker.is_empty() { whom } else { String::new() };
+            format!("{asker}{} requests{whom}, one after the other, {} each{per}", number(*count), time(*mean_ns))
+        }
+        Because::Lock { count, share, locks } => {
+            let somebody = format!("and at least one thread waits for it for {} of the time", percent(*share));
+            let handed = "that one thread hands to the next";
+            match locks {
+                Some(locks) if locks.count > 1 => {
+                    format!("its threads wait on {} {handed}, {} times on the first, {somebody}", counted_locks(locks), number(*count))
+                }
+                Some(_) => format!("its threads wait {} times on one lock {handed}, {somebody}", number(*count)),
+                None => format!("its threads wait {} times for a lock {handed}, {somebody}", number(*count)),
+            }
+        }
+        Because::FileLock { call, waiter, holder, count, mean_ns } => {
+            let (waiter, holder, mean) = (name(waiter), name(holder), time(*mean_ns));
+            format!("meanwhile {waiter} waits for a file lock of {holder} ({call}), {} times, {mean} each", number(*count))
+        }
+        Because::HandOvers { sides, count: _, per_second, work_ns, cost_ns } => {
+            let sides: Vec<String> = sides.iter().map(name).collect();
+            let between = if sides.len() > 1 { format!(" between {}", listed(&sides)) } else { String::new() };
+            let (work, cost) = (time(*work_ns), time(*cost_ns));
+            let rate = number(per_second.round() as u64);
+            format!(
+                "{rate} hand-overs per second{between}, each with {work} of own code and system calls, and {cost} of wake-ups and switches"
+            )
+        }
+        Because::Accepts { connections: _, per_second, exchanges, first, cpu_ns, by } => {
+            let by = by.as_ref().map_or_else(String::new, |by| format!(" from {}", name(by)));
+            let (rate, cpu, first) = (number(per_second.round() as u64), time(*cpu_ns), percent(*first));
+            format!(
+                "{rate} connections per second{by}, {cpu} of CPU each, with {exchanges:.1} exchanges, of which the first (the handshake) takes {first} of the time"
+            )
+        }
+        Because::Inversion { waiter, holder, instead, count, mean_ns } => {
+            let (waiter, holder, instead) = (name(waiter), name(holder), name(instead));
+            let (mean, count) = (time(*mean_ns), number(*count));
+            format!("{waiter} waits for {holder}, and {instead}, which is less important than {waiter}, has the CPU meanwhile, {mean} each time, {count} times")
+        }
+        // The other reasons are those of other files.
+        _ => String::new(),
+    }
+}
+
+fn counted_locks(locks: &Locks) -> String {
+    match locks.count {
+        1 => "one lock".to_owned(),
+        count => format!("{} locks", number(count)),
+    }
+}
