@@ -4,7 +4,7 @@
 use crate::critical_path::participation::Participation;
 use crate::critical_path::samples::CriticalFunction;
 use crate::critical_path::{Answer, Profiled, Row};
-use crate::findings::kernel_facts::{KernelFacts, OnPath};
+use crate::findings::kernel_facts::{ClassesOnPath, KernelFacts};
 use crate::findings::path_facts;
 use crate::findings::stage_evidence::StageEvidence;
 use crate::findings::{Facts, Finding, Rules};
@@ -99,7 +99,7 @@ pub struct Critical {
 
 /// Facts from the kernel's events outside of the path, the model that names their threads, and the
 /// share of each thread on the path.
-pub type KernelOnPath<'a> = (&'a KernelFacts, &'a Linux, &'a OnPath);
+pub type KernelOnPath<'a> = (&'a KernelFacts, &'a Linux, &'a ClassesOnPath);
 
 impl Critical {
     /// Returns the findings from the path, the waits and the kernel's events.

@@ -5,7 +5,7 @@
 //! not show whether a sleep on it is the pace of a load generator or a wait inside a lock, whether
 //! a process with 60 % of it leads, or whose path matters. This module decides that. It uses the
 //! path by subject ([`parts`]), the wake-ups and waits outside of the path ([`traffic`]), requests
-//! and replies ([`crate::verdict::exchanges`]), and predictions of changes ([`crate::what_if`]).
+//! and replies ([`exchanges`]), and predictions of changes ([`crate::what_if`]).
 //!
 //! The questions are asked in a fixed order, and the first one with a certain answer is the
 //! verdict:
@@ -45,6 +45,7 @@ mod locks;
 pub mod lost_events;
 pub mod machine_states;
 pub mod not_recorded;
+pub mod off_path;
 pub mod pairs;
 pub mod parts;
 pub mod places;
@@ -66,20 +67,20 @@ use crate::critical_path::Answer;
 use crate::evidence::Evidence;
 use crate::findings::kernel_facts::Contention;
 use crate::findings::Finding;
-use crate::verdict::exchanges::SocketActivities;
 use crate::verdict::not_recorded::NotRecorded;
 use crate::what_if::{Prediction, Scenario};
 use anchor::Anchor;
 use because::Because;
 use caveat::Caveat;
 use data::{
-    Basis, ClassState, Code, Gain, GainOf, Mechanism, Named, Origin, Outcome, ProgressLatency, RunRole, RunnerUp, StateKind, StateNamed,
-    SubjectLevel, Verdict,
+    Basis, ClassState, Code, Gain, GainOf, Mechanism, Named, Origin, Outcome, ProgressLatency, RunRole, RunnerUp, StateNamed, SubjectLevel,
+    SubjectState, Verdict,
 };
 use limits::{Limits, MIN_SHARE_OF_RELATED};
 use longpole_model::interaction::Vocabulary;
 use longpole_model::kinds::LinkKind;
 use lost_events::too_many_lost;
+use off_path::OffPathFacts;
 use pairs::Together;
 use parts::{Does, Part, Parts};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -123,7 +124,7 @@ pub struct Case<'a> {
     /// Number of wake-ups of each subject by each other one, also outside of the path
     /// ([`wakeups_between`]).
     pub wakeups_between: &'a HashMap<FromTo, u64>,
-    pub socket_activities: &'a SocketActivities,
+    pub off_path: &'a OffPathFacts,
     /// Locks for which threads wait, as far as kernel events show them.
     pub contention: &'a [Contention],
     pub cpus: Cpus,
@@ -553,20 +554,20 @@ pub fn add_code(verdict: &mut Verdict, functions: &[CriticalFunction], limits: &
 
 fn state_of(part: &Part) -> StateNamed {
     let kind = match part.does {
-        Does::Runs => StateKind::Running,
-        Does::SystemCall => StateKind::SystemCall,
-        Does::Declared => StateKind::Declared,
-        Does::Runnable => StateKind::Runnable,
-        Does::Sleeps => StateKind::Sleep,
-        Does::KernelTimer(LinkKind::GracePeriod) => StateKind::GracePeriod,
-        Does::KernelTimer(_) => StateKind::KernelTimer,
-        Does::Throttled => StateKind::Throttled,
-        Does::Faults => StateKind::Faults,
-        Does::Disk => StateKind::Disk,
-        Does::Interrupt => StateKind::Interrupt,
-        Does::Transit => StateKind::Transit,
-        Does::Call => StateKind::Call,
-        Does::Unknown => StateKind::Unknown,
+        Does::Runs => SubjectState::Running,
+        Does::SystemCall => SubjectState::SystemCall,
+        Does::Declared => SubjectState::Declared,
+        Does::Runnable => SubjectState::Runnable,
+        Does::Sleeps => SubjectState::Sleep,
+        Does::KernelTimer(LinkKind::GracePeriod) => SubjectState::GracePeriod,
+        Does::KernelTimer(_) => SubjectState::KernelTimer,
+        Does::Throttled => SubjectState::Throttled,
+        Does::Faults => SubjectState::Faults,
+        Does::Disk => SubjectState::Disk,
+        Does::Interrupt => SubjectState::Interrupt,
+        Does::Transit => SubjectState::Transit,
+        Does::Call => SubjectState::Call,
+        Does::Unknown => SubjectState::Unknown,
     };
     StateNamed { kind, name: part.state.clone() }
 }

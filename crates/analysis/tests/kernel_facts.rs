@@ -8,7 +8,7 @@ mod support;
 use linux_support::{text, Kernel, Val};
 use longpole_analysis::critical_path::participation::Participation;
 use longpole_analysis::critical_path::{Answer, CriticalPath, Options};
-use longpole_analysis::findings::kernel_facts::{Contention, KernelFacts, OnPath};
+use longpole_analysis::findings::kernel_facts::{ClassesOnPath, Contention, KernelFacts};
 use longpole_analysis::findings::{Finding, Rules};
 use longpole_analysis::report::Critical;
 use longpole_analysis::wait_graph::Waits;
@@ -59,7 +59,7 @@ fn answers(kernel: &Kernel, about: About) -> Answers {
         runs_on.entry(composer.vocabulary().machine_name(machine)).or_default().push(place);
     }
     let path = answer.segments.as_ref().unwrap();
-    let on_path = OnPath::new(path, (answer.start_ns, answer.length_ns), &runs_on);
+    let on_path = ClassesOnPath::new(path, (answer.start_ns, answer.length_ns), &runs_on);
     let rules = Rules::built_in().unwrap();
     let findings = Critical::findings(&Participation::new(&answer, path), &waits, Some((&facts, &linux, &on_path)), &rules);
     let mut recorders: Vec<String> = composer.recorders().map(str::to_owned).collect();

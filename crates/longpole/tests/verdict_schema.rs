@@ -5,14 +5,14 @@ mod schema;
 
 use longpole_analysis::verdict::because::Because;
 use longpole_analysis::verdict::caveat::{Caveat, Contradictions};
-use longpole_analysis::verdict::data::{Basis, Named, Outcome, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict};
+use longpole_analysis::verdict::data::{Basis, Named, Outcome, RunnerUp, StateNamed, SubjectLevel, SubjectState, Verdict};
 use longpole_analysis::verdict::figures::{Agreed, Change, Found, Measured, RequiredShare, StateShare, WaitedFor};
 use longpole_analysis::verdict::not_recorded::NotRecorded;
 
 fn reasons() -> Vec<Because> {
     let name = || "a".to_owned();
     let named = || Named::of_name(SubjectLevel::Thread, "a");
-    let state = || StateNamed { kind: StateKind::Declared, name: name() };
+    let state = || StateNamed { kind: SubjectState::Declared, name: name() };
     let measured = || Measured { subject: named(), state: state(), share: 0.5, error: 0.1 };
     let state_share = || StateShare { state: state(), share: 0.5, error: 0.1 };
     let rival = || RunnerUp { subject: named(), state: state(), share: 0.5 };

@@ -13,7 +13,7 @@ use crate::report::{Inputs, Report};
 use crate::stages::left_out;
 use crate::verdict::because::Because;
 use crate::verdict::caveat::Contradictions;
-use crate::verdict::data::{Basis, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
+use crate::verdict::data::{Basis, Named, Outcome, StateNamed, SubjectLevel, SubjectState, Verdict};
 use crate::verdict::figures::Agreed;
 use crate::what_if::predicted;
 use crate::what_if::Prediction;
@@ -132,7 +132,7 @@ fn named(run: &Run) -> Option<Bottleneck> {
 }
 
 fn declared(name: String) -> StateNamed {
-    StateNamed { kind: StateKind::Declared, name }
+    StateNamed { kind: SubjectState::Declared, name }
 }
 
 /// Returns the verdict of more than half of the recordings, and the share that agrees.

@@ -4,7 +4,7 @@
 //! that pass from thread to thread.
 //!
 //! The facts are collected for all threads in the pass that reads the trace anyway. The critical
-//! path then shows which of them matter ([`OnPath`]).
+//! path then shows which of them matter ([`ClassesOnPath`]).
 
 mod away;
 mod futexes;
@@ -83,7 +83,7 @@ impl KernelFacts {
     }
 
     /// Returns the facts about the threads on the path.
-    pub(crate) fn facts(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+    pub(crate) fn facts(&self, linux: &Linux, path: &ClassesOnPath) -> Vec<Facts> {
         let mut out = self.idle.facts(linux, path);
         out.extend(self.away.facts(linux, path));
         out.extend(self.futexes.facts(linux, path));
@@ -91,7 +91,7 @@ impl KernelFacts {
         out
     }
 
-    fn page_faults(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+    fn page_faults(&self, linux: &Linux, path: &ClassesOnPath) -> Vec<Facts> {
         let mut classes: HashMap<&str, PageFaults> = HashMap::new();
         for (id, of) in &self.threads {
             let Some(class) = path.class(linux, *id) else { continue };
@@ -169,7 +169,7 @@ impl Watch for KernelFacts {
 
 /// Shares of the path by class of threads, and the class of each thread.
 #[derive(Debug, Default)]
-pub struct OnPath {
+pub struct ClassesOnPath {
     pub(crate) start_ns: i64,
     pub(crate) end_ns: i64,
     /// Class of each thread on the path in which it has the largest share.
@@ -185,11 +185,11 @@ pub(crate) struct PathShares {
     pub all: f64,
 }
 
-impl OnPath {
+impl ClassesOnPath {
     /// Computes the shares. `runs_on` maps the names of machines to their threads and
     /// CPUs.
-    pub fn new(path: &Path, (start, length): (u64, u64), runs_on: &HashMap<&str, Vec<RunsOn>>) -> OnPath {
-        let mut out = OnPath { start_ns: start as i64, end_ns: start.saturating_add(length) as i64, ..OnPath::default() };
+    pub fn new(path: &Path, (start, length): (u64, u64), runs_on: &HashMap<&str, Vec<RunsOn>>) -> ClassesOnPath {
+        let mut out = ClassesOnPath { start_ns: start as i64, end_ns: start.saturating_add(length) as i64, ..ClassesOnPath::default() };
         let mut of_threads: HashMap<(i32, &str), u64> = HashMap::new();
         for (of, &ns) in (0..).zip(path.times()).filter(|&(of, &ns)| ns > 0 && path.kind(of) != Kind::Link) {
             let (class, _) = path.class_and_state(of);

@@ -9,7 +9,7 @@ use super::{Error, Interactions, ProgressTimes, Selection, SpoolWriter, SPILL};
 use crate::critical_path::cpu_holders::OccupancyLog;
 use crate::critical_path::{self, CriticalPath};
 use crate::findings::kernel_facts::KernelFacts;
-use crate::verdict::exchanges::Exchanges;
+use crate::verdict::off_path::OffPathCollector;
 use crate::verdict::traffic::Traffic;
 use crate::wait_graph::Waits;
 use longpole_model::causes::Composer;
@@ -33,7 +33,7 @@ pub struct TraceFacts<'a> {
     pub tells_running: bool,
     /// Facts from the kernel's events; `None` if the trace has none.
     pub kernel: Option<(&'a KernelFacts, &'a Linux)>,
-    pub exchanges: Exchanges,
+    pub off_path: OffPathCollector,
     /// The CPU occupancy over time.
     pub occupancy: &'a OccupancyLog,
 }

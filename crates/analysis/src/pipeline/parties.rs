@@ -5,10 +5,11 @@ use super::{Error, Interactions, ProgressTimes, Selection};
 use crate::critical_path::Answer;
 use crate::verdict::anchor::{Anchor, Choice};
 use crate::verdict::data::Verdict;
-use crate::verdict::exchanges::{Exchanges, SocketActivities};
+use crate::verdict::exchanges::SocketActivities;
 use crate::verdict::limits::Limits;
+use crate::verdict::off_path::{OffPathCollector, OffPathFacts};
 use crate::verdict::parts::Parts;
-use crate::verdict::places::Place;
+use crate::verdict::places::ServicePlace;
 use crate::verdict::subjects::{self, FromTo, Subjects, Thread};
 use crate::verdict::titles::Titled;
 use crate::verdict::traffic::Traffic;
@@ -20,20 +21,20 @@ use std::collections::{HashMap, HashSet};
 pub(super) struct Parties {
     pub limits: Limits,
     pub traffic: Traffic,
-    pub activities: SocketActivities,
+    pub off_path: OffPathFacts,
     pub subjects: Subjects,
     /// The machines of the threads that the user selected; `None` if the user selected none.
     pub selected: Option<HashSet<MachineId>>,
 }
 
 impl Parties {
-    /// `traffic` and `exchanges` have seen the whole trace.
-    pub fn new(interactions: &Interactions, traffic: Traffic, exchanges: Exchanges, selection: &Selection) -> Result<Parties, Error> {
+    /// `traffic` and `off_path` have seen the whole trace.
+    pub fn new(interactions: &Interactions, traffic: Traffic, off_path: OffPathCollector, selection: &Selection) -> Result<Parties, Error> {
         let limits = Limits::built_in()?;
-        let activities = exchanges.finish();
-        let subjects = subjects(interactions, &activities, &traffic, &limits);
-        let selected = selection.machines(&subjects, &activities, interactions.vocabulary())?;
-        Ok(Parties { limits, traffic, activities, subjects, selected })
+        let off_path = off_path.finish();
+        let subjects = subjects(interactions, &off_path.sockets, &traffic, &limits);
+        let selected = selection.machines(&subjects, &off_path.sockets, interactions.vocabulary())?;
+        Ok(Parties { limits, traffic, off_path, subjects, selected })
     }
 
     /// Returns the facts from which the anchor is chosen. `path` is the begin and end of the path
@@ -70,7 +71,7 @@ impl Parties {
             states,
             anchor: None,
             wakeups_between,
-            socket_activities: &self.activities,
+            off_path: &self.off_path,
             contention: &[],
             cpus: Cpus::default(),
             missing: Missing::default(),
@@ -104,12 +105,12 @@ pub(super) fn anchor(
 }
 
 /// Returns the subjects that a verdict can name.
-fn subjects(interactions: &Interactions, activities: &SocketActivities, traffic: &Traffic, limits: &Limits) -> Subjects {
+fn subjects(interactions: &Interactions, sockets: &SocketActivities, traffic: &Traffic, limits: &Limits) -> Subjects {
     let mut threads = threads(interactions);
     subjects::add_titles(&mut threads, &titled(interactions), limits.min_varying_roles);
     subjects::remove_item_scripts(&mut threads, traffic, interactions.vocabulary(), limits.considerable_share);
     let stages = subjects::stages(traffic, &threads, interactions.vocabulary(), limits.min_occurrences);
-    Subjects::new(threads, activities, &stages)
+    Subjects::new(threads, sockets, &stages)
 }
 
 /// Returns, by process id, the titles that each process gave itself.
@@ -144,7 +145,7 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
             program: behind.program.clone(),
             script: script(behind),
             title: None,
-            place: composer.linux().processes.cgroup(behind.process).map(Place::of).unwrap_or_default(),
+            place: composer.linux().processes.cgroup(behind.process).map(ServicePlace::of).unwrap_or_default(),
             name: behind.name.clone(),
             is_kernel: behind.is_kernel,
             is_recorder: vocabulary.is_recorder(behind.machine),

@@ -7,7 +7,7 @@ use crate::critical_path::{self, Answer};
 use crate::verdict;
 use crate::verdict::anchor::Anchor;
 use crate::verdict::data::{Basis, Outcome, Verdict};
-use crate::verdict::exchanges::Exchanges;
+use crate::verdict::off_path::OffPathCollector;
 use crate::verdict::parts::Parts;
 use crate::verdict::stations::Stations;
 use crate::verdict::traffic::Traffic;
@@ -27,17 +27,17 @@ pub struct PathEnd {
 /// Spools the interactions up to the end of the path that a report shows, or up to the replies of
 /// the selected threads. With `progress`, the path ends at the last of these events.
 pub fn spool_to_end(interactions: &mut Interactions, selection: &Selection, mut progress: Option<ProgressTimes>) -> Result<PathEnd, Error> {
-    let (mut writer, mut traffic, mut exchanges) = (SpoolWriter::default(), Traffic::default(), Exchanges::default());
+    let (mut writer, mut traffic, mut off_path) = (SpoolWriter::default(), Traffic::default(), OffPathCollector::default());
     let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
-        composer.item_with(catalogue, item, &mut exchanges);
-        exchanges.after(composer.linux());
+        composer.item_with(catalogue, item, &mut off_path);
+        off_path.after(composer.linux());
         if let Some(progress) = &mut progress {
             progress.item(composer, catalogue, item);
         }
     };
     follow::follow_fed(interactions, feed, [&mut [&mut writer as &mut dyn Follower, &mut traffic][..]])?;
     let mut spool = writer.finish(interactions.vocabulary());
-    let mut parties = Parties::new(interactions, traffic, exchanges, selection)?;
+    let mut parties = Parties::new(interactions, traffic, off_path, selection)?;
     let choice = parties.choice(interactions, parties.traffic.range());
     let options = critical_path::Options { segments: true, spill: Some(SPILL), ..critical_path::Options::default() };
     let mut answer = match parties::anchor(interactions, &choice, progress, (false, selection))? {

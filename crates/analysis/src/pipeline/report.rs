@@ -14,7 +14,7 @@ use crate::network::packet_loss::Places;
 use crate::network::packet_paths::PacketPaths;
 use crate::network::packets::Packets;
 use crate::report::{Critical, ProbePass, Report};
-use crate::verdict::exchanges::Exchanges;
+use crate::verdict::off_path::OffPathCollector;
 use longpole_model::causes::Composer;
 use longpole_model::linux::Linux;
 use longpole_trace::{Catalogue, Item, Kallsyms, Trace};
@@ -43,7 +43,7 @@ pub struct EventAnswers {
 struct Watches {
     facts: KernelFacts,
     occupancy: OccupancyLog,
-    exchanges: Exchanges,
+    off_path: OffPathCollector,
 }
 
 /// The state of the reading that decides which items count.
@@ -74,7 +74,7 @@ impl<'a> ReportPass<'a> {
         let mut packet_paths = PacketPaths::new(None);
         packet_paths.since_ns = part.of_command.then_some(part.begin_ns);
         let mut watches =
-            Watches { facts: KernelFacts::default(), occupancy: cpu_holders::occupancy_log(), exchanges: Exchanges::default() };
+            Watches { facts: KernelFacts::default(), occupancy: cpu_holders::occupancy_log(), off_path: OffPathCollector::default() };
         let mut count = 0;
         let (first, pass) = alongside(|probes| {
             let first = FirstPass::read(interactions, |composer, catalogue, item| {
@@ -108,7 +108,7 @@ impl<'a> ReportPass<'a> {
             lost: inputs.lost.saturating_add(inputs.kernel_lost),
             tells_running: events.pass.tells_running,
             kernel: events.linux(interactions).map(|linux| (&watches.facts, linux)),
-            exchanges: watches.exchanges,
+            off_path: watches.off_path,
             occupancy: &watches.occupancy,
         };
         let critical = first.second_pass(interactions, facts, Request { progress, ..request });
@@ -120,18 +120,18 @@ impl<'a> ReportPass<'a> {
 pub fn report_of_log(interactions: &mut Interactions, request: Request<'_>) -> Result<Report, Error> {
     let first = FirstPass::read(interactions, super::compose)?;
     let occupancy = cpu_holders::occupancy_log();
-    let facts = TraceFacts { lost: 0, tells_running: true, kernel: None, exchanges: Exchanges::default(), occupancy: &occupancy };
+    let facts = TraceFacts { lost: 0, tells_running: true, kernel: None, off_path: OffPathCollector::default(), occupancy: &occupancy };
     Ok(Report::of_machines(first.second_pass(interactions, facts, request)?))
 }
 
 impl Watches {
     /// Passes an item to the composer, whose model of the kernel is observed.
     fn compose(&mut self, part: &Part, packet_paths: &mut PacketPaths, composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>) {
-        let Watches { facts, occupancy, exchanges } = self;
-        composer.item_with(catalogue, item, &mut (occupancy, &mut (&mut *packet_paths, &mut (&mut *facts, &mut *exchanges))));
+        let Watches { facts, occupancy, off_path } = self;
+        composer.item_with(catalogue, item, &mut (occupancy, &mut (&mut *packet_paths, &mut (&mut *facts, &mut *off_path))));
         if part.has_kernel {
             facts.after(composer.linux());
-            exchanges.after(composer.linux());
+            off_path.after(composer.linux());
         }
         packet_paths.is_over = part.of_command && composer.command_is_over();
     }
@@ -145,11 +145,11 @@ impl Watches {
         catalogue: &Catalogue,
         item: &Item<'_>,
     ) {
-        let Watches { facts, occupancy, exchanges } = self;
+        let Watches { facts, occupancy, off_path } = self;
         composer.item_with(catalogue, item, occupancy);
-        model.item(catalogue, item, &mut (packet_paths, &mut (&mut *facts, &mut *exchanges)));
+        model.item(catalogue, item, &mut (packet_paths, &mut (&mut *facts, &mut *off_path)));
         facts.after(&model.linux);
-        exchanges.after(&model.linux);
+        off_path.after(&model.linux);
     }
 
     /// Passes on what is known only after the last item.

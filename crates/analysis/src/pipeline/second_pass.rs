@@ -6,7 +6,7 @@ use super::replays::{Replayed, Replays};
 use super::{cpu_holders, Error, FirstPass, Interactions, Request, TraceFacts};
 use crate::critical_path::participation::Participation;
 use crate::critical_path::{Answer, Path};
-use crate::findings::kernel_facts::OnPath;
+use crate::findings::kernel_facts::ClassesOnPath;
 use crate::findings::{Finding, Rules, Scope};
 use crate::report::Critical;
 use crate::verdict;
@@ -31,8 +31,8 @@ impl FirstPass {
         let rules = Rules::built_in()?;
         let mut spool = self.writer.finish(interactions.vocabulary());
         let mut answer = interactions.path(self.critical_path)?;
-        let exchanges = std::mem::take(&mut facts.exchanges);
-        let mut parties = Parties::new(interactions, self.traffic, exchanges, request.selection)?;
+        let off_path = std::mem::take(&mut facts.off_path);
+        let mut parties = Parties::new(interactions, self.traffic, off_path, request.selection)?;
         let (anchor, variations) = chosen(interactions, &parties, (answer.start_ns, answer.end_ns), &mut request)?;
         if let Some(found) = &anchor {
             answer = path_to_anchor(interactions, &mut spool, found)?;
@@ -119,7 +119,7 @@ struct PathEvidence {
     candidates: Vec<Candidate>,
     participation: Participation,
     /// The kernel's events on the path; `None` if the trace has none.
-    on_path: Option<OnPath>,
+    on_path: Option<ClassesOnPath>,
 }
 
 impl PathEvidence {
@@ -137,7 +137,7 @@ impl PathEvidence {
             let parts = scope.spawn(|| Parts::new(answer, segments, subjects, considerable));
             let candidates = machine_states::candidates(answer, segments);
             let participation = Participation::new(answer, segments);
-            let on_path = facts.kernel.map(|_| OnPath::new(segments, (answer.start_ns, answer.length_ns), &runs_on));
+            let on_path = facts.kernel.map(|_| ClassesOnPath::new(segments, (answer.start_ns, answer.length_ns), &runs_on));
             let parts = parts.join().map_err(|_| Error::Panicked)?;
             Ok(PathEvidence { parts, candidates, participation, on_path })
         })

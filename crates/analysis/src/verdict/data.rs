@@ -103,7 +103,7 @@ impl Named {
 /// The kind of a subject's state, for JSON and for the sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StateKind {
+pub enum SubjectState {
     /// Executes its own code.
     Running,
     /// Is in a system call.
@@ -139,7 +139,7 @@ pub enum StateKind {
 /// A state by kind and name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StateNamed {
-    pub kind: StateKind,
+    pub kind: SubjectState,
     pub name: String,
 }
 
@@ -148,7 +148,7 @@ impl StateNamed {
     /// the same to a reader, whatever their names are.
     pub fn distinguishing_name(&self) -> Option<&str> {
         match self.kind {
-            StateKind::Running | StateKind::Runnable | StateKind::Throttled | StateKind::Faults | StateKind::Unknown => None,
+            SubjectState::Running | SubjectState::Runnable | SubjectState::Throttled | SubjectState::Faults | SubjectState::Unknown => None,
             _ => Some(&self.name),
         }
     }
@@ -487,7 +487,7 @@ impl Verdict {
 
     /// Returns whether the bottleneck executes code, so that samples can show the function.
     pub fn executes_code(&self) -> bool {
-        let runs = |state: &StateNamed| matches!(state.kind, StateKind::Running | StateKind::SystemCall);
+        let runs = |state: &StateNamed| matches!(state.kind, SubjectState::Running | SubjectState::SystemCall);
         // In these, the samples on the path are not those of the subject's work.
         let waits = [
             Mechanism::PolledWork,
@@ -518,7 +518,7 @@ impl Verdict {
         let Some(finding) = losses.filter(|_| self.outcome != Outcome::Bottleneck) else { return self };
         let Finding { subject, count, share, remedy, .. } = finding;
         let lost = Because::LostPackets { count: *count, share: *share, remedy: remedy.clone() };
-        let state = StateNamed { kind: StateKind::Lost, name: "lost".to_owned() };
+        let state = StateNamed { kind: SubjectState::Lost, name: "lost".to_owned() };
         Verdict {
             outcome: Outcome::Bottleneck,
             subject: Some(Named::of_name(SubjectLevel::Queue, subject)),

@@ -177,7 +177,7 @@ impl Case<'_> {
             pairs.any(|pair| self.parts.crossings.entries.contains_key(&pair))
         };
         let mut of: BTreeMap<(SubjectId, &str), Vec<(&FileLock, SubjectId)>> = BTreeMap::new();
-        for lock in &self.socket_activities.file_locks {
+        for lock in &self.off_path.file_locks {
             if let (Some(&waiter), Some(&holder)) = (of_process(lock.waiter).last(), of_process(lock.holder).last()) {
                 of.entry((waiter, lock.call.as_str())).or_default().push((lock, holder));
             }

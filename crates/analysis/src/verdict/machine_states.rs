@@ -11,7 +11,7 @@
 
 use super::because::Because;
 use super::caveat::Caveat;
-use super::data::{self, Basis, Named, Outcome, RunnerUp, StateNamed, SubjectLevel, Verdict};
+use super::data::{Basis, Named, Outcome, RunnerUp, StateNamed, SubjectLevel, SubjectState, Verdict};
 use super::figures::{Change, Measured, RequiredShare};
 use super::limits::{MAX_PART_OF_WHOLE, MIN_IDLE_PART, MIN_PART_OF_MACHINE, MIN_PART_OF_RIVAL, MIN_SHARE_OF_OTHERS, MIN_WHOLE_SHARE};
 use super::lost_events::too_many_lost;
@@ -77,11 +77,11 @@ impl Candidate {
 
     fn state(&self) -> StateNamed {
         let kind = match self.kind {
-            Kind::Runnable => data::StateKind::Runnable,
-            Kind::Link if self.is_call => data::StateKind::Call,
-            Kind::Link => data::StateKind::Transit,
-            Kind::Blocked | Kind::Unknown => data::StateKind::Unknown,
-            _ => data::StateKind::Declared,
+            Kind::Runnable => SubjectState::Runnable,
+            Kind::Link if self.is_call => SubjectState::Call,
+            Kind::Link => SubjectState::Transit,
+            Kind::Blocked | Kind::Unknown => SubjectState::Unknown,
+            _ => SubjectState::Declared,
         };
         StateNamed { kind, name: self.state.clone() }
     }

@@ -13,7 +13,7 @@ use super::subjects::{FromTo, SubjectId, Subjects};
 use crate::critical_path::path_windows::Cut;
 use crate::critical_path::{Answer, Path, Stretch};
 use crate::evidence::Evidence;
-use crate::what_if::Prediction;
+use crate::what_if::{Change, Prediction};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, LINK};
 use longpole_model::system_calls::CallFamily;
 use std::collections::{HashMap, HashSet};
@@ -403,7 +403,7 @@ impl Parts {
     /// gain)² e / 2.
     pub fn widen(&self, predictions: &mut [Prediction]) {
         let error_of = |prediction: &Prediction| {
-            let own = self.parts.iter().filter(|part| prediction.is_of(&part.row.halved()));
+            let own = self.parts.iter().filter(|part| halves(prediction, &part.row));
             own.map(|part| part.error).fold(0.0, f64::max)
         };
         let most = self.wholes.iter().map(|whole| whole.error).fold(0.0, f64::max);
@@ -470,6 +470,13 @@ impl Parts {
     pub fn asked_by(&self, subject: SubjectId) -> Option<SubjectId> {
         self.entries_into(subject).max_by_key(|&(from, count)| (count, std::cmp::Reverse(from))).map(|(from, _)| from)
     }
+}
+
+/// Returns whether a prediction is about half of the time of this state alone, however the user
+/// wrote the state's name.
+fn halves(prediction: &Prediction, row: &ClassState) -> bool {
+    let is_row = |(class, state): &(String, Option<String>)| *class == row.class && state.as_ref() == Some(&row.state);
+    matches!(&prediction.changes[..], [Change::Scale { target, factor }] if *factor == 0.5 && target.ways.iter().any(is_row))
 }
 
 /// Returns two standard errors of the mean over windows, computed from their quartiles, so that a

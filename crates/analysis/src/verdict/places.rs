@@ -8,17 +8,17 @@ const DIGITS: usize = 64;
 
 /// The systemd unit and the container of a process, if it has any.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct ServicePlace {
     pub unit: Option<String>,
     pub container: Option<String>,
 }
 
-impl Place {
+impl ServicePlace {
     /// Derives the place from the path of a control group.
-    pub fn of(cgroup: &str) -> Place {
+    pub fn of(cgroup: &str) -> ServicePlace {
         let parts = || cgroup.split('/').rev();
         let unit = parts().find(|part| part.len() > ".service".len() && part.ends_with(".service"));
-        Place { unit: unit.map(str::to_owned), container: parts().find_map(container) }
+        ServicePlace { unit: unit.map(str::to_owned), container: parts().find_map(container) }
     }
 }
 
@@ -42,17 +42,17 @@ mod tests {
 
     const ID: &str = "4f2a9c0e1b7d4f2a9c0e1b7d4f2a9c0e1b7d4f2a9c0e1b7d4f2a9c0e1b7d0123";
 
-    fn place(unit: Option<&str>, container: Option<&str>) -> Place {
-        Place { unit: unit.map(str::to_owned), container: container.map(str::to_owned) }
+    fn place(unit: Option<&str>, container: Option<&str>) -> ServicePlace {
+        ServicePlace { unit: unit.map(str::to_owned), container: container.map(str::to_owned) }
     }
 
     #[test]
     fn the_innermost_service_is_the_unit() {
-        assert_eq!(Place::of("/system.slice/postgresql@15-main.service"), place(Some("postgresql@15-main.service"), None));
+        assert_eq!(ServicePlace::of("/system.slice/postgresql@15-main.service"), place(Some("postgresql@15-main.service"), None));
         let user = "/user.slice/user-1000.slice/user@1000.service/app.slice/shop.service/workers";
-        assert_eq!(Place::of(user), place(Some("shop.service"), None));
+        assert_eq!(ServicePlace::of(user), place(Some("shop.service"), None));
         for none in ["/", "", "/user.slice/user-0.slice/session-3.scope", "/.service", "/memory/abc"] {
-            assert_eq!(Place::of(none), Place::default(), "{none}");
+            assert_eq!(ServicePlace::of(none), ServicePlace::default(), "{none}");
         }
     }
 
@@ -66,9 +66,9 @@ mod tests {
             format!("/kubepods/besteffort/pod1/{ID}"),
             format!("/system.slice:cri-containerd:{ID}"),
         ] {
-            assert_eq!(Place::of(&path), place(None, Some("4f2a9c0e1b7d")), "{path}");
+            assert_eq!(ServicePlace::of(&path), place(None, Some("4f2a9c0e1b7d")), "{path}");
         }
-        assert_eq!(Place::of("/lxc.payload.web/system.slice/nginx.service"), place(Some("nginx.service"), Some("web")));
-        assert_eq!(Place::of(&format!("/docker/{}x", &ID[..63])), Place::default());
+        assert_eq!(ServicePlace::of("/lxc.payload.web/system.slice/nginx.service"), place(Some("nginx.service"), Some("web")));
+        assert_eq!(ServicePlace::of(&format!("/docker/{}x", &ID[..63])), ServicePlace::default());
     }
 }

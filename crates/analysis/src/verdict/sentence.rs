@@ -13,7 +13,7 @@ mod waits;
 
 use super::because::Because;
 use super::caveat::{Caveat, Contradictions};
-use super::data::{Basis, Mechanism, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
+use super::data::{Basis, Mechanism, Named, Outcome, StateNamed, SubjectLevel, SubjectState, Verdict};
 use crate::stats::text::{number, percent};
 use crate::verdict::not_recorded;
 
@@ -175,7 +175,7 @@ fn outcome(verdict: &Verdict) -> String {
                 Because::CpuUsers { waits, .. } if verdict.mechanism == Some(Mechanism::CpuContention) => Some(waits),
                 _ => None,
             });
-            let waits = waits.filter(|_| verdict.state.as_ref().is_some_and(|state| state.kind == StateKind::Runnable));
+            let waits = waits.filter(|_| verdict.state.as_ref().is_some_and(|state| state.kind == SubjectState::Runnable));
             match &verdict.state {
                 _ if waits.is_some() && waits == verdict.subject.as_ref() => {
                     format!("{who} is the bottleneck: it computes on all CPUs, and waits for one for {share}")
@@ -229,23 +229,23 @@ fn outcome(verdict: &Verdict) -> String {
 pub fn does(state: &StateNamed) -> String {
     let name = &state.name;
     match state.kind {
-        StateKind::Running => "runs its own code".to_owned(),
-        StateKind::SystemCall => format!("is in the system call {name}"),
-        StateKind::Declared => format!("is in {name}"),
-        StateKind::Runnable => "waits for a CPU".to_owned(),
-        StateKind::Sleep if matches!(name.as_str(), "asleep" | "timer") => "sleeps until a time that it set itself".to_owned(),
-        StateKind::Sleep => format!("waits in {name} until a time that it set itself"),
-        StateKind::KernelTimer => format!("waits for a timer of the kernel ({name})"),
-        StateKind::GracePeriod => format!("waits in {name} until every CPU has scheduled (an RCU grace period)"),
-        StateKind::Throttled => "is ready to run, but its CPU quota is used up".to_owned(),
-        StateKind::Faults => "waits for page faults".to_owned(),
-        StateKind::Disk if name == "disk" => "waits for the disk".to_owned(),
-        StateKind::Disk => format!("waits for the disk in {name}"),
-        StateKind::Interrupt => format!("handles interrupts ({name})"),
-        StateKind::Transit => format!("waits for data in transit ({name})"),
-        StateKind::Call => format!("waits for its calls of {name}, in transit there and back"),
-        StateKind::Lost => "loses packets".to_owned(),
-        StateKind::Unknown => "waits for an unknown cause".to_owned(),
+        SubjectState::Running => "runs its own code".to_owned(),
+        SubjectState::SystemCall => format!("is in the system call {name}"),
+        SubjectState::Declared => format!("is in {name}"),
+        SubjectState::Runnable => "waits for a CPU".to_owned(),
+        SubjectState::Sleep if matches!(name.as_str(), "asleep" | "timer") => "sleeps until a time that it set itself".to_owned(),
+        SubjectState::Sleep => format!("waits in {name} until a time that it set itself"),
+        SubjectState::KernelTimer => format!("waits for a timer of the kernel ({name})"),
+        SubjectState::GracePeriod => format!("waits in {name} until every CPU has scheduled (an RCU grace period)"),
+        SubjectState::Throttled => "is ready to run, but its CPU quota is used up".to_owned(),
+        SubjectState::Faults => "waits for page faults".to_owned(),
+        SubjectState::Disk if name == "disk" => "waits for the disk".to_owned(),
+        SubjectState::Disk => format!("waits for the disk in {name}"),
+        SubjectState::Interrupt => format!("handles interrupts ({name})"),
+        SubjectState::Transit => format!("waits for data in transit ({name})"),
+        SubjectState::Call => format!("waits for its calls of {name}, in transit there and back"),
+        SubjectState::Lost => "loses packets".to_owned(),
+        SubjectState::Unknown => "waits for an unknown cause".to_owned(),
     }
 }
 
@@ -253,13 +253,13 @@ pub fn does(state: &StateNamed) -> String {
 /// each.
 fn short(state: &StateNamed) -> String {
     match state.kind {
-        StateKind::Running => "own code".to_owned(),
-        StateKind::Runnable => "waiting for a CPU".to_owned(),
-        StateKind::Sleep => format!("asleep ({})", state.name),
-        StateKind::Disk => format!("waiting for the disk ({})", state.name),
-        StateKind::Throttled => "held back by a quota".to_owned(),
-        StateKind::Faults => "page faults".to_owned(),
-        StateKind::Unknown => "unknown".to_owned(),
+        SubjectState::Running => "own code".to_owned(),
+        SubjectState::Runnable => "waiting for a CPU".to_owned(),
+        SubjectState::Sleep => format!("asleep ({})", state.name),
+        SubjectState::Disk => format!("waiting for the disk ({})", state.name),
+        SubjectState::Throttled => "held back by a quota".to_owned(),
+        SubjectState::Faults => "page faults".to_owned(),
+        SubjectState::Unknown => "unknown".to_owned(),
         _ => state.name.clone(),
     }
 }

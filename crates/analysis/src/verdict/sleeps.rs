@@ -4,7 +4,7 @@
 //! requests or a lock wait meanwhile, or if both sides sleep and poll. Otherwise it sets the pace.
 
 use super::because::Because;
-use super::data::{Mechanism, Named, Outcome, StateKind, StateNamed, Verdict};
+use super::data::{Mechanism, Named, Outcome, StateNamed, SubjectState, Verdict};
 use super::locks::Convoy;
 use super::parts::{Does, Part};
 use super::polls::Rows;
@@ -156,7 +156,7 @@ impl Case<'_> {
         verdict.because.push(Because::PolledBy { by, rows: rows.count, mean_ns, count: rows.sleeps });
         verdict.subject = Some(self.name(subject, Some(worker)));
         verdict.origin.subject = Some(subject);
-        verdict.state = Some(StateNamed { kind: StateKind::Running, name: String::from("user") });
+        verdict.state = Some(StateNamed { kind: SubjectState::Running, name: String::from("user") });
         verdict.role = None;
         Some(verdict)
     }

@@ -8,7 +8,7 @@
 
 use super::because::Because;
 use super::caveat::Caveat;
-use super::data::{Basis, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
+use super::data::{Basis, Named, Outcome, StateNamed, SubjectLevel, SubjectState, Verdict};
 use super::figures::{Found, StateShare, WaitedFor};
 use super::limits::MIN_NEIGHBOUR_WAIT;
 use super::lost_events::too_many_lost;
@@ -234,5 +234,5 @@ impl StageEvidence<'_> {
 
 /// Returns a state with the name that a probe gave it.
 fn declared(name: &str) -> StateNamed {
-    StateNamed { kind: StateKind::Declared, name: name.to_owned() }
+    StateNamed { kind: SubjectState::Declared, name: name.to_owned() }
 }

@@ -10,7 +10,7 @@
 //! that wait for each other in different ways, one for room in a pipe and one for data in it, are
 //! two subjects: they are stages, and what helps one does not help the other.
 
-use super::places::Place;
+use super::places::ServicePlace;
 use super::titles::{self, Titled};
 use super::traffic::Traffic;
 use crate::verdict::exchanges::{SocketActivities, SocketActivity};
@@ -30,7 +30,7 @@ pub struct Thread {
     pub script: Option<String>,
     /// Role of the process, derived from its title ([`titles`]).
     pub title: Option<String>,
-    pub place: Place,
+    pub place: ServicePlace,
     /// Name of the thread.
     pub name: String,
     /// True for a kernel thread.
@@ -88,7 +88,7 @@ pub struct Subject {
     pub script: Option<String>,
     pub title: Option<String>,
     /// Unit and container of all its processes.
-    pub place: Place,
+    pub place: ServicePlace,
     /// True if another subject has the same name in another place.
     pub needs_place: bool,
     pub processes: Vec<i32>,
@@ -131,11 +131,11 @@ pub struct Subjects {
 impl Subjects {
     /// Builds the subjects. `threads` are the threads by the names of their machines, `stages` the
     /// processes that do other work than the others of their program.
-    pub fn new(threads: HashMap<String, Thread>, socket_activities: &SocketActivities, stages: &HashMap<i32, Stage>) -> Subjects {
+    pub fn new(threads: HashMap<String, Thread>, sockets: &SocketActivities, stages: &HashMap<i32, Stage>) -> Subjects {
         let mut out = Subjects::default();
         let mut machines: Vec<&String> = threads.keys().collect();
         machines.sort_unstable();
-        type Name = (String, Option<String>, Option<String>, Place);
+        type Name = (String, Option<String>, Option<String>, ServicePlace);
         type Alike = (Name, Role, Option<u16>, (bool, bool), Option<Stage>);
         let mut known: HashMap<Alike, SubjectId> = HashMap::new();
         for machine in machines {
@@ -143,8 +143,8 @@ impl Subjects {
             if thread.is_kernel {
                 continue;
             }
-            let port = socket_activities.port(thread.pid);
-            let role = match role(socket_activities.of(thread.pid)) {
+            let port = sockets.port(thread.pid);
+            let role = match role(sockets.of(thread.pid)) {
                 // On connections that existed before the recording, only times distinguish client
                 // and server, so a listening port is the better evidence.
                 Role::Client if port.is_some() => Role::Server,
@@ -186,9 +186,9 @@ impl Subjects {
         }
         for subject in &mut out.list {
             subject.level = if subject.processes.len() > 1 { Level::Pool } else { Level::Process };
-            subject.activity = socket_activities.together(subject.processes.iter().copied());
+            subject.activity = sockets.sum(subject.processes.iter().copied());
         }
-        let mut places: HashMap<_, HashSet<Place>> = HashMap::new();
+        let mut places: HashMap<_, HashSet<ServicePlace>> = HashMap::new();
         for subject in &out.list {
             places.entry(subject.name_without_place()).or_default().insert(subject.place.clone());
         }
@@ -222,7 +222,7 @@ impl Subjects {
                     name: class.to_owned(),
                     script: None,
                     title: None,
-                    place: Place::default(),
+                    place: ServicePlace::default(),
                     needs_place: false,
                     processes: Vec::new(),
                     port: None,
@@ -357,7 +357,7 @@ mod tests {
             program: "nginx".to_owned(),
             script: None,
             title: title.map(str::to_owned),
-            place: Place { unit: unit.map(str::to_owned), container: None },
+            place: ServicePlace { unit: unit.map(str::to_owned), container: None },
             name: "nginx".to_owned(),
             is_kernel: false,
             is_recorder: false,

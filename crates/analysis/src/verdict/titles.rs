@@ -22,7 +22,7 @@ pub struct Titled {
 }
 
 /// A role as far as the titles of one process show it.
-struct Role<'a> {
+struct TitleRole<'a> {
     words: Vec<&'a str>,
     /// True if a varying word follows these words.
     is_cut: bool,
@@ -70,11 +70,11 @@ fn of_family<'a>(family: &BTreeMap<i32, Vec<Vec<&'a str>>>, min_varying_roles: u
         });
     }
     let is_shared = |word: &str| holders.get(word).is_some_and(|holders| holders.len() > 1);
-    let mut roles: BTreeMap<i32, Role<'a>> = BTreeMap::new();
+    let mut roles: BTreeMap<i32, TitleRole<'a>> = BTreeMap::new();
     for (&pid, titles) in family {
         let common = common(titles.iter().map(Vec::as_slice));
         let fixed = common.iter().skip(1).take_while(|word| !varies(word, &is_shared)).count() + usize::from(!common.is_empty());
-        roles.insert(pid, Role { words: common[..fixed].to_vec(), is_cut: fixed < common.len() });
+        roles.insert(pid, TitleRole { words: common[..fixed].to_vec(), is_cut: fixed < common.len() });
     }
     // `nginx: worker process is shutting down` is a worker process.
     let whole: HashSet<Vec<&str>> =
@@ -87,7 +87,7 @@ fn of_family<'a>(family: &BTreeMap<i32, Vec<Vec<&'a str>>>, min_varying_roles: u
     roles.values().filter(|role| role.is_cut).for_each(|role| *members.entry(role.words.clone()).or_default() += 1);
     let alone: Vec<&[&str]> = members.iter().filter(|(_, &count)| count == 1).map(|(words, _)| words.as_slice()).collect();
     let together = (alone.len() >= min_varying_roles).then(|| common(alone.iter().copied()).to_vec());
-    let of = |role: &Role<'a>| match &together {
+    let of = |role: &TitleRole<'a>| match &together {
         Some(together) if role.is_cut && members.get(&role.words) == Some(&1) => together.clone(),
         _ => role.words.clone(),
     };

@@ -13,7 +13,7 @@ use longpole_model::system_calls::CallFamily;
 impl Case<'_> {
     /// Judges a link that always has packets to carry while the path waits for packets in flight.
     pub(super) fn by_link(&self) -> Option<Verdict> {
-        let link = self.socket_activities.link.as_ref()?;
+        let link = self.off_path.link.as_ref()?;
         let busy = link.busy_ns as f64 / self.traffic.length_ns().max(1) as f64;
         let is_in_flight = |part: &Part| match part.does {
             Does::KernelTimer(timer) => matches!(timer, LinkKind::RateLimit | LinkKind::Pacing),
@@ -82,7 +82,7 @@ impl Case<'_> {
 
     /// Judges a connection whose sender always has the receiver's small window filled.
     pub(super) fn by_window(&self) -> Option<Verdict> {
-        let ((port, peer), window) = self.socket_activities.narrowest()?;
+        let ((port, peer), window) = self.off_path.narrowest_window()?;
         let length = self.answer.length_ns.max(1) as f64;
         let lasts = (window.last_ns - window.first_ns) as f64 >= self.limits.majority * length;
         let is_full = window.filled as f64 >= self.limits.majority * window.count as f64;
@@ -91,7 +91,7 @@ impl Case<'_> {
         }
         // The path must pass through this connection.
         let at = |port: u16| {
-            let process = self.socket_activities.process_at(port)?;
+            let process = self.off_path.sockets.process_at(port)?;
             self.parts.wholes.iter().find(|whole| self.subjects.get(whole.subject).processes.contains(&process))
         };
         let ends: Vec<&Whole> = [peer, port].into_iter().filter_map(at).collect();

@@ -15,7 +15,7 @@ impl Case<'_> {
     /// Judges a thread for which a more important one waits, and which cannot run because of a
     /// third thread.
     pub(super) fn by_inversion(&self) -> Option<Verdict> {
-        self.socket_activities.inversions.iter().find_map(|inversion| self.inverted(inversion))
+        self.off_path.inversions.iter().find_map(|inversion| self.inverted(inversion))
     }
 
     fn inverted(&self, inversion: &Inversion) -> Option<Verdict> {
@@ -248,7 +248,7 @@ impl Case<'_> {
     /// freeing memory.
     pub(super) fn reclaims(&self, subject: SubjectId, share: f64) -> Option<Because> {
         let own = self.subjects.threads().filter(|(machine, _)| self.subjects.known(machine) == Some(subject));
-        let of_threads = own.filter_map(|(_, thread)| self.socket_activities.reclaims.get(&thread.tid));
+        let of_threads = own.filter_map(|(_, thread)| self.off_path.reclaims.get(&thread.tid));
         let most = of_threads.max_by_key(|reclaims| (reclaims.ns, reclaims.count))?;
         let of_path = most.ns as f64 / self.answer.length_ns.max(1) as f64;
         (of_path >= self.limits.min_fault_share * share).then(|| Because::Reclaims {

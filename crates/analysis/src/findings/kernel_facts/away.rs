@@ -5,7 +5,7 @@
 //! that sends to itself has no interrupt that could be moved. Timers are left out, because they
 //! belong to no device.
 
-use super::{largest, OnPath};
+use super::{largest, ClassesOnPath};
 use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
 use longpole_model::linux::fact::Key;
@@ -126,7 +126,7 @@ impl Away {
         }
     }
 
-    pub fn facts(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+    pub fn facts(&self, linux: &Linux, path: &ClassesOnPath) -> Vec<Facts> {
         let mut pairs: HashMap<(ContextId, &str), Woken> = HashMap::new();
         for (&(context, thread), of) in &self.woken {
             let Some(class) = path.class(linux, thread) else { continue };

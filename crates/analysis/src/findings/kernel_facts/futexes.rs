@@ -5,7 +5,7 @@
 //! that wait at its address also wake one other thread there. At the address of a queue or a
 //! barrier, some threads only wait, some only wake, or all are woken at once.
 
-use super::{largest, Contention, OnPath};
+use super::{largest, ClassesOnPath, Contention};
 use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
 use crate::wait_graph::uses::Lock;
@@ -159,7 +159,7 @@ impl Futexes {
     }
 
     /// Returns the facts about the lock with the longest waits in each process.
-    pub fn facts(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+    pub fn facts(&self, linux: &Linux, path: &ClassesOnPath) -> Vec<Facts> {
         let mut first: HashMap<i32, (i64, &Futex)> = HashMap::new();
         for (&(process, address), futex) in self.futexes.iter().filter(|(_, futex)| futex.is_lock()) {
             let rank = |address: i64, futex: &Futex| (futex.waits.contended_ns, std::cmp::Reverse(address));

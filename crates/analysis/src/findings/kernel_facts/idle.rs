@@ -5,7 +5,7 @@
 //! while another thread has the waiting thread's CPU. If no thread has that CPU for a while, the
 //! waiting thread is *held*: it is not allowed to run.
 
-use super::{largest, OnPath};
+use super::{largest, ClassesOnPath};
 use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
 use longpole_model::hash::IdMap;
@@ -170,13 +170,13 @@ impl Idle {
         out
     }
 
-    pub fn facts(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+    pub fn facts(&self, linux: &Linux, path: &ClassesOnPath) -> Vec<Facts> {
         let mut facts = Self::of_classes(Scope::Idle, &self.threads, linux, path);
         facts.extend(Self::of_classes(Scope::Held, &self.held, linux, path));
         facts
     }
 
-    fn of_classes(scope: Scope, threads: &IdMap<ThreadId, Missed>, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+    fn of_classes(scope: Scope, threads: &IdMap<ThreadId, Missed>, linux: &Linux, path: &ClassesOnPath) -> Vec<Facts> {
         let mut classes: HashMap<&str, Missed> = HashMap::new();
         for (id, of) in threads {
             if let Some(class) = path.class(linux, *id) {

@@ -6,7 +6,7 @@
 
 use super::super::because::Because;
 use super::super::caveat::Caveat;
-use super::super::data::{Basis, Named, Outcome, StateKind, Verdict};
+use super::super::data::{Basis, Named, Outcome, SubjectState, Verdict};
 use super::super::figures::{Agreed, Found, Measured, RequiredShare, StateShare, WaitedFor};
 use super::{caveat, name, of_outcome, remedy_of};
 use crate::stats::text::{number, percent};
@@ -63,10 +63,10 @@ fn bottleneck(verdict: &Verdict) -> String {
     let idle = verdict.because.iter().any(|because| matches!(because, Because::CpuIdle { .. }));
     let share = format!("{} of {whole}", share());
     let what = match verdict.state.as_ref().map(|state| state.kind) {
-        Some(StateKind::Runnable) if idle => format!("{who} waits for a CPU, although one is idle, for {share}"),
-        Some(StateKind::Runnable) => format!("{who} waits for a CPU for {share}"),
-        Some(StateKind::Call) => format!("{who} is the bottleneck: its calls of {state} are in transit for {share}"),
-        Some(StateKind::Transit) => format!("{who} is the bottleneck: the transit through it ({state}) takes {share}"),
+        Some(SubjectState::Runnable) if idle => format!("{who} waits for a CPU, although one is idle, for {share}"),
+        Some(SubjectState::Runnable) => format!("{who} waits for a CPU for {share}"),
+        Some(SubjectState::Call) => format!("{who} is the bottleneck: its calls of {state} are in transit for {share}"),
+        Some(SubjectState::Transit) => format!("{who} is the bottleneck: the transit through it ({state}) takes {share}"),
         _ => format!("{who} is the bottleneck: {state}{called} takes {share}"),
     };
     format!("{what}{end}")
@@ -266,13 +266,13 @@ mod tests {
         Named::of_name(SubjectLevel::Thread, name)
     }
 
-    fn state(kind: StateKind, name: &str) -> StateNamed {
+    fn state(kind: SubjectState, name: &str) -> StateNamed {
         StateNamed { kind, name: name.to_owned() }
     }
 
     fn bottleneck(basis: Basis, because: Vec<Because>) -> Verdict {
         let verdict = Verdict { because, unknown_share: Some(0.01), lost: 5, ..Verdict::new(Outcome::Bottleneck, basis) };
-        verdict.about("server", Some(state(StateKind::Declared, "parse"))).with_share(Some(0.6), Some(0.02))
+        verdict.about("server", Some(state(SubjectState::Declared, "parse"))).with_share(Some(0.6), Some(0.02))
     }
 
     #[test]
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn without_a_bottleneck_the_text_names_the_closest_candidate() {
-        let part = Measured { subject: named("a"), state: state(StateKind::Declared, "work"), share: 0.3, error: 0.01 };
+        let part = Measured { subject: named("a"), state: state(SubjectState::Declared, "work"), share: 0.3, error: 0.01 };
         let next = Measured { subject: named("b"), ..part.clone() };
         let because = vec![Because::Largest { part, whole: None }, Because::NotAhead { next }];
         let verdict = Verdict { because, unknown_share: Some(0.0), ..Verdict::new(Outcome::Spread, Basis::States) };
