@@ -17,7 +17,7 @@ pub use crate::ids::{MachineId, QueueId};
 
 use crate::actors::Actors;
 use crate::hash::IdMap;
-use crate::interaction::block::{New, VocabularySize};
+use crate::interaction::block::{VocabularyDelta, VocabularySize};
 use crate::kinds::{queue_label, queue_of_text, NameKind, QueueKind, LOST_EVENTS};
 use crate::names::{NameId, Names};
 use crate::tokens::dense::Dense;
@@ -47,6 +47,10 @@ pub enum Effect {
     Class { machine: MachineId, class: NameId },
     /// The machine exists.
     Here { machine: MachineId },
+    /// A later interaction may name this moment of the machine as its cause, whatever the machine
+    /// does until then. Without this effect, analyses of bounded memory could forget the moment.
+    /// A machine log writes it like `Here`, so an analysis treats the two alike.
+    Remember { machine: MachineId },
     /// The machine's path begins with an edge from another machine's path.
     Fork { machine: MachineId, cause: Cause },
     /// The machine is in this state from now on.
@@ -98,7 +102,7 @@ const REPLIES: &str = ":reply";
 
 /// A queue in the vocabulary.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Queue {
+pub(crate) struct QueueEntry {
     name: NameId,
     kind: QueueKind,
     /// The name of the call or signal; for other queues, their own name.
@@ -117,18 +121,19 @@ pub struct Vocabulary {
     pub names: Names,
     /// The subjects of programs' events.
     pub actors: Actors,
+    /// Host and name of each machine.
     machines: Vec<(NameId, NameId)>,
     machine_ids: IdMap<(NameId, NameId), MachineId>,
-    queues: Vec<Queue>,
+    queues: Vec<QueueEntry>,
     queue_ids: IdMap<NameId, QueueId>,
     /// Queues of programs, by the names that the programs use.
     program_queues: Dense<QueueId>,
     /// Shapes that programs declared for existing queues, in the order of declaration.
-    described: Vec<(QueueId, NameId, Shape)>,
-    /// Machines that are kernel threads, in the order of discovery. `is_of_kernel` has the same
+    declared_shapes: Vec<(QueueId, NameId, Shape)>,
+    /// Machines that are kernel threads, in the order of discovery. `is_kernel_thread` has the same
     /// information as a flag per machine.
-    of_kernel: Vec<MachineId>,
-    is_of_kernel: Vec<bool>,
+    kernel_threads: Vec<MachineId>,
+    is_kernel_thread: Vec<bool>,
     /// Changes of the knowledge which machines are the recorder, in the order of discovery.
     /// `is_recorder` has the current flag per machine.
     recorders: Vec<(MachineId, bool)>,
@@ -183,20 +188,21 @@ impl Vocabulary {
         let label = queue_label(self.names.text(name)).into_owned();
         let queue = self.queue(&label);
         *self.program_queues.place(name.0) = Some(queue);
-        self.says(queue, name, Shape::default());
+        self.set_program_queue(queue, name, Shape::default());
         queue
     }
 
     /// Records the shape that a program declared for its queue.
     pub fn describe(&mut self, queue: QueueId, shape: Shape) {
         if let Some((name, _)) = self.queues[queue.0 as usize].program.filter(|(_, known)| *known != shape) {
-            self.says(queue, name, shape);
+            self.set_program_queue(queue, name, shape);
         }
     }
 
-    fn says(&mut self, queue: QueueId, name: NameId, shape: Shape) {
+    /// Sets the name that the program uses for the queue, and the queue's shape.
+    fn set_program_queue(&mut self, queue: QueueId, name: NameId, shape: Shape) {
         self.queues[queue.0 as usize].program = Some((name, shape));
-        self.described.push((queue, name, shape));
+        self.declared_shapes.push((queue, name, shape));
     }
 
     /// The shape that the program declared for a queue; the default shape for other queues.
@@ -242,38 +248,38 @@ impl Vocabulary {
         if let Some(&known) = self.queue_ids.get(&id) {
             return known;
         }
-        let made = self.made(id, kind, of);
-        self.queues.push(made);
+        let new_entry = self.new_entry(id, kind, of);
+        self.queues.push(new_entry);
         let queue = QueueId(self.queues.len() as u32 - 1);
         self.queue_ids.insert(id, queue);
         queue
     }
 
-    fn made(&mut self, name: NameId, kind: QueueKind, of: &str) -> Queue {
+    fn new_entry(&mut self, name: NameId, kind: QueueKind, of: &str) -> QueueEntry {
         match kind {
-            QueueKind::Items => Queue { name, kind, of: name, class: name, program: None },
-            QueueKind::Calls | QueueKind::Signals => Queue { name, kind, of: self.names.intern(of), class: name, program: None },
+            QueueKind::Items => QueueEntry { name, kind, of: name, class: name, program: None },
+            QueueKind::Calls | QueueKind::Signals => QueueEntry { name, kind, of: self.names.intern(of), class: name, program: None },
             QueueKind::Replies => {
                 let text = self.names.text(name);
                 let class = text.rfind(REPLIES).map_or(text, |at| &text[..at + REPLIES.len()]).to_owned();
-                Queue { name, kind, of: self.names.intern(of), class: self.names.intern(&class), program: None }
+                QueueEntry { name, kind, of: self.names.intern(of), class: self.names.intern(&class), program: None }
             }
         }
     }
 
     /// Notes that the machine is a kernel thread.
-    pub fn mark_of_kernel(&mut self, machine: MachineId) {
+    pub fn mark_kernel_thread(&mut self, machine: MachineId) {
         let at = machine.0 as usize;
-        if self.is_of_kernel.len() <= at {
-            self.is_of_kernel.resize(at + 1, false);
+        if self.is_kernel_thread.len() <= at {
+            self.is_kernel_thread.resize(at + 1, false);
         }
-        if !std::mem::replace(&mut self.is_of_kernel[at], true) {
-            self.of_kernel.push(machine);
+        if !std::mem::replace(&mut self.is_kernel_thread[at], true) {
+            self.kernel_threads.push(machine);
         }
     }
 
-    pub fn is_of_kernel(&self, machine: MachineId) -> bool {
-        self.is_of_kernel.get(machine.0 as usize).copied().unwrap_or(false)
+    pub fn is_kernel_thread(&self, machine: MachineId) -> bool {
+        self.is_kernel_thread.get(machine.0 as usize).copied().unwrap_or(false)
     }
 
     /// Notes that the machine is, or is not, the recorder of the trace, which is not part of the
@@ -327,8 +333,8 @@ impl Vocabulary {
             None => {
                 let text = self.names.text(shared).to_owned();
                 let (kind, of) = queue_of_text(&text);
-                let made = self.made(shared, kind, of);
-                self.queues.push(made);
+                let new_entry = self.new_entry(shared, kind, of);
+                self.queues.push(new_entry);
                 QueueId(self.queues.len() as u32 - 1)
             }
         };
@@ -366,32 +372,32 @@ impl Vocabulary {
 
     /// Returns what was added to the vocabulary after the state `sent`, and sets `sent` to the
     /// current state.
-    pub fn since(&self, sent: &mut VocabularySize) -> New {
-        let new = New {
+    pub fn since(&self, sent: &mut VocabularySize) -> VocabularyDelta {
+        let new = VocabularyDelta {
             names: self.names.all()[sent.names..].to_vec(),
             machines: self.machines[sent.machines..].to_vec(),
             queues: self.queues[sent.queues..].to_vec(),
-            described: self.described[sent.described..].to_vec(),
+            declared_shapes: self.declared_shapes[sent.declared_shapes..].to_vec(),
             actors: self.actors.since(&mut sent.actors),
-            of_kernel: self.of_kernel[sent.of_kernel..].to_vec(),
+            kernel_threads: self.kernel_threads[sent.kernel_threads..].to_vec(),
             recorders: self.recorders[sent.recorders..].to_vec(),
         };
         let (machines, queues) = (self.machines.len(), self.queues.len());
-        let (of_kernel, recorders) = (self.of_kernel.len(), self.recorders.len());
-        let (described, actors) = (self.described.len(), sent.actors);
-        *sent = VocabularySize { names: self.names.len(), machines, queues, described, actors, of_kernel, recorders };
+        let (kernel_threads, recorders) = (self.kernel_threads.len(), self.recorders.len());
+        let (declared_shapes, actors) = (self.declared_shapes.len(), sent.actors);
+        *sent = VocabularySize { names: self.names.len(), machines, queues, declared_shapes, actors, kernel_threads, recorders };
         new
     }
 
     /// Adds what was added to another vocabulary. This is enough to find names by their ids, but
     /// not ids by their names.
-    pub fn learn(&mut self, new: &New) {
+    pub fn learn(&mut self, new: &VocabularyDelta) {
         self.names.learn(&new.names);
         self.machines.extend_from_slice(&new.machines);
         self.queues.extend_from_slice(&new.queues);
-        new.described.iter().for_each(|&(queue, name, shape)| self.says(queue, name, shape));
+        new.declared_shapes.iter().for_each(|&(queue, name, shape)| self.set_program_queue(queue, name, shape));
         self.actors.learn(&new.actors);
-        new.of_kernel.iter().for_each(|&machine| self.mark_of_kernel(machine));
+        new.kernel_threads.iter().for_each(|&machine| self.mark_kernel_thread(machine));
         new.recorders.iter().for_each(|&(machine, is)| self.mark_recorder(machine, is));
     }
 

@@ -59,7 +59,7 @@ impl CriticalPath {
 
     fn apply(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, effect: Effect) {
         match effect {
-            Effect::Here { .. } => self.remember_path(machine),
+            Effect::Here { .. } | Effect::Remember { .. } => self.remember_path(machine),
             Effect::State { state, .. } => {
                 let state = State::of(vocabulary, state);
                 self.machine(machine).state = state;
@@ -463,6 +463,7 @@ impl CriticalPath {
 pub(crate) fn machine_of(effect: Effect) -> MachineId {
     match effect {
         Effect::Here { machine }
+        | Effect::Remember { machine }
         | Effect::Class { machine, .. }
         | Effect::Fork { machine, .. }
         | Effect::State { machine, .. }

@@ -106,7 +106,7 @@ pub struct Past {
     /// Times at which the machine's path was replaced, each with the tip until then. The tip is
     /// `None` if there was no path.
     pub jumps: VecDeque<(u64, Option<Tip>)>,
-    /// Moments at which the machine only stated that it exists (`Effect::Here`), each with its tip
+    /// Moments to remember (`Effect::Remember`, and `Effect::Here`), each with the machine's tip
     /// then. They answer causes at these moments however much the machine does afterwards.
     pub marks: VecDeque<(u64, Tip)>,
     /// Time of the first interaction, in ns. A later moment that is not known has been forgotten.

@@ -121,6 +121,7 @@ impl LatenciesOfMachines {
             | Effect::Declare { .. }
             | Effect::Class { .. }
             | Effect::Here { .. }
+            | Effect::Remember { .. }
             | Effect::Fork { .. }
             | Effect::End { .. } => {}
         }

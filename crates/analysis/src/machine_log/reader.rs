@@ -177,7 +177,7 @@ impl Known {
         let machine = self.vocabulary.machine_of_text(host, &line.machine);
         self.vocabulary.mark_recorder(machine, is_named_as_recorder(&line.machine));
         if line.is_kernel_thread {
-            self.vocabulary.mark_of_kernel(machine);
+            self.vocabulary.mark_kernel_thread(machine);
         }
         if let Some(class) = &line.class {
             give(Effect::Class { machine, class: self.vocabulary.names.intern(class) });

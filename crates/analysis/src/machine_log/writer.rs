@@ -51,7 +51,7 @@ impl<W: Write> Writer<W> {
     /// state does.
     fn is_news_of_kernel(&mut self, vocabulary: &Vocabulary, effect: Effect) -> bool {
         let Effect::State { machine, .. } = effect else { return false };
-        if !vocabulary.is_of_kernel(machine) {
+        if !vocabulary.is_kernel_thread(machine) {
             return false;
         }
         let at = machine.0 as usize;
@@ -97,7 +97,7 @@ impl<'a> Names<'a> {
             }
             Effect::End { machine } => (self.vocabulary.host(machine).into(), Content::End(self.vocabulary.machine_name(machine).into())),
             Effect::Class { .. } | Effect::Now => return None,
-            Effect::Here { machine } => self.machine(machine, |_| {}),
+            Effect::Here { machine } | Effect::Remember { machine } => self.machine(machine, |_| {}),
             Effect::Fork { machine, cause } => self.machine(machine, |line| line.forked_by = Some(Some(self.cause(cause)))),
             Effect::State { machine, state } => self.machine(machine, |line| {
                 let (text, kind) = (self.name(state), self.vocabulary.names.state_kind(state));

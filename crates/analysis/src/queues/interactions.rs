@@ -83,7 +83,8 @@ impl QueuesOfMachines {
                 self.end_batch(machine);
                 *self.blocked(machine) = None;
             }
-            Effect::Now | Effect::Class { .. } | Effect::Here { .. } | Effect::Fork { .. } | Effect::Push { .. } | Effect::End { .. } => {}
+            Effect::Now | Effect::Class { .. } | Effect::Here { .. } | Effect::Remember { .. } => {}
+            Effect::Fork { .. } | Effect::Push { .. } | Effect::End { .. } => {}
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::stages::left_out::{Gathered, LeftOut};
 use longpole_model::actors::ActorId;
-use longpole_model::interaction::block::{New, VocabularySize};
+use longpole_model::interaction::block::{VocabularyDelta, VocabularySize};
 use longpole_model::interaction::Vocabulary;
 use longpole_model::step::Step;
 use longpole_trace::event::{Catalogue, Item, Loss, StreamKind};
@@ -11,7 +11,7 @@ use longpole_trace::event::{Catalogue, Item, Loss, StreamKind};
 /// A sequence of steps and losses, in their order, with the names that are new in it.
 #[derive(Debug, Default)]
 pub struct Steps {
-    new: New,
+    new: VocabularyDelta,
     steps: Vec<Step>,
     /// Losses, each with the number of steps before it.
     losses: Vec<(usize, Option<ActorId>, Loss)>,
@@ -49,7 +49,7 @@ impl Steps {
     pub fn emptied(mut self) -> Steps {
         self.steps.clear();
         self.losses.clear();
-        self.new = New::default();
+        self.new = VocabularyDelta::default();
         self
     }
 

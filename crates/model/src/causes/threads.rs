@@ -538,7 +538,7 @@ impl Composer {
         }
         let machine = self.machine(catalogue, at);
         if state == self.words.kernel {
-            self.system.vocabulary.mark_of_kernel(machine);
+            self.system.vocabulary.mark_kernel_thread(machine);
         }
         self.emit(Effect::State { machine, state });
         self.threads[at as usize].state = Some(state);

@@ -59,9 +59,8 @@ impl Composer {
             self.timers.set.remove(&timer);
             return;
         };
-        // The setter turns out to be the cause only when the timer expires; this effect keeps the
-        // moment from being forgotten.
-        self.emit(Effect::Here { machine: by });
+        // The machine is the cause of what happens when the timer expires, perhaps much later.
+        self.emit(Effect::Remember { machine: by });
         self.timers.set.insert(timer, Set { by, t: self.now });
     }
 

@@ -367,17 +367,17 @@ impl Composer {
             self.look(catalogue, at);
         } else if let Some(wait) = &mut self.threads[at as usize].wait {
             wait.woken = Some(wake);
-            self.keep_moment(catalogue, wake);
+            self.remember_waker(catalogue, wake);
         }
     }
 
-    /// Emits an effect of the waker at this moment. The waker may turn out to be the cause only
-    /// after it has done much else; the extra effect keeps the moment from being forgotten.
-    fn keep_moment(&mut self, catalogue: &Catalogue, wake: Wake) {
+    /// Makes analyses remember this moment of the waker, which may turn out to be the cause only
+    /// after it has done much else.
+    fn remember_waker(&mut self, catalogue: &Catalogue, wake: Wake) {
         if let Waker::Thread(id) = wake.waker {
             let by = self.thread_of_linux(id);
             let machine = self.machine(catalogue, by);
-            self.emit(Effect::Here { machine });
+            self.emit(Effect::Remember { machine });
         }
     }
 

@@ -40,10 +40,9 @@ impl Works {
 impl Composer {
     pub(super) fn work_queued(&mut self, catalogue: &Catalogue, cpu: CpuId, work: u64, by: Waker) {
         let by = self.actor(catalogue, cpu, by);
-        // The machine may turn out to be the cause only when the work begins; this effect keeps the
-        // moment from being forgotten.
+        // The machine is the cause of the work, which may begin much later.
         if let Some(machine) = by {
-            self.emit(Effect::Here { machine });
+            self.emit(Effect::Remember { machine });
         }
         let t = self.now;
         self.works.queued.insert(work, Queued { by, t });

@@ -7,7 +7,7 @@
 
 use crate::actors::{Actor, ActorId};
 use crate::interaction::ahead::Ahead;
-use crate::interaction::{Interaction, MachineId, Queue, QueueId, Vocabulary};
+use crate::interaction::{Interaction, MachineId, QueueEntry, QueueId, Vocabulary};
 use crate::names::{Name, NameId};
 use crate::tokens::Shape;
 
@@ -20,7 +20,7 @@ pub struct Block {
     pub(crate) interactions: Vec<Interaction>,
     pub(crate) renames: Vec<Rename>,
     pub(crate) texts: String,
-    new: New,
+    new: VocabularyDelta,
 }
 
 /// A new name of a passing queue, from an interaction on.
@@ -34,13 +34,13 @@ pub(crate) struct Rename {
 
 /// What was added to a vocabulary since a certain state.
 #[derive(Debug, Default)]
-pub struct New {
+pub struct VocabularyDelta {
     pub(crate) names: Vec<Name>,
     pub(crate) machines: Vec<(NameId, NameId)>,
-    pub(crate) queues: Vec<Queue>,
-    pub(crate) described: Vec<(QueueId, NameId, Shape)>,
+    pub(crate) queues: Vec<QueueEntry>,
+    pub(crate) declared_shapes: Vec<(QueueId, NameId, Shape)>,
     pub(crate) actors: Vec<(ActorId, Actor)>,
-    pub(crate) of_kernel: Vec<MachineId>,
+    pub(crate) kernel_threads: Vec<MachineId>,
     pub(crate) recorders: Vec<(MachineId, bool)>,
 }
 
@@ -82,7 +82,7 @@ impl Block {
         self.interactions.clear();
         self.renames.clear();
         self.texts.clear();
-        self.new = New::default();
+        self.new = VocabularyDelta::default();
         self
     }
 
@@ -110,8 +110,8 @@ pub struct VocabularySize {
     pub(crate) names: usize,
     pub(crate) machines: usize,
     pub(crate) queues: usize,
-    pub(crate) described: usize,
+    pub(crate) declared_shapes: usize,
     pub(crate) actors: usize,
-    pub(crate) of_kernel: usize,
+    pub(crate) kernel_threads: usize,
     pub(crate) recorders: usize,
 }

@@ -108,7 +108,8 @@ impl Pack<'_> {
             self.number(machine.0.into());
         }
         match effect {
-            Effect::Now | Effect::Here { .. } | Effect::Pop { .. } | Effect::Stop { .. } | Effect::End { .. } => {}
+            Effect::Now | Effect::Here { .. } | Effect::Remember { .. } | Effect::Pop { .. } | Effect::Stop { .. } | Effect::End { .. } => {
+            }
             Effect::Declare { queue, shape } => {
                 self.number(queue.0.into());
                 self.number(shape.capacity.is_some().into());
@@ -159,6 +160,7 @@ fn kind(effect: &Effect) -> (u8, Option<MachineId>) {
         Effect::Declare { .. } => (1, None),
         Effect::Class { machine, .. } => (2, Some(machine)),
         Effect::Here { machine } => (3, Some(machine)),
+        Effect::Remember { machine } => (3 | FIRST, Some(machine)),
         Effect::Fork { machine, .. } => (4, Some(machine)),
         Effect::State { machine, .. } => (5, Some(machine)),
         Effect::Block { machine, .. } => (6, Some(machine)),
@@ -168,12 +170,13 @@ fn kind(effect: &Effect) -> (u8, Option<MachineId>) {
         Effect::Reserve { machine, .. } => (10, Some(machine)),
         Effect::Wake { machine, cause } => (if cause.is_some() { 11 | FIRST } else { 11 }, Some(machine)),
         Effect::Push { machine, cause, .. } => {
-            let said = if cause.is_some() { FIRST } else { 0 };
+            let has_cause = if cause.is_some() { FIRST } else { 0 };
             let known = if cause.flatten().is_some() { SECOND } else { 0 };
-            (12 | said | known, Some(machine))
+            (12 | has_cause | known, Some(machine))
         }
         Effect::Pop { machine } => (13, Some(machine)),
-        // `Stop` and `End` share the last kind of the four bits; 15 is [`RENAME`].
+        // `Stop` and `End` share a kind, and so do `Here` and `Remember`: all 16 numbers are used,
+        // 15 as [`RENAME`].
         Effect::Stop { machine } => (14, Some(machine)),
         Effect::End { machine } => (14 | FIRST, Some(machine)),
     }
@@ -289,6 +292,7 @@ impl Unpack {
                 Effect::Declare { queue, shape: Shape { capacity, order, unit, initial: self.number()?, merge: bits & 4 != 0 } }
             }
             2 => Effect::Class { machine, class: NameId(self.small()?) },
+            3 if head & FIRST != 0 => Effect::Remember { machine },
             3 => Effect::Here { machine },
             4 => Effect::Fork { machine, cause: self.cause()? },
             5 => Effect::State { machine, state: NameId(self.small()?) },
@@ -307,7 +311,7 @@ impl Unpack {
                 let below = self.maybe()?.map(MachineId);
                 let cause = match (head & FIRST != 0, head & SECOND != 0) {
                     (true, true) => Some(Some(self.cause()?)),
-                    (said, _) => said.then_some(None),
+                    (has_cause, _) => has_cause.then_some(None),
                 };
                 Effect::Push { machine, below, cause }
             }
@@ -336,7 +340,7 @@ mod tests {
     fn effect() -> impl Strategy<Value = Effect> {
         let (small, wide) = (0u32..200, 0u32..u32::MAX);
         let parts = (small, wide, any::<u64>(), prop::option::of(0u32..u32::MAX), prop::option::of(0u32..500), cause());
-        (0..20, parts).prop_map(|(which, (machine, wide, n, flow, link, cause))| {
+        (0..21, parts).prop_map(|(which, (machine, wide, n, flow, link, cause))| {
             let (machine, queue, name) = (MachineId(machine), QueueId(wide), NameId(wide));
             let (flow, link) = (flow.map(NameId), link.map(NameId));
             let amount = if link.is_some() { Amount::Units(n) } else { Amount::All };
@@ -362,6 +366,7 @@ mod tests {
                 16 => Effect::Push { machine, below: None, cause: Some(None) },
                 17 => Effect::Pop { machine },
                 18 => Effect::Stop { machine },
+                19 => Effect::Remember { machine },
                 _ => Effect::End { machine },
             }
         })
@@ -370,29 +375,29 @@ mod tests {
     proptest! {
         #[test]
         fn unpacking_returns_the_packed_interactions(effects in prop::collection::vec((0u64..1 << 40, 0u64..4, effect(), prop::option::of("[a-z:*]{0,9}")), 0..200)) {
-            let mut told_by = Vocabulary::default();
-            told_by.note_renames();
-            let shared = told_by.names.intern("shared");
-            let passing = [told_by.passing_queue("one", shared, None), told_by.passing_queue("other", shared, None)];
+            let mut source = Vocabulary::default();
+            source.note_renames();
+            let shared = source.names.intern("shared");
+            let passing = [source.passing_queue("one", shared, None), source.passing_queue("other", shared, None)];
             let (mut block, mut t, mut line) = (Block::default(), 0u64, 0);
             let (mut expected, mut called) = (Vec::new(), Vec::new());
             for (at, (steps, lines, effect, name)) in effects.into_iter().enumerate() {
                 (t, line) = (t + steps, line + lines);
                 if let Some(name) = name {
-                    told_by.passing_queue(&name, shared, Some(passing[at % 2]));
+                    source.passing_queue(&name, shared, Some(passing[at % 2]));
                 }
-                called.push(passing.map(|queue| told_by.queue_name(queue).to_owned()));
+                called.push(passing.map(|queue| source.queue_name(queue).to_owned()));
                 expected.push(Interaction { t, line, effect });
-                block.note_renames(&mut told_by, at);
+                block.note_renames(&mut source, at);
                 block.interactions.push(Interaction { t, line, effect });
             }
-            block.close(&told_by, &mut VocabularySize::default());
+            block.close(&source, &mut VocabularySize::default());
             let mut bytes = Vec::new();
             pack(&block, &mut bytes);
             let mut unpack = Unpack::default();
             unpack.turn(|buffer| { buffer.extend_from_slice(&bytes); Ok::<_, ()>(()) }).unwrap();
             let (mut found, mut found_called) = (Vec::new(), Vec::new());
-            let mut vocabulary = Arc::new(told_by.clone());
+            let mut vocabulary = Arc::new(source.clone());
             while let Some(interaction) = unpack.next(&mut vocabulary) {
                 found.push(interaction);
                 found_called.push(passing.map(|queue| vocabulary.queue_name(queue).to_owned()));
@@ -400,8 +405,8 @@ mod tests {
             prop_assert_eq!(&found, &expected);
             prop_assert_eq!(&found_called, &called);
             // Another vocabulary that has read only the blocks yields the same result.
-            let (mut found, mut found_called, mut learner) = (Vec::new(), Vec::new(), Vocabulary::default());
-            block.each(&mut learner, |vocabulary, interaction| {
+            let (mut found, mut found_called, mut reader) = (Vec::new(), Vec::new(), Vocabulary::default());
+            block.each(&mut reader, |vocabulary, interaction| {
                 found.push(*interaction);
                 found_called.push(passing.map(|queue| vocabulary.queue_name(queue).to_owned()));
             });

@@ -102,7 +102,7 @@ impl Translation {
     pub fn state(&mut self, vocabulary: &Vocabulary, machine: MachineId, name: NameId) {
         let kind = vocabulary.names.state_kind(name);
         let (preempted, asleep) = (kind == StateKind::Preempted, kind == StateKind::Asleep);
-        if kind == StateKind::Kernel && vocabulary.is_of_kernel(machine) {
+        if kind == StateKind::Kernel && vocabulary.is_kernel_thread(machine) {
             self.machine(machine).is_shared_worker = true;
         }
         let state = if preempted { State::Runnable } else { State::of(vocabulary, name) };

@@ -93,7 +93,7 @@ impl Translation {
                 self.room(vocabulary, machine, queue, n, true);
             }
             Effect::Wake { cause, .. } => self.wake(vocabulary, machine, cause),
-            Effect::Here { .. } => self.issue(machine, Operation::RememberMoment),
+            Effect::Here { .. } | Effect::Remember { .. } => self.issue(machine, Operation::RememberMoment),
             _ => {}
         }
     }
