@@ -37,7 +37,7 @@ use crate::interaction::ahead::Ahead;
 use crate::interaction::{Cause, Effect, Interaction, MachineId, Vocabulary};
 use crate::kinds::{LinkKind, NameKind, StateKind};
 use crate::linux::net::Hop;
-use crate::linux::watch::{Moment, Watch, Why};
+use crate::linux::watch::{BlockReason, Moment, Watch};
 use crate::linux::Linux;
 use crate::names::{NameId, Names};
 use crate::rules::{RuleError, Rules};
@@ -115,7 +115,7 @@ pub struct Composer {
     reason_names: Vec<Option<NameId>>,
     span_names: Vec<Option<NameId>>,
     service_names: Vec<Option<NameId>>,
-    reasons: IdMap<Why, NameId>,
+    reasons: IdMap<BlockReason, NameId>,
     ending: ending::Ending,
     /// Losses on streams of probes that the reader has reached but time has not.
     losses_ahead: Vec<Loss>,

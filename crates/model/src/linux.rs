@@ -28,7 +28,7 @@ mod known;
 pub(crate) mod loss;
 mod masks;
 pub mod net;
-mod numbers;
+mod pid_namespace;
 mod processes;
 mod reasons;
 mod signals;
@@ -40,7 +40,7 @@ pub mod watch;
 
 pub use block_devices::BlockDevices;
 pub use files::{Arguments, FileKind};
-pub use masks::{Answer, Cpus, Mask};
+pub use masks::{Answer, CallerNamespace, CpuSet, Mask};
 pub use processes::{Process, Processes};
 use state::state_of;
 pub(crate) use state::Unclaimed;
@@ -52,7 +52,7 @@ use crate::linux::fact::{Fact, Key};
 use crate::linux::kernel_rules::{KernelPlan, LinuxRules};
 use crate::linux::net::{Hop, HopPlan, HopRules};
 use crate::linux::timers::Timers;
-use crate::linux::watch::{Base, Cause, ContextId, CpuId, Mode, ThreadId, ThreadState, Waker, Watch};
+use crate::linux::watch::{Base, BlockCause, ContextId, CpuId, Mode, ThreadId, ThreadState, Waker, Watch};
 use crate::names::{NameId, Names};
 use crate::rules::RuleError;
 use longpole_trace::event::{Catalogue, Class, Event, Loss, StreamKind};
@@ -64,11 +64,12 @@ use std::collections::HashMap;
 pub struct Linux {
     rules: LinuxRules,
     hop_rules: HopRules,
-    plans: Vec<Option<Plan>>,
+    plans: Vec<Option<ClassPlan>>,
     pub names: Names,
     pub cpus: Vec<Cpu>,
     pub processes: Processes,
     pub block_devices: BlockDevices,
+    /// Ids of CPUs, by the kernel's number.
     cpu_ids: Vec<Option<CpuId>>,
     pub(crate) cpu_of_stream: Vec<Option<CpuId>>,
     /// Losses on streams whose CPU is not known yet.
@@ -80,10 +81,12 @@ pub struct Linux {
     pub contexts: Vec<Context>,
     context_ids: HashMap<Key, ContextId>,
     files: files::Files,
-    signals: signals::Signals,
+    signals: signals::PendingSignals,
     pub(crate) timers: Timers,
     missing: switched_off::Missing,
-    pub(crate) asked: (i64, i64),
+    /// Begin and end in ns of the requested range.
+    pub(crate) requested: (i64, i64),
+    /// Time of the first kernel event.
     begin_ns: Option<i64>,
     /// True if the trace has an event for each thread that runs without a recorded switch; that
     /// event comes before the thread's next event.
@@ -92,19 +95,21 @@ pub struct Linux {
     /// first `classes_known` event classes.
     has_context_events: [bool; 2],
     classes_known: usize,
-    /// True if the recorder asked the kernel for masks after they were changed.
-    pub asks_masks: bool,
+    /// True if the trace has answers of the kernel about changed masks.
+    pub has_mask_answers: bool,
     /// Threads that are within a call that sets a mask, each with the thread whose mask it sets;
     /// `None` if that one is unknown.
-    setting: Vec<(ThreadId, Option<ThreadId>)>,
-    /// Threads of other pid namespaces that have set a mask of an unknown thread, with the time of
-    /// the call in ns.
-    somebodys: IdMap<u32, i64>,
-    ways: numbers::NamespaceCalls,
+    mask_calls: Vec<(ThreadId, Option<ThreadId>)>,
+    /// Threads of other pid namespaces that have set the mask of an unknown thread, with the time
+    /// of the call in ns.
+    foreign_mask_changes: IdMap<u32, i64>,
+    namespace_calls: pid_namespace::NamespaceCalls,
     /// The CPUs that were online when the recording ended.
-    online: Option<Cpus>,
-    sets_mask: NameId,
-    set_group: [NameId; 2],
+    online: Option<CpuSet>,
+    /// Names of system calls that change masks, and process groups.
+    sched_setaffinity: NameId,
+    group_calls: [NameId; 2],
+    /// Time of the last kernel event, or of the end of a later loss.
     pub(crate) last_ns: i64,
     /// Kernel events within the range.
     pub events: u64,
@@ -156,7 +161,7 @@ impl std::ops::Add for Count {
 
 /// The compiled meaning of an event class.
 #[derive(Clone, Copy, Debug, Default)]
-struct Plan {
+struct ClassPlan {
     kernel: Option<KernelPlan>,
     hop: Option<HopPlan>,
     /// True if the class does not belong to a kernel trace.
@@ -177,9 +182,9 @@ impl Linux {
     /// Like [`Linux::new`], with other rules than the built-in ones.
     pub fn with_rules(rules: LinuxRules, hop_rules: HopRules, begin_ns: i64, end_ns: i64) -> Linux {
         let mut names = Names::default();
-        let sets_mask = names.intern("sched_setaffinity");
-        let set_group = ["setpgid", "setsid"].map(|name| names.intern(name));
-        let ways = numbers::NamespaceCalls::new(&mut names);
+        let sched_setaffinity = names.intern("sched_setaffinity");
+        let group_calls = ["setpgid", "setsid"].map(|name| names.intern(name));
+        let namespace_calls = pid_namespace::NamespaceCalls::new(&mut names);
         Linux {
             rules,
             hop_rules,
@@ -197,21 +202,21 @@ impl Linux {
             contexts: Vec::new(),
             context_ids: HashMap::new(),
             files: files::Files::default(),
-            signals: signals::Signals::default(),
+            signals: signals::PendingSignals::default(),
             timers: Timers::default(),
             missing: switched_off::Missing::default(),
-            asked: (begin_ns, end_ns),
+            requested: (begin_ns, end_ns),
             begin_ns: None,
             has_running_events: false,
             has_context_events: [false; 2],
             classes_known: 0,
-            asks_masks: false,
-            setting: Vec::new(),
-            somebodys: IdMap::default(),
-            ways,
+            has_mask_answers: false,
+            mask_calls: Vec::new(),
+            foreign_mask_changes: IdMap::default(),
+            namespace_calls,
             online: None,
-            sets_mask,
-            set_group,
+            sched_setaffinity,
+            group_calls,
             last_ns: i64::MIN,
             events: 0,
             switches: Count::default(),
@@ -233,13 +238,13 @@ impl Linux {
     /// later, to the last kernel event or the requested end, whichever is earlier. `None` before
     /// the first kernel event.
     pub fn range(&self) -> Option<(i64, i64)> {
-        let begin = self.begin_ns?.max(self.asked.0);
-        Some((begin, self.last_ns.min(self.asked.1).max(begin)))
+        let begin = self.begin_ns?.max(self.requested.0);
+        Some((begin, self.last_ns.min(self.requested.1).max(begin)))
     }
 
     /// True if the moment lies in the requested range.
     pub fn covers(&self, t_ns: i64) -> bool {
-        t_ns >= self.asked.0 && t_ns <= self.asked.1
+        t_ns >= self.requested.0 && t_ns <= self.requested.1
     }
 
     pub(crate) fn cpu_of_number(&self, number: u32) -> Option<CpuId> {
@@ -247,8 +252,8 @@ impl Linux {
     }
 
     /// The reason of the thread's last block, as far as the events show.
-    pub fn why(&self, thread: ThreadId) -> Cause {
-        self.threads[thread.0 as usize].cause
+    pub fn block_cause(&self, thread: ThreadId) -> BlockCause {
+        self.threads[thread.0 as usize].block_cause
     }
 
     /// The kind of the file behind a file descriptor of a process, as far as the events show.
@@ -408,8 +413,8 @@ impl Linux {
     /// Reports all open intervals. Must be called once, after the last event.
     pub fn finish<W: Watch + ?Sized>(&mut self, watch: &mut W) {
         let Some((_, end)) = self.range() else { return };
-        if !self.somebodys.is_empty() {
-            self.somebodys.clear();
+        if !self.foreign_mask_changes.is_empty() {
+            self.foreign_mask_changes.clear();
             self.forget_foreign_masks();
         }
         for cpu in 0..self.cpus.len() {
@@ -428,7 +433,7 @@ impl Linux {
     /// The part of an interval that lies in the range; `None` if that part is empty.
     #[inline]
     pub(crate) fn clip(&self, begin_ns: i64, end_ns: i64) -> Option<(i64, i64)> {
-        let (begin, end) = (begin_ns.max(self.asked.0), end_ns.min(self.asked.1));
+        let (begin, end) = (begin_ns.max(self.requested.0), end_ns.min(self.requested.1));
         (begin < end).then_some((begin, end))
     }
 
@@ -454,7 +459,7 @@ impl Linux {
             kernel = None;
         }
         let hop = if foreign { None } else { self.hop_rules.compile(class) };
-        let plan = Plan {
+        let plan = ClassPlan {
             kernel,
             hop,
             foreign,

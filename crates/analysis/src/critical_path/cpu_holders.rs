@@ -13,7 +13,7 @@ use crate::critical_path::{Answer, Kind, Path, Row};
 use crate::scheduling::occupancy::{Holders, Occupancy};
 use longpole_model::causes::RunsOn;
 use longpole_model::hash::IdMap;
-use longpole_model::linux::watch::{Base, CpuId, Occupant, Wait};
+use longpole_model::linux::watch::{Base, CpuId, CpuWait, Occupant};
 use longpole_model::linux::Linux;
 use std::collections::HashMap;
 
@@ -83,7 +83,7 @@ impl CpuHolders {
         self.occupancy.claimed(cpu, base);
     }
 
-    fn waited(&mut self, wait: &Wait) {
+    fn waited(&mut self, wait: &CpuWait) {
         while self.at > 0 && self.pieces[self.at - 1].1 > wait.begin_ns {
             self.at -= 1;
         }

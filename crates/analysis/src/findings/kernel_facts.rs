@@ -18,7 +18,7 @@ use futexes::Futexes;
 use idle::Idle;
 use longpole_model::causes::RunsOn;
 use longpole_model::hash::IdMap;
-use longpole_model::linux::watch::{Base, Call, CpuId, Mode, Moment, Occupant, Start, ThreadId, Wait, Watch};
+use longpole_model::linux::watch::{Base, CpuId, CpuWait, FinishedCall, Mode, Moment, Occupant, Start, ThreadId, Watch};
 use longpole_model::linux::Linux;
 use longpole_model::names::NameId;
 use std::collections::HashMap;
@@ -146,7 +146,7 @@ impl Watch for KernelFacts {
         }
     }
 
-    fn waited(&mut self, wait: &Wait) {
+    fn waited(&mut self, wait: &CpuWait) {
         self.idle.waited(wait);
     }
 
@@ -154,7 +154,7 @@ impl Watch for KernelFacts {
         self.away.started(start);
     }
 
-    fn returned(&mut self, call: &Call) {
+    fn returned(&mut self, call: &FinishedCall) {
         self.futexes.returned(call);
     }
 

@@ -14,7 +14,7 @@
 //! time.
 
 use longpole_model::hash::IdMap;
-use longpole_model::linux::net::{Hop, Step};
+use longpole_model::linux::net::{Hop, PacketStep};
 
 /// Largest number of devices; further ones are not counted. `MAX_PACKETS` is the largest number
 /// of packets that wait in their queues; if there are more, all are forgotten.
@@ -99,7 +99,7 @@ impl Links {
     #[inline]
     pub fn hopped(&mut self, hop: &Hop<'_>) {
         match hop.step {
-            Step::Queue { packet, length, device } => {
+            PacketStep::Queue { packet, length, device } => {
                 if let Some(at) = self.device(device) {
                     self.links[at].bytes += u64::from(length);
                     if self.waiting.len() >= MAX_PACKETS {
@@ -111,18 +111,18 @@ impl Links {
                 }
             }
             // The loopback's driver passes packets straight to the protocols.
-            Step::Transmit { packet, .. } | Step::Arrive { packet, .. } | Step::Receive { packet, .. } => {
+            PacketStep::Transmit { packet, .. } | PacketStep::Arrive { packet, .. } | PacketStep::Receive { packet, .. } => {
                 if let Some(waiting) = self.waiting.remove(&packet) {
                     self.links[waiting.device as usize].leaves(waiting.since, hop.t_ns);
                 }
             }
-            Step::Drop { packet, .. } => {
+            PacketStep::Drop { packet, .. } => {
                 if let Some(waiting) = self.waiting.remove(&packet) {
                     let link = &mut self.links[waiting.device as usize];
                     link.bytes = link.bytes.saturating_sub(u64::from(waiting.length));
                 }
             }
-            Step::Discipline { device, name, root: true } if name != NO_QUEUE => {
+            PacketStep::Discipline { device, name, root: true } if name != NO_QUEUE => {
                 if let Some(at) = self.device(device) {
                     self.links[at].discipline = Some(String::from_utf8_lossy(name).into_owned());
                 }
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use longpole_model::linux::watch::{CpuId, Waker};
 
-    fn feed(links: &mut Links, t_ns: i64, step: Step<'_>) {
+    fn feed(links: &mut Links, t_ns: i64, step: PacketStep<'_>) {
         links.hopped(&Hop { t_ns, cpu: CpuId(0), by: Waker::Unknown, call: None, covered: true, step });
     }
 
@@ -160,13 +160,13 @@ mod tests {
         let mut links = Links::default();
         let device = &b"eth9"[..];
         for (t, packet) in [(0, 1), (10, 2), (20, 3)] {
-            feed(&mut links, t, Step::Queue { packet, length: 100, device });
+            feed(&mut links, t, PacketStep::Queue { packet, length: 100, device });
         }
-        feed(&mut links, 30, Step::Transmit { packet: 1, length: 100, device, segments: 0 });
-        feed(&mut links, 40, Step::Transmit { packet: 2, length: 100, device, segments: 0 });
-        feed(&mut links, 41, Step::Drop { packet: 3, location: None, socket: None, protocol: None, reason: None, label: "" });
-        feed(&mut links, 100, Step::Queue { packet: 4, length: 50, device });
-        feed(&mut links, 160, Step::Transmit { packet: 4, length: 50, device, segments: 0 });
+        feed(&mut links, 30, PacketStep::Transmit { packet: 1, length: 100, device, segments: 0 });
+        feed(&mut links, 40, PacketStep::Transmit { packet: 2, length: 100, device, segments: 0 });
+        feed(&mut links, 41, PacketStep::Drop { packet: 3, location: None, socket: None, protocol: None, reason: None, label: "" });
+        feed(&mut links, 100, PacketStep::Queue { packet: 4, length: 50, device });
+        feed(&mut links, 160, PacketStep::Transmit { packet: 4, length: 50, device, segments: 0 });
         let link = links.busiest().unwrap();
         assert_eq!((link.busy_ns, link.waited_ns, link.shortest_ns), (100, 30 + 30 + 60, 30));
         assert_eq!((link.packets, link.bytes, link.device.as_str()), (3, 250, "eth9"));
@@ -178,8 +178,8 @@ mod tests {
             let mut links = Links::default();
             for (packet, wait) in (1..).zip(waits) {
                 let t = 100 * packet as i64;
-                feed(&mut links, t, Step::Queue { packet, length: 100, device: b"eth9" });
-                feed(&mut links, t + wait, Step::Transmit { packet, length: 100, device: b"eth9", segments: 0 });
+                feed(&mut links, t, PacketStep::Queue { packet, length: 100, device: b"eth9" });
+                feed(&mut links, t + wait, PacketStep::Transmit { packet, length: 100, device: b"eth9", segments: 0 });
             }
             links.busiest().unwrap().is_long(0.5)
         };

@@ -18,7 +18,7 @@ use crate::network::packet_loss::{Loss, LossKind, Losses, Segments};
 use crate::stats::growing::entry;
 use crate::stats::samples::Samples;
 use longpole_model::hash::IdMap;
-use longpole_model::linux::net::{Hop, Step};
+use longpole_model::linux::net::{Hop, PacketStep};
 use longpole_model::linux::watch::{ThreadId, Waker};
 use sockets::Socket;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -230,16 +230,16 @@ impl PacketPaths {
 
     fn step(&mut self, hop: &Hop<'_>) {
         match hop.step {
-            Step::Queue { packet, length, device } => self.queue(hop, packet, length, device),
-            Step::Enqueue { packet } => self.see(hop, packet, "enqueued"),
-            Step::Dequeue { packet } => self.see(hop, packet, "dequeued"),
-            Step::Discipline { device, name, root } => {
+            PacketStep::Queue { packet, length, device } => self.queue(hop, packet, length, device),
+            PacketStep::Enqueue { packet } => self.see(hop, packet, "enqueued"),
+            PacketStep::Dequeue { packet } => self.see(hop, packet, "dequeued"),
+            PacketStep::Discipline { device, name, root } => {
                 if let Some(device) = self.device(device).filter(|_| root) {
                     self.disciplines.insert(device, String::from_utf8_lossy(name).into_owned());
                 }
             }
-            Step::Transmit { packet, length, device, segments } => self.transmit(hop, packet, length, device, segments),
-            Step::Transmitted { packet, result } => {
+            PacketStep::Transmit { packet, length, device, segments } => self.transmit(hop, packet, length, device, segments),
+            PacketStep::Transmitted { packet, result } => {
                 entry(&mut self.cpus, hop.cpu.0).transmitting = None;
                 if let Some(flight) = self.in_flight.get_mut(&packet).filter(|flight| flight.stage == Stage::Transmitting) {
                     // Any result other than 0 and small codes means "busy": the packet returns to
@@ -248,12 +248,12 @@ impl PacketPaths {
                 }
                 self.see(hop, packet, if result == 0 { "transmitted" } else { "refused by the driver" });
             }
-            Step::Arrive { packet, length, device } => self.arrive(hop, packet, length, device),
-            Step::Receive { packet, length, device } => self.receive(hop, packet, length, device),
-            Step::Ready { socket, protocol } => self.ready(hop, socket, protocol),
-            Step::Take { socket, protocol, result, flags } => self.take(hop, socket, protocol, result, flags),
-            Step::Copy { packet } => self.copy(hop, packet),
-            Step::Drop { packet, location, socket, protocol, reason, label } => {
+            PacketStep::Arrive { packet, length, device } => self.arrive(hop, packet, length, device),
+            PacketStep::Receive { packet, length, device } => self.receive(hop, packet, length, device),
+            PacketStep::Ready { socket, protocol } => self.ready(hop, socket, protocol),
+            PacketStep::Take { socket, protocol, result, flags } => self.take(hop, socket, protocol, result, flags),
+            PacketStep::Copy { packet } => self.copy(hop, packet),
+            PacketStep::Drop { packet, location, socket, protocol, reason, label } => {
                 if matches!(label, "QUEUE_PURGE" | "SOCKET_CLOSE") {
                     self.purged(packet);
                 }
@@ -280,11 +280,11 @@ impl PacketPaths {
                     },
                 );
             }
-            Step::Refuse { port } => entry(&mut self.cpus, hop.cpu.0).refused = Some(port),
-            Step::State { socket, protocol, port, .. } => self.state(socket, protocol, port),
-            Step::Window { .. } => {}
-            Step::Exit { thread } => self.reader_gone(thread),
-            Step::Socket { protocol, port, tid, .. } => {
+            PacketStep::Refuse { port } => entry(&mut self.cpus, hop.cpu.0).refused = Some(port),
+            PacketStep::State { socket, protocol, port, .. } => self.state(socket, protocol, port),
+            PacketStep::Window { .. } => {}
+            PacketStep::Exit { thread } => self.reader_gone(thread),
+            PacketStep::Socket { protocol, port, tid, .. } => {
                 if self.dumped.len() < MAX_SOCKETS {
                     self.dumped.push((protocol, port, tid));
                 }

@@ -1,6 +1,6 @@
 //! Blocked times of threads: how long and how often, by the reasons that the events show.
 
-use longpole_model::linux::watch::Why;
+use longpole_model::linux::watch::BlockReason;
 use longpole_model::linux::Linux;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -19,10 +19,10 @@ pub struct Blocked {
 
 /// Blocked times and counts of one thread.
 #[derive(Clone, Debug, Default)]
-pub struct Blocks(HashMap<Why, (u64, u64)>);
+pub struct Blocks(HashMap<BlockReason, (u64, u64)>);
 
 impl Blocks {
-    pub fn add(&mut self, why: Why, ns: u64) {
+    pub fn add(&mut self, why: BlockReason, ns: u64) {
         let (sum, count) = self.0.entry(why).or_default();
         *sum += ns;
         *count += 1;
@@ -32,7 +32,7 @@ impl Blocks {
     pub fn answer(&self, linux: &Linux) -> Vec<Blocked> {
         let mut merged: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for (why, (ns, count)) in &self.0 {
-            let (sum, times) = merged.entry(linux.reason(*why)).or_default();
+            let (sum, times) = merged.entry(linux.reason_text(*why)).or_default();
             *sum += ns;
             *times += count;
         }

@@ -8,7 +8,8 @@ use crate::scheduling::probed::{CpuTime, Instances};
 use crate::stats::growing::entry;
 use crate::stats::samples::Samples;
 use longpole_model::linux::watch::{
-    Base, ContextId, CpuId, MaskChange, Mode, Occupant, Reason, Start, ThreadId, ThreadState, UnknownReason, Wake, Waker, Watch, Why,
+    Base, BlockReason, ContextId, CpuId, MaskChange, Mode, Occupant, Start, TaskState, ThreadId, ThreadState, UnknownReason, Wake, Waker,
+    Watch,
 };
 use longpole_model::linux::{Linux, Thread};
 use serde::Serialize;
@@ -68,8 +69,8 @@ impl ThreadParts {
     fn changes(&self, thread: &Thread, linux: &Linux, numbers: &dyn Fn(&BTreeSet<CpuId>) -> Vec<u32>) -> Vec<AllowedChange> {
         let why = |change: &MaskChange| match (&change.cpus, change.why) {
             (Some(_), _) => None,
-            (None, Some(why)) if linux.asks_masks => Some(reason(why)),
-            (None, None) if linux.asks_masks => Some("the trace has no answer of the thread"),
+            (None, Some(why)) if linux.has_mask_answers => Some(reason(why)),
+            (None, None) if linux.has_mask_answers => Some("the trace has no answer of the thread"),
             (None, _) => Some("unknown"),
         };
         let allowed_change = |(change, used): (&MaskChange, &BTreeSet<CpuId>)| AllowedChange {
@@ -320,7 +321,7 @@ impl Watch for CpuTimes {
             ThreadState::Preempted => thread.preempted += ns,
             ThreadState::Blocked(reason) => {
                 thread.blocked += ns;
-                if reason == Reason::Uninterruptible {
+                if reason == TaskState::Uninterruptible {
                     thread.uninterruptible += ns;
                 }
             }
@@ -339,7 +340,7 @@ impl Watch for CpuTimes {
         }
     }
 
-    fn blocked(&mut self, id: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {
+    fn blocked(&mut self, id: ThreadId, why: BlockReason, begin_ns: i64, end_ns: i64) {
         self.thread(id).blocks.add(why, (end_ns - begin_ns) as u64);
     }
 

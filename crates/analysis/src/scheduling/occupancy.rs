@@ -2,7 +2,7 @@
 
 use crate::stats::growing::entry;
 use longpole_model::hash::IdMap;
-use longpole_model::linux::watch::{Base, CpuId, Occupant, Wait};
+use longpole_model::linux::watch::{Base, CpuId, CpuWait, Occupant};
 use longpole_model::linux::Linux;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -86,7 +86,7 @@ impl Occupancy {
     }
 
     /// Adds the occupants of the CPU during this part of a wait.
-    pub fn add(&mut self, wait: &Wait, begin_ns: i64, end_ns: i64, holders: &mut Holders) {
+    pub fn add(&mut self, wait: &CpuWait, begin_ns: i64, end_ns: i64, holders: &mut Holders) {
         let mut left = (end_ns - begin_ns).max(0) as u64;
         let mut add = |by: Occupant, from: i64, to: i64| {
             let ns = to.min(end_ns).saturating_sub(from.max(begin_ns)).max(0) as u64;

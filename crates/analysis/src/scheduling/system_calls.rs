@@ -4,7 +4,7 @@
 use crate::stats::histogram::Times;
 use crate::stats::samples::Samples;
 use longpole_model::linux::fact::Key;
-use longpole_model::linux::watch::{Base, Call, ContextId, Handling, ThreadId, Watch};
+use longpole_model::linux::watch::{Base, ContextId, FinishedCall, Handling, ThreadId, Watch};
 use longpole_model::linux::{Linux, Thread};
 use longpole_model::names::NameId;
 use serde::Serialize;
@@ -205,7 +205,7 @@ impl Watch for Calls {
         place.times.record(handling.own_ns);
     }
 
-    fn returned(&mut self, call: &Call) {
+    fn returned(&mut self, call: &FinishedCall) {
         let place = self.of(What::Call(call.name), call.thread);
         if let Some(begin) = call.begin_ns {
             place.times.record(call.end_ns.saturating_sub(begin).max(0) as u64);

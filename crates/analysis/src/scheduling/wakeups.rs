@@ -5,7 +5,7 @@ use crate::scheduling::occupancy::{CpuHolder, Holders, Occupancy};
 use crate::stats::growing::entry;
 use crate::stats::histogram::Times;
 use crate::stats::samples::Samples;
-use longpole_model::linux::watch::{Base, CpuId, Mode, Occupant, Start, ThreadId, Wait, Watch, Why};
+use longpole_model::linux::watch::{Base, BlockReason, CpuId, CpuWait, Mode, Occupant, Start, ThreadId, Watch};
 use longpole_model::linux::Linux;
 use serde::Serialize;
 
@@ -85,11 +85,11 @@ impl Watch for Delays {
         self.occupancy.claimed(cpu, base);
     }
 
-    fn blocked(&mut self, id: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {
+    fn blocked(&mut self, id: ThreadId, why: BlockReason, begin_ns: i64, end_ns: i64) {
         entry(&mut self.threads, id.0).blocks.add(why, (end_ns - begin_ns) as u64);
     }
 
-    fn waited(&mut self, wait: &Wait) {
+    fn waited(&mut self, wait: &CpuWait) {
         if wait.preempted {
             return;
         }

@@ -20,8 +20,8 @@
 //! and one in `asked`.
 
 use crate::stats::histogram::Histogram;
-use longpole_model::linux::net::{Hop, Step};
-use longpole_model::linux::watch::{Call, Moment, ThreadId, Waker, Watch};
+use longpole_model::linux::net::{Hop, PacketStep};
+use longpole_model::linux::watch::{FinishedCall, Moment, ThreadId, Waker, Watch};
 use longpole_model::linux::{FileKind, Linux};
 use longpole_model::names::NameId;
 use std::collections::{BTreeMap, HashMap};
@@ -184,7 +184,7 @@ pub struct SocketActivity {
 #[derive(Debug, Default)]
 pub struct Exchanges {
     /// System calls that the current event has ended and that may be about sockets.
-    returned: Vec<Call>,
+    returned: Vec<FinishedCall>,
     /// Effect of each system call, by name id.
     effects: Vec<Option<CallEffect>>,
     /// Open connections by process id and file descriptor.
@@ -214,7 +214,7 @@ impl Watch for Exchanges {
     }
 
     #[inline]
-    fn returned(&mut self, call: &Call) {
+    fn returned(&mut self, call: &FinishedCall) {
         if !matches!(self.effects.get(call.name.0 as usize), Some(Some(CallEffect::Other))) {
             self.returned.push(*call);
         }
@@ -223,16 +223,16 @@ impl Watch for Exchanges {
     #[inline]
     fn hopped(&mut self, hop: &Hop<'_>) {
         match hop.step {
-            Step::State { port, state: Some(LISTENING), .. } => {
+            PacketStep::State { port, state: Some(LISTENING), .. } => {
                 if let Waker::Thread(thread) = hop.by {
                     self.listens.push((thread, port));
                 }
             }
             // A client's port is not a port on which the process receives requests.
-            Step::Socket { protocol: TCP, port, tid, state: Some(state) } if state != LISTENING => {
+            PacketStep::Socket { protocol: TCP, port, tid, state: Some(state) } if state != LISTENING => {
                 self.connected.entry(tid).or_default().push(port);
             }
-            Step::Socket { port, tid, .. } => *self.ports.entry(tid).or_default().entry(port).or_default() += 1,
+            PacketStep::Socket { port, tid, .. } => *self.ports.entry(tid).or_default().entry(port).or_default() += 1,
             _ => {}
         }
     }
@@ -270,7 +270,7 @@ impl Exchanges {
     }
 
     /// Processes a system call that has returned.
-    fn process_call(&mut self, linux: &Linux, call: &Call) {
+    fn process_call(&mut self, linux: &Linux, call: &FinishedCall) {
         let effect = self.effect_of(linux, call.name);
         let (Some(thread), Some(result), true) = (call.thread, call.result, effect != CallEffect::Other) else { return };
         let thread = &linux.threads[thread.0 as usize];

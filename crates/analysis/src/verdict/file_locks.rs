@@ -4,7 +4,7 @@
 //! Example: a backup holds the lock of a mail spool while `sha256sum` works for it, and a process
 //! that delivers mail waits in `flock`.
 
-use longpole_model::linux::watch::{Cause, ThreadId, Why};
+use longpole_model::linux::watch::{BlockCause, BlockReason, ThreadId};
 use longpole_model::linux::Linux;
 use longpole_model::names::NameId;
 use longpole_model::system_calls::CallFamily;
@@ -32,8 +32,8 @@ pub struct FileLocks {
 
 impl FileLocks {
     /// Counts a wait of a thread for the reason `why`, which another thread ended.
-    pub fn ended(&mut self, linux: &Linux, (thread, by): (ThreadId, ThreadId), why: Why, ns: u64) {
-        let Cause::Call(name, _) = why.cause else { return };
+    pub fn ended(&mut self, linux: &Linux, (thread, by): (ThreadId, ThreadId), why: BlockReason, ns: u64) {
+        let BlockCause::Call(name, _) = why.cause else { return };
         let call = linux.names.text(name);
         if CallFamily::of(call) != CallFamily::FileLock {
             return;

@@ -9,7 +9,9 @@
 //! encoder (20) runs on the logger's CPU.
 
 use crate::verdict::file_locks::FileLocks;
-use longpole_model::linux::watch::{Base, Cause, CpuId, Mode, Occupant, Reason, ThreadId, Wait, Wake, Waker, Watch, Why};
+use longpole_model::linux::watch::{
+    Base, BlockCause, BlockReason, CpuId, CpuWait, Mode, Occupant, TaskState, ThreadId, Wake, Waker, Watch,
+};
 use longpole_model::linux::Linux;
 use longpole_model::system_calls::CallFamily;
 use std::cmp::Reverse;
@@ -57,7 +59,7 @@ pub struct Inversions {
     /// Waits of each thread for a CPU, with that CPU, begin and end; `blocked` is the last time for
     /// which the thread was blocked.
     queued: Vec<VecDeque<(CpuId, i64, i64)>>,
-    blocked: Vec<Option<(Why, i64, i64)>>,
+    blocked: Vec<Option<(BlockReason, i64, i64)>>,
     wakes: Vec<(ThreadId, ThreadId, i64)>,
     /// Pairs by the processes of waiter and holder.
     pairs: HashMap<(i32, i32), Pair>,
@@ -88,14 +90,14 @@ impl Watch for Inversions {
         }
     }
 
-    fn waited(&mut self, wait: &Wait) {
+    fn waited(&mut self, wait: &CpuWait) {
         push(entry(&mut self.queued, wait.thread.0), (wait.cpu, wait.begin_ns, wait.end_ns));
         if let Occupant::Thread(thread) = wait.now {
             self.occupied(wait.cpu, Occupant::Thread(thread), Base::Unknown, Mode::Unknown, wait.now_since_ns, wait.end_ns);
         }
     }
 
-    fn blocked(&mut self, thread: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {
+    fn blocked(&mut self, thread: ThreadId, why: BlockReason, begin_ns: i64, end_ns: i64) {
         *entry(&mut self.blocked, thread.0) = Some((why, begin_ns, end_ns));
     }
 
@@ -107,11 +109,11 @@ impl Watch for Inversions {
 }
 
 /// Returns whether the wait is for a lock: one of the program, by futex, or one of the kernel.
-fn is_for_a_lock(linux: &Linux, why: Why) -> bool {
+fn is_for_a_lock(linux: &Linux, why: BlockReason) -> bool {
     match why.cause {
-        Cause::Call(name, _) if CallFamily::of(linux.names.text(name)) == CallFamily::Futex => true,
-        Cause::Disk(_) => false,
-        _ => why.state == Reason::Uninterruptible,
+        BlockCause::Call(name, _) if CallFamily::of(linux.names.text(name)) == CallFamily::Futex => true,
+        BlockCause::Disk(_) => false,
+        _ => why.state == TaskState::Uninterruptible,
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Composer, Slots};
 use crate::hash::IdMap;
 use crate::interaction::{Cause, Effect, MachineId, QueueId};
 use crate::kinds::OUTSIDE;
-use crate::linux::net::{Hop, Step};
+use crate::linux::net::{Hop, PacketStep};
 use crate::linux::watch::{ContextId, CpuId, Waker};
 use crate::names::NameId;
 use crate::tokens::Amount;
@@ -102,9 +102,9 @@ pub(super) struct Seen {
 impl Seen {
     pub fn of(hop: &Hop<'_>) -> Option<Seen> {
         let (packet, length, out) = match hop.step {
-            Step::Queue { packet, length, device } => (packet, length, Some((device.to_vec(), false))),
-            Step::Transmit { packet, length, device, .. } => (packet, length, Some((device.to_vec(), true))),
-            Step::Receive { packet, length, .. } => (packet, length, None),
+            PacketStep::Queue { packet, length, device } => (packet, length, Some((device.to_vec(), false))),
+            PacketStep::Transmit { packet, length, device, .. } => (packet, length, Some((device.to_vec(), true))),
+            PacketStep::Receive { packet, length, .. } => (packet, length, None),
             _ => return None,
         };
         Some(Seen { cpu: hop.cpu, by: hop.by, packet, length, out })

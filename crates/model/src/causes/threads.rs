@@ -6,7 +6,7 @@ use super::Composer;
 use crate::actors::ActorId;
 use crate::interaction::{Cause, Effect, MachineId};
 use crate::kinds::{LinkKind, NameKind, StateKind};
-use crate::linux::watch::{Cause as Why, Mode, Moment, Reason, ThreadId, ThreadState, Wake, Waker, Why as Whole};
+use crate::linux::watch::{BlockCause, BlockReason, Mode, Moment, TaskState, ThreadId, ThreadState, Wake, Waker};
 use crate::linux::Arguments;
 use crate::names::NameId;
 use crate::system_calls::{sleeps_without_files, takes_a_timeout, CallFamily};
@@ -194,7 +194,7 @@ impl Composer {
                     // within its span if it has one.
                     self.threads[at as usize].kernel = Kernel::Asleep;
                 } else {
-                    let why = Whole { state: reason, cause: self.linux.why(id) };
+                    let why = BlockReason { state: reason, cause: self.linux.block_cause(id) };
                     self.block(catalogue, at, why);
                 }
             }
@@ -205,7 +205,7 @@ impl Composer {
         self.look(catalogue, at);
     }
 
-    fn block(&mut self, catalogue: &Catalogue, at: u32, why: Whole) {
+    fn block(&mut self, catalogue: &Catalogue, at: u32, why: BlockReason) {
         let machine = self.machine(catalogue, at);
         let why = self.reason(why);
         let now = self.now;
@@ -216,11 +216,11 @@ impl Composer {
         self.emit(Effect::Block { machine, why, on: None, wants: None });
     }
 
-    fn reason(&mut self, why: Whole) -> NameId {
+    fn reason(&mut self, why: BlockReason) -> NameId {
         if let Some(&name) = self.reasons.get(&why) {
             return name;
         }
-        let name = self.system.vocabulary.names.intern_as(&self.linux.reason(why), NameKind::State(StateKind::Waits));
+        let name = self.system.vocabulary.names.intern_as(&self.linux.reason_text(why), NameKind::State(StateKind::Waits));
         self.reasons.insert(why, name);
         name
     }
@@ -233,7 +233,10 @@ impl Composer {
         }
         if !thread.blocked && thread.machine.is_none() {
             // What it did before was not seen, but it was blocked.
-            let why = Whole { state: Reason::Interruptible, cause: thread.linux.map_or(Why::Unknown, |id| self.linux.why(id)) };
+            let why = BlockReason {
+                state: TaskState::Interruptible,
+                cause: thread.linux.map_or(BlockCause::Unknown, |id| self.linux.block_cause(id)),
+            };
             self.block(catalogue, at, why);
         }
         if self.threads[at as usize].blocked {
@@ -272,7 +275,7 @@ impl Composer {
             // Code of a program wakes no kernel thread: an untraced interrupt ran on top of the
             // program. (For example, the report of a CPU that it has no RCU references, to a thread
             // that waits for such reports of all CPUs.) What is waited for is time.
-            Waker::Thread(id) if self.is_of_kernel(at) && self.linux.runs_a_program(id) => {
+            Waker::Thread(id) if self.is_kernel_thread(at) && self.linux.runs_a_program(id) => {
                 if let Some(group) = self.linux.missing_context_group() {
                     return self.untold(at, group);
                 }
@@ -280,7 +283,7 @@ impl Composer {
                 Some(Cause { by, at: Some(since), link: Some(self.words.links.interrupt) })
             }
             Waker::Thread(id) if !self.waits_for_all_cpus(at) && self.lets_grace_periods_pass(id) => self.grace_period(catalogue, at),
-            Waker::Context { id, .. } if !self.is_of_kernel(at) && self.is_rcu(id) => self.grace_period(catalogue, at),
+            Waker::Context { id, .. } if !self.is_kernel_thread(at) && self.is_rcu(id) => self.grace_period(catalogue, at),
             Waker::Thread(id) => {
                 // The thread that an untraced interrupt interrupted has nothing to do with this
                 // wake-up.
@@ -328,7 +331,7 @@ impl Composer {
     /// represents all machines whose events are missing.
     fn untold(&mut self, at: u32, group: &'static str) -> Option<Cause> {
         let cause = self.unknown(group);
-        if !self.is_of_kernel(at) {
+        if !self.is_kernel_thread(at) {
             return cause;
         }
         let by = self.nobody();
@@ -359,7 +362,7 @@ impl Composer {
     }
 
     fn link_in_call(&mut self, at: u32, kind: LinkKind) -> Option<NameId> {
-        let Why::Call(call, _) = self.linux.why(self.threads[at as usize].linux?) else { return None };
+        let BlockCause::Call(call, _) = self.linux.block_cause(self.threads[at as usize].linux?) else { return None };
         let known = self.timers.of_calls.iter().find(|&&(name, of, _)| (name, of) == (call, kind));
         if let Some(&(_, _, link)) = known {
             return Some(link);
@@ -372,15 +375,15 @@ impl Composer {
 
     fn call(&self, at: u32) -> Option<&str> {
         let id = self.threads[at as usize].linux?;
-        match self.linux.why(id) {
-            Why::Call(name, _) => Some(self.linux.names.text(name)),
+        match self.linux.block_cause(id) {
+            BlockCause::Call(name, _) => Some(self.linux.names.text(name)),
             _ => None,
         }
     }
 
     /// True for a thread that ends the kernel's grace periods (RCU).
     fn waits_for_all_cpus(&self, at: u32) -> bool {
-        self.is_of_kernel(at) && self.threads[at as usize].comm.starts_with(b"rcu")
+        self.is_kernel_thread(at) && self.threads[at as usize].comm.starts_with(b"rcu")
     }
 
     /// True for a thread of the kernel that lets grace periods pass. The threads for expedited ones
@@ -390,7 +393,7 @@ impl Composer {
         self.waits_for_all_cpus(at) && !self.threads[at as usize].comm.starts_with(b"rcu_exp")
     }
 
-    fn is_of_kernel(&self, at: u32) -> bool {
+    fn is_kernel_thread(&self, at: u32) -> bool {
         self.threads[at as usize].linux.is_some_and(|id| self.linux.threads[id.0 as usize].kernel)
     }
 

@@ -42,7 +42,7 @@ impl Composer {
         let by = match (tid.and_then(|tid| self.linux.thread_of(tid)), cpu) {
             // The event itself names its thread.
             (Some(thread), _) if deep == 0 => Waker::Thread(thread),
-            (_, Some(cpu)) => self.linux.on(cpu),
+            (_, Some(cpu)) => self.linux.waker_on(cpu),
             (_, None) => Waker::Unknown,
         };
         Some(Said { op, whom, by, deep, switches: self.linux.switches.in_all })
@@ -69,7 +69,7 @@ impl Composer {
         // After a switch it is unknown which thread has left, and the next one is not the one that
         // acted.
         let same = self.linux.switches.in_all == said.switches;
-        match (cpu, cpu.map_or(Waker::Unknown, |cpu| self.linux.on(cpu))) {
+        match (cpu, cpu.map_or(Waker::Unknown, |cpu| self.linux.waker_on(cpu))) {
             (_, Waker::Thread(thread)) if same => self.thread_does(catalogue, thread, said.op),
             (Some(cpu), by @ Waker::Context { id, .. }) if self.is_open(cpu, id) => self.context_does(catalogue, cpu, by, said.op),
             _ => {

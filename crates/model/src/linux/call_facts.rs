@@ -1,7 +1,7 @@
-//! System calls as facts: what their begin and their end show of a thread and its process.
+//! System calls as facts: what their begin and their end show about a thread and its process.
 
-use super::state::Entered;
-use super::watch::{Base, Call, CpuId, Mode, Moment, ThreadId, Watch};
+use super::state::OpenCall;
+use super::watch::{Base, CpuId, FinishedCall, Mode, Moment, ThreadId, Watch};
 use super::{Arguments, Linux};
 use crate::names::NameId;
 
@@ -10,21 +10,21 @@ impl Linux {
     pub(super) fn call_begins<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, name: NameId, arguments: Arguments, watch: &mut W) {
         self.in_thread(cpu, t_ns, watch);
         self.system_calls.add(self.covers(t_ns));
-        let call = (Mode::Syscall, Some(Entered { name, t_ns: Some(t_ns), arguments }));
+        let call = (Mode::Syscall, Some(OpenCall { name, t_ns: Some(t_ns), arguments }));
         let thread = self.set_mode(cpu, call);
         if let Some(thread) = thread {
-            self.outlived(thread);
+            self.survives_signals(thread);
             watch.moment(Moment::Mode { thread });
-            if !self.setting.is_empty() {
-                self.left_call(thread, false, t_ns, watch);
+            if !self.mask_calls.is_empty() {
+                self.end_mask_call(thread, false, t_ns, watch);
             }
         }
-        if name == self.sets_mask {
-            self.sets_mask(thread, arguments.about);
+        if name == self.sched_setaffinity {
+            self.begins_mask_call(thread, arguments.about);
         }
         if let (call @ ("kill" | "tkill" | "tgkill"), Some(to), Some(signal)) = (self.names.text(name), arguments.about, arguments.second) {
             let takes_groups = call == "kill";
-            self.asks_signal(cpu, t_ns, takes_groups, to, signal);
+            self.sends_signal(cpu, t_ns, takes_groups, to, signal);
         }
         if self.covers(t_ns) {
             watch.entered(thread, name, t_ns);
@@ -43,34 +43,34 @@ impl Linux {
         let thread = self.set_mode(cpu, (Mode::User, None));
         if let Some(thread) = thread {
             watch.moment(Moment::Mode { thread });
-            if !self.setting.is_empty() {
-                self.left_call(thread, entered.is_some(), t_ns, watch);
+            if !self.mask_calls.is_empty() {
+                self.end_mask_call(thread, entered.is_some(), t_ns, watch);
             }
         }
         if let Some((call, result)) = entered.zip(result) {
-            self.has_returned(thread, &call, result, t_ns, watch);
+            self.after_call(thread, &call, result, t_ns, watch);
         }
         if self.covers(t_ns) {
             let arguments = entered.map(|call| call.arguments).unwrap_or_default();
             let (name, begin_ns) = entered.map_or((name, None), |call| (call.name, call.t_ns));
-            watch.returned(&Call { thread, name, begin_ns, end_ns: t_ns, result, arguments });
+            watch.returned(&FinishedCall { thread, name, begin_ns, end_ns: t_ns, result, arguments });
         }
     }
 
     /// Updates what is known about the thread and its process after a call has returned.
-    fn has_returned<W: Watch + ?Sized>(&mut self, thread: Option<ThreadId>, call: &Entered, result: i64, t_ns: i64, watch: &mut W) {
+    fn after_call<W: Watch + ?Sized>(&mut self, thread: Option<ThreadId>, call: &OpenCall, result: i64, t_ns: i64, watch: &mut W) {
         let process = thread.and_then(|thread| self.threads[thread.0 as usize].process);
         if let Some(process) = process {
             self.files.returned(process, call.name, &self.names, call.arguments, result);
         }
-        if let Some(process) = process.filter(|_| result >= 0 && self.set_group.contains(&call.name)) {
+        if let Some(process) = process.filter(|_| result >= 0 && self.group_calls.contains(&call.name)) {
             self.sets_group(process, call.arguments);
         }
-        if result >= 0 && call.name == self.sets_mask {
-            self.allowed(thread, call.arguments.about, t_ns, watch);
+        if result >= 0 && call.name == self.sched_setaffinity {
+            self.mask_set_by_call(thread, call.arguments.about, t_ns, watch);
         }
         if let (Some(thread), true) = (thread, result >= 0) {
-            self.may_leave_numbers(thread, call);
+            self.note_namespace_call(thread, call);
         }
     }
 }

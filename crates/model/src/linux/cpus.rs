@@ -1,9 +1,9 @@
 //! What each CPU does: threads, idleness, and the interrupts on top of them.
 
-use super::state::{Entered, Open};
+use super::state::{OpenCall, OpenContext};
 use super::{Linux, Unclaimed};
 use crate::linux::fact::Key;
-use crate::linux::loss::Piece;
+use crate::linux::loss::Silence;
 use crate::linux::watch::{Base, CpuId, Handling, Mode, Occupant, ThreadId, Wake, Waker, Watch};
 
 /// Maximum nesting depth of contexts.
@@ -23,7 +23,7 @@ impl Linux {
                 cpu.ready_ns = None;
                 self.report_cpu_until(id, ready, watch);
                 let cpu = &mut self.cpus[id.0 as usize];
-                (cpu.base, cpu.doubt, cpu.unclaimed) = (Base::Unknown, true, Unclaimed::since(cpu.since_ns));
+                (cpu.base, cpu.inferred_busy, cpu.unclaimed) = (Base::Unknown, true, Unclaimed::since(cpu.since_ns));
             }
         }
         let cpu = &mut self.cpus[id.0 as usize];
@@ -44,7 +44,7 @@ impl Linux {
             }
             Base::Unknown | Base::Idle => Mode::Unknown,
         };
-        self.cpus[id.0 as usize].silences.note(Piece { by, base, mode, begin_ns, end_ns: t_ns });
+        self.cpus[id.0 as usize].silences.note(Silence { by, base, mode, begin_ns, end_ns: t_ns });
         let Some((begin, end)) = self.clip(begin_ns, t_ns) else { return };
         if base == Base::Unknown {
             let unclaimed = &mut self.cpus[id.0 as usize].unclaimed;
@@ -75,7 +75,7 @@ impl Linux {
         }
     }
 
-    pub(super) fn set_mode(&mut self, cpu: CpuId, (mode, call): (Mode, Option<Entered>)) -> Option<ThreadId> {
+    pub(super) fn set_mode(&mut self, cpu: CpuId, (mode, call): (Mode, Option<OpenCall>)) -> Option<ThreadId> {
         let place = &mut self.cpus[cpu.0 as usize];
         match place.base {
             Base::Thread(id) => {
@@ -91,11 +91,11 @@ impl Linux {
     }
 
     pub(super) fn wake(&self, cpu: CpuId, t_ns: i64) -> Wake {
-        Wake { t_ns, cpu, waker: self.on(cpu) }
+        Wake { t_ns, cpu, waker: self.waker_on(cpu) }
     }
 
     /// The machine that acts on the CPU now.
-    pub(crate) fn on(&self, cpu: CpuId) -> Waker {
+    pub(crate) fn waker_on(&self, cpu: CpuId) -> Waker {
         let place = &self.cpus[cpu.0 as usize];
         match (place.open.last(), place.base) {
             (Some(open), _) => Waker::Context { id: open.id, began_ns: open.began_ns },
@@ -119,7 +119,7 @@ impl Linux {
             Key::Softirq(number) => usize::try_from(number).ok().and_then(|at| place.raised.get_mut(at)).and_then(Option::take),
             Key::Irq(_) | Key::Vector(_) => None,
         };
-        place.open.push(Open { id, began_ns: t_ns, own_ns: 0, raised_ns, seen: true });
+        place.open.push(OpenContext { id, began_ns: t_ns, own_ns: 0, raised_ns, seen: true });
     }
 
     pub(super) fn exit<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, key: Key, watch: &mut W) {
@@ -128,7 +128,7 @@ impl Linux {
         let Some(at) = place.open.iter().rposition(|open| open.id == id) else {
             if place.fresh {
                 // The context has been open since before the CPU's first event.
-                place.open.push(Open { id, began_ns: place.since_ns, own_ns: 0, raised_ns: None, seen: false });
+                place.open.push(OpenContext { id, began_ns: place.since_ns, own_ns: 0, raised_ns: None, seen: false });
                 self.report_cpu_until(cpu, t_ns, watch);
                 self.cpus[cpu.0 as usize].open.clear();
             } else {
@@ -145,7 +145,7 @@ impl Linux {
         let (open, base) = (place.open[at], place.base);
         place.open.truncate(at);
         if open.seen && self.covers(t_ns) {
-            let Open { own_ns, raised_ns, began_ns: begin_ns, .. } = open;
+            let OpenContext { own_ns, raised_ns, began_ns: begin_ns, .. } = open;
             watch.handled(&Handling { context: id, cpu, begin_ns, end_ns: t_ns, own_ns, raised_ns, base });
         }
     }

@@ -2,7 +2,7 @@
 
 use super::fact::{Fact, Key};
 use super::masks::{self, Mask};
-use super::net::{Hop, Step};
+use super::net::{Hop, PacketStep};
 use super::watch::{Base, CpuId, Moment, ThreadId, ThreadState, Waker, Watch};
 use super::Linux;
 use crate::names::NameId;
@@ -17,7 +17,7 @@ impl Linux {
                 let thread = self.thread(tid, name, false);
                 self.waking(thread, wake, watch);
             }
-            Fact::Woken { tid, name, cpu: target, new } => self.is_queued(cpu, t_ns, (tid, name, new), target, watch),
+            Fact::Woken { tid, name, cpu: target, new } => self.enters_queue(cpu, t_ns, (tid, name, new), target, watch),
             Fact::Migrate { tid, cpu: target } => {
                 let thread = self.thread(tid, &[], false);
                 if let Some(target) = self.known_cpu(target) {
@@ -43,9 +43,9 @@ impl Linux {
             Fact::Process { .. } => self.dumped(fact, watch),
             Fact::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
             Fact::BlockDevice { device, name } => self.block_devices.dumped(device, name),
-            Fact::Script { process, name } => self.processes.runs_script(process, name),
-            Fact::Title { process, name } => self.processes.is_titled(process, name),
-            Fact::Cgroup { process, path } => self.processes.is_in_cgroup(process, path),
+            Fact::Script { process, name } => self.processes.set_script(process, name),
+            Fact::Title { process, name } => self.processes.add_title(process, name),
+            Fact::Cgroup { process, path } => self.processes.set_cgroup(process, path),
             Fact::IrqName { number, name, allowed } => {
                 let context = self.context(Key::Irq(number), name);
                 self.contexts[context.0 as usize].allowed = masks::cpus(allowed);
@@ -73,9 +73,9 @@ impl Linux {
             Fact::Function { address, name } => self.timers.function(address, self.rules.timer(name)),
             Fact::Reclaim { begins } => self.reclaims(cpu, t_ns, begins, watch),
             Fact::Retransmit => watch.moment(Moment::Retransmitted { cpu }),
-            Fact::Disk => self.asks_disk(cpu),
+            Fact::Disk => self.notes_disk_request(cpu),
             Fact::Issue { device, sector } => {
-                self.asks_disk(cpu);
+                self.notes_disk_request(cpu);
                 watch.moment(Moment::Issued { cpu, device, sector, by: self.wake(cpu, t_ns).waker });
             }
             Fact::Complete { device, sector } => watch.moment(Moment::Completed { cpu, device, sector, by: self.wake(cpu, t_ns).waker }),
@@ -93,7 +93,7 @@ impl Linux {
         }
     }
 
-    fn has_priority(&mut self, thread: Option<ThreadId>, priority: Option<i64>) {
+    fn set_priority(&mut self, thread: Option<ThreadId>, priority: Option<i64>) {
         if let (Some(thread), Some(priority)) = (thread, priority) {
             self.threads[thread.0 as usize].priority = i32::try_from(priority).ok();
         }
@@ -104,18 +104,18 @@ impl Linux {
         let Fact::Switch { tid, name, state, to, to_name, priority, to_priority } = fact else { return };
         self.take_leader_id(cpu, tid, t_ns, watch);
         let from = (tid != 0).then(|| self.thread(tid, name, false));
-        self.has_priority(from, priority);
+        self.set_priority(from, priority);
         self.leave(cpu, t_ns, from, state, watch);
         if let (Some(thread), 0) = (from, to) {
             self.report_throttled(thread, watch);
         }
         let to = (to != 0).then(|| self.thread(to, to_name, true));
-        self.has_priority(to, to_priority);
+        self.set_priority(to, to_priority);
         self.take(cpu, t_ns, to, watch);
     }
 
     /// A woken or new thread enters the queue of the CPU `target`.
-    fn is_queued<W: Watch + ?Sized>(
+    fn enters_queue<W: Watch + ?Sized>(
         &mut self,
         cpu: CpuId,
         t_ns: i64,
@@ -157,19 +157,19 @@ impl Linux {
         let maker = parent.map(|maker| &self.threads[maker.0 as usize]);
         let (allowed, kernel, family, leader) =
             maker.map_or((None, false, None, None), |maker| (maker.mask.now(), maker.kernel, maker.process, maker.leader));
-        let numbers = parent.map(|maker| self.numbers_of_child(maker)).unwrap_or_default();
+        let pid_namespace = parent.map(|maker| self.pid_namespace_of_child(maker)).unwrap_or_default();
         let of_process = |process| self.threads[self.thread_of(process)?.0 as usize].leader;
         let leader = leader.or_else(|| process.and_then(of_process));
         if let Some((from, to)) = family.zip(process) {
             self.files.forked(from, to);
-            self.processes.is_child(to, from);
-            self.born_in_group(from, to);
+            self.processes.set_parent(to, from);
+            self.inherits_group(from, to);
         }
         let id = self.thread(tid, name, true);
         let thread = &mut self.threads[id.0 as usize];
         (thread.process, thread.born_ns, thread.since_ns) = (process, Some(t_ns), t_ns);
         thread.leader = if process == Some(tid) { Some(id) } else { leader };
-        (thread.mask, thread.kernel, thread.numbers) = (Mask::born(allowed), kernel, numbers);
+        (thread.mask, thread.kernel, thread.pid_namespace) = (Mask::born(allowed), kernel, pid_namespace);
         watch.moment(Moment::Forked { thread: id, parent });
     }
 
@@ -204,12 +204,12 @@ impl Linux {
     fn exits<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, tid: i32, watch: &mut W) {
         self.runs(cpu, t_ns, tid, watch);
         let thread = self.thread(tid, &[], false);
-        self.ends(thread, watch);
+        self.thread_ends(thread, watch);
         self.threads[thread.0 as usize].exiting = true;
-        self.files.gone(tid);
-        self.left_call(thread, false, t_ns, watch);
+        self.files.process_ended(tid);
+        self.end_mask_call(thread, false, t_ns, watch);
         let (by, covered) = (Waker::Thread(thread), self.covers(t_ns));
-        watch.hopped(&Hop { t_ns, cpu, by, call: None, covered, step: Step::Exit { thread } });
+        watch.hopped(&Hop { t_ns, cpu, by, call: None, covered, step: PacketStep::Exit { thread } });
     }
 
     /// A page fault occurred.
@@ -251,10 +251,10 @@ impl Linux {
     }
 
     /// Notes that the CPU's thread sent a request to a block device.
-    fn asks_disk(&mut self, cpu: CpuId) {
+    fn notes_disk_request(&mut self, cpu: CpuId) {
         let place = &self.cpus[cpu.0 as usize];
         if let (true, Base::Thread(thread)) = (place.open.is_empty(), place.base) {
-            self.threads[thread.0 as usize].asked_disk = true;
+            self.threads[thread.0 as usize].requested_disk = true;
         }
     }
 }

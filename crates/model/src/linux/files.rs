@@ -65,7 +65,7 @@ impl FileKind {
 
 /// The effect of a system call on the files of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effect {
+enum FileEffect {
     None,
     Opens(FileKind),
     OpensTwo(FileKind),
@@ -77,23 +77,23 @@ enum Effect {
     Receives,
 }
 
-fn effect(call: &str) -> Effect {
+fn effect(call: &str) -> FileEffect {
     match call {
-        "open" | "openat" | "openat2" | "creat" | "memfd_create" => Effect::Opens(FileKind::File),
-        "socket" | "accept" | "accept4" => Effect::Opens(FileKind::Socket),
-        "eventfd" | "eventfd2" => Effect::Opens(FileKind::Event),
-        "timerfd_create" => Effect::Opens(FileKind::Timer),
-        "epoll_create" | "epoll_create1" => Effect::Opens(FileKind::Epoll),
-        "inotify_init" | "inotify_init1" => Effect::Opens(FileKind::Notify),
-        "pidfd_open" | "perf_event_open" | "bpf" | "userfaultfd" | "fanotify_init" | "io_uring_setup" => Effect::Opens(FileKind::Other),
-        "pipe" | "pipe2" => Effect::OpensTwo(FileKind::Pipe),
-        "socketpair" => Effect::OpensTwo(FileKind::Socket),
-        "dup" | "dup2" | "dup3" => Effect::Duplicates,
-        "fcntl" => Effect::Controls,
-        "close" => Effect::Closes,
-        "close_range" => Effect::ClosesRange,
-        "recvmsg" | "recvmmsg" | "pidfd_getfd" | "signalfd" | "signalfd4" => Effect::Receives,
-        _ => Effect::None,
+        "open" | "openat" | "openat2" | "creat" | "memfd_create" => FileEffect::Opens(FileKind::File),
+        "socket" | "accept" | "accept4" => FileEffect::Opens(FileKind::Socket),
+        "eventfd" | "eventfd2" => FileEffect::Opens(FileKind::Event),
+        "timerfd_create" => FileEffect::Opens(FileKind::Timer),
+        "epoll_create" | "epoll_create1" => FileEffect::Opens(FileKind::Epoll),
+        "inotify_init" | "inotify_init1" => FileEffect::Opens(FileKind::Notify),
+        "pidfd_open" | "perf_event_open" | "bpf" | "userfaultfd" | "fanotify_init" | "io_uring_setup" => FileEffect::Opens(FileKind::Other),
+        "pipe" | "pipe2" => FileEffect::OpensTwo(FileKind::Pipe),
+        "socketpair" => FileEffect::OpensTwo(FileKind::Socket),
+        "dup" | "dup2" | "dup3" => FileEffect::Duplicates,
+        "fcntl" => FileEffect::Controls,
+        "close" => FileEffect::Closes,
+        "close_range" => FileEffect::ClosesRange,
+        "recvmsg" | "recvmmsg" | "pidfd_getfd" | "signalfd" | "signalfd4" => FileEffect::Receives,
+        _ => FileEffect::None,
     }
 }
 
@@ -109,22 +109,22 @@ const MAX_FILES: usize = 4096;
 const DUMPED: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
-struct File {
+struct OpenFile {
     /// The kind of the file; `None` for a copy of an unknown file.
     kind: Option<FileKind>,
-    closes: bool,
+    closes_on_exec: bool,
 }
 
 /// The open files of a process, indexed by file descriptor.
 #[derive(Clone, Debug, Default)]
 struct Table {
-    files: Vec<Option<File>>,
+    files: Vec<Option<OpenFile>>,
     /// True if no files other than these are open, as far as the last returned number shows.
     complete: bool,
 }
 
 impl Table {
-    fn put(&mut self, fd: i64, file: Option<File>) {
+    fn put(&mut self, fd: i64, file: Option<OpenFile>) {
         match usize::try_from(fd) {
             Ok(at) if at < MAX_FILES => {
                 if self.files.len() <= at {
@@ -136,7 +136,7 @@ impl Table {
         }
     }
 
-    fn get(&self, fd: i64) -> Option<File> {
+    fn get(&self, fd: i64) -> Option<OpenFile> {
         usize::try_from(fd).ok().and_then(|at| self.files.get(at).copied().flatten())
     }
 
@@ -149,7 +149,7 @@ impl Table {
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     processes: HashMap<i32, Table>,
-    effects: Vec<Option<Effect>>,
+    effects: Vec<Option<FileEffect>>,
 }
 
 /// Arguments of a system call: the first one, which says what the call is about, and the next two.
@@ -165,7 +165,7 @@ impl Files {
     pub fn dumped(&mut self, process: i32, fd: i64, path: &[u8], flags: Option<i64>) {
         let table = self.processes.entry(process).or_insert_with(|| Table { files: Vec::new(), complete: true });
         // Without flags in the dump it is unknown which files the next exec closes.
-        table.put(fd, Some(File { kind: Some(FileKind::of_path(path)), closes: flags.unwrap_or(0) & CLOSE_ON_EXEC != 0 }));
+        table.put(fd, Some(OpenFile { kind: Some(FileKind::of_path(path)), closes_on_exec: flags.unwrap_or(0) & CLOSE_ON_EXEC != 0 }));
         table.complete &= flags.is_some() && table.files.iter().flatten().count() < DUMPED;
     }
 
@@ -177,11 +177,11 @@ impl Files {
 
     pub fn exec(&mut self, process: i32) {
         if let Some(table) = self.processes.get_mut(&process) {
-            table.files.iter_mut().filter(|file| file.is_some_and(|file| file.closes)).for_each(|file| *file = None);
+            table.files.iter_mut().filter(|file| file.is_some_and(|file| file.closes_on_exec)).for_each(|file| *file = None);
         }
     }
 
-    pub fn gone(&mut self, process: i32) {
+    pub fn process_ended(&mut self, process: i32) {
         self.processes.remove(&process);
     }
 
@@ -196,57 +196,57 @@ impl Files {
             self.effects.resize(at + 1, None);
         }
         let effect = *self.effects[at].get_or_insert_with(|| effect(names.text(call)));
-        if effect == Effect::None || result < 0 {
+        if effect == FileEffect::None || result < 0 {
             return;
         }
         let Arguments { about, second, third } = arguments;
         let table = self.processes.entry(process).or_default();
         let (second, third) = (second.unwrap_or(0), third.unwrap_or(0));
         match effect {
-            Effect::None => {}
-            Effect::Opens(kind) => {
+            FileEffect::None => {}
+            FileEffect::Opens(kind) => {
                 // The flags are a different argument in each of these calls. Where they are not in
                 // the event, the file is assumed to survive an exec.
-                let closes = (second | third) & CLOSE_ON_EXEC != 0;
+                let closes_on_exec = (second | third) & CLOSE_ON_EXEC != 0;
                 table.complete = result == table.free();
-                table.put(result, Some(File { kind: Some(kind), closes }));
+                table.put(result, Some(OpenFile { kind: Some(kind), closes_on_exec }));
             }
-            Effect::OpensTwo(kind) => {
+            FileEffect::OpensTwo(kind) => {
                 if table.complete {
-                    let closes = (about.unwrap_or(0) | second | third) & CLOSE_ON_EXEC != 0;
+                    let closes_on_exec = (about.unwrap_or(0) | second | third) & CLOSE_ON_EXEC != 0;
                     for _ in 0..2 {
-                        table.put(table.free(), Some(File { kind: Some(kind), closes }));
+                        table.put(table.free(), Some(OpenFile { kind: Some(kind), closes_on_exec }));
                     }
                 }
             }
-            Effect::Duplicates => {
+            FileEffect::Duplicates => {
                 let kind = about.and_then(|fd| table.get(fd)).and_then(|file| file.kind);
-                table.put(result, Some(File { kind, closes: third & CLOSE_ON_EXEC != 0 }));
+                table.put(result, Some(OpenFile { kind, closes_on_exec: third & CLOSE_ON_EXEC != 0 }));
             }
-            Effect::Controls => match (second, about) {
+            FileEffect::Controls => match (second, about) {
                 (F_DUPFD | F_DUPFD_CLOEXEC, Some(fd)) => {
                     let kind = table.get(fd).and_then(|file| file.kind);
-                    table.put(result, Some(File { kind, closes: second == F_DUPFD_CLOEXEC }));
+                    table.put(result, Some(OpenFile { kind, closes_on_exec: second == F_DUPFD_CLOEXEC }));
                 }
                 (F_SETFD, Some(fd)) => {
                     if let Some(file) = table.get(fd) {
-                        table.put(fd, Some(File { closes: third & 1 != 0, ..file }));
+                        table.put(fd, Some(OpenFile { closes_on_exec: third & 1 != 0, ..file }));
                     }
                 }
                 _ => {}
             },
-            Effect::Closes => match about {
+            FileEffect::Closes => match about {
                 Some(fd) => table.put(fd, None),
                 None => table.complete = false,
             },
-            Effect::ClosesRange => match (usize::try_from(about.unwrap_or(-1)), third) {
+            FileEffect::ClosesRange => match (usize::try_from(about.unwrap_or(-1)), third) {
                 (Ok(from), 0) => {
                     let end = usize::try_from(second).map_or(MAX_FILES, |last| last.saturating_add(1)).min(table.files.len());
                     (from..end).for_each(|fd| table.files[fd] = None);
                 }
                 _ => table.complete = false,
             },
-            Effect::Receives => table.complete = false,
+            FileEffect::Receives => table.complete = false,
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::linux::fact::{Fact, Key};
 use crate::linux::watch::TimerKind;
-use crate::linux::{Answer, Arguments};
+use crate::linux::{Answer, Arguments, CallerNamespace};
 use crate::names::{NameId, Names};
 use crate::rules::{parse, Pattern, Place, RuleError, Template};
 use longpole_trace::event::{Catalogue, Class, Event, Value};
@@ -381,7 +381,7 @@ impl KernelPlan {
                     waited_ns: roles.second.number(fields).unwrap_or(0),
                     by: roles.parent.id(fields),
                     about: roles.about.id(fields),
-                    numbers: roles.number.number(fields),
+                    caller: CallerNamespace::of_number(roles.number.number(fields)),
                 };
                 match self.action {
                     KernelAction::Allowed => Fact::Allowed(answer),

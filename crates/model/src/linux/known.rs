@@ -2,11 +2,11 @@
 //! about them.
 
 use super::files::Arguments;
-use super::state::{Context, Cpu, Entered, Thread};
+use super::state::{Context, Cpu, OpenCall, Thread};
 use super::{Linux, Unclaimed};
 use crate::linux::fact::{Fact, Key};
 use crate::linux::loss::Silences;
-use crate::linux::watch::{softirq_name, Base, Cause, ContextId, CpuId, Mode, Moment, Reason, ThreadId, ThreadState, Watch};
+use crate::linux::watch::{softirq_name, Base, BlockCause, ContextId, CpuId, Mode, Moment, TaskState, ThreadId, ThreadState, Watch};
 use longpole_trace::event::Event;
 
 /// No kernel supports a CPU number from here on.
@@ -21,7 +21,7 @@ impl Linux {
             return;
         }
         if let (Some(process), Some(parent)) = (process, parent) {
-            self.processes.is_child(process, parent);
+            self.processes.set_parent(process, parent);
         }
         let call = call.map(|(name, about)| (self.names.intern(&String::from_utf8_lossy(name)), about));
         let cpu = cpu.and_then(|number| self.known_cpu(number));
@@ -33,20 +33,20 @@ impl Linux {
             thread.name = name.to_vec();
         }
         // 5 is a waiting process in LTTng's `enum lttng_process_status`.
-        if thread.state == ThreadState::Unknown && thread.early.is_none() && status == Some(5) && thread.cpu.is_none() {
-            (thread.state, thread.since_ns) = (ThreadState::Blocked(Reason::Interruptible), begin);
+        if thread.state == ThreadState::Unknown && thread.early_wake.is_none() && status == Some(5) && thread.cpu.is_none() {
+            (thread.state, thread.since_ns) = (ThreadState::Blocked(TaskState::Interruptible), begin);
             if let Some((name, about)) = call {
                 let arguments = Arguments { about, ..Arguments::default() };
-                (thread.mode, thread.call) = (Mode::Syscall, Some(Entered { name, t_ns: None, arguments }));
+                (thread.mode, thread.call) = (Mode::Syscall, Some(OpenCall { name, t_ns: None, arguments }));
             }
         }
         thread.kernel |= kernel;
         thread.mask.dumped(allowed);
-        thread.numbers.elsewhere |= level.is_some_and(|level| level > 0);
+        thread.pid_namespace.is_foreign |= level.is_some_and(|level| level > 0);
         thread.cpu = thread.cpu.or(cpu);
-        let (state, unexplained) = (thread.state, thread.cause == Cause::Unknown);
+        let (state, unexplained) = (thread.state, thread.block_cause == BlockCause::Unknown);
         if let (ThreadState::Blocked(state), true) = (state, unexplained) {
-            self.threads[id.0 as usize].cause = self.cause(id, state);
+            self.threads[id.0 as usize].block_cause = self.determine_block_cause(id, state);
         }
         if let (ThreadState::Blocked(_), Some(5)) = (state, status) {
             watch.moment(Moment::Left { thread: id, state });
@@ -120,7 +120,7 @@ impl Linux {
             raised: [None; 32],
             silences: Silences::default(),
             ready_ns: None,
-            doubt: false,
+            inferred_busy: false,
             lost: 0,
         });
         if self.cpu_ids.len() <= number as usize {

@@ -9,9 +9,9 @@ use crate::linux::watch::{Base, CpuId, Mode, Moment, Occupant, ThreadState, Watc
 use crate::linux::{Linux, Unclaimed};
 use longpole_trace::event::{Catalogue, Loss, StreamId, StreamKind};
 
-/// An interval of a CPU's time that may turn out to be a gap.
+/// An interval without events on a CPU, which may turn out to be a gap.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct Silence {
     pub by: Occupant,
     pub base: Base,
     pub mode: Mode,
@@ -19,7 +19,7 @@ pub(crate) struct Piece {
     pub end_ns: i64,
 }
 
-impl Piece {
+impl Silence {
     fn length(&self) -> i64 {
         self.end_ns.saturating_sub(self.begin_ns)
     }
@@ -27,24 +27,24 @@ impl Piece {
 
 /// The longest of the last intervals without events on a CPU.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Silences([Option<Piece>; 8]);
+pub(crate) struct Silences([Option<Silence>; 8]);
 
 /// Minimum length in ns of a remembered interval.
 const SHORTEST_NS: i64 = 50_000;
 /// Time in ns that intervals are remembered: a packet that reports a loss covers less than this.
-const KEPT_NS: i64 = 2_000_000_000;
+const REMEMBERED_NS: i64 = 2_000_000_000;
 
 impl Silences {
     #[inline]
-    pub fn note(&mut self, piece: Piece) {
+    pub fn note(&mut self, piece: Silence) {
         if piece.length() >= SHORTEST_NS {
-            self.keep(piece);
+            self.remember(piece);
         }
     }
 
-    fn keep(&mut self, piece: Piece) {
-        let worth = |known: &Option<Piece>| match known {
-            Some(known) if known.end_ns >= piece.begin_ns.saturating_sub(KEPT_NS) => known.length(),
+    fn remember(&mut self, piece: Silence) {
+        let worth = |known: &Option<Silence>| match known {
+            Some(known) if known.end_ns >= piece.begin_ns.saturating_sub(REMEMBERED_NS) => known.length(),
             _ => 0,
         };
         if let Some(least) = self.0.iter_mut().min_by_key(|known| worth(known)) {
@@ -56,8 +56,8 @@ impl Silences {
 
     /// Removes and returns the longest interval within the given bounds, if it is longer than
     /// `least_ns`.
-    fn take(&mut self, begin_ns: i64, end_ns: i64, least_ns: i64) -> Option<Piece> {
-        let inside = |known: &&mut Option<Piece>| {
+    fn take(&mut self, begin_ns: i64, end_ns: i64, least_ns: i64) -> Option<Silence> {
+        let inside = |known: &&mut Option<Silence>| {
             known.is_some_and(|known| known.begin_ns >= begin_ns && known.end_ns <= end_ns && known.length() > least_ns)
         };
         let longest = self.0.iter_mut().filter(inside).max_by_key(|known| known.map_or(0, |known| known.length()));
@@ -72,7 +72,7 @@ impl Linux {
         if kind != Some(StreamKind::Kernel) {
             return;
         }
-        if loss.end_ns >= self.asked.0 && loss.begin_ns <= self.asked.1 {
+        if loss.end_ns >= self.requested.0 && loss.begin_ns <= self.requested.1 {
             match loss.events {
                 Some(events) => self.lost = self.lost.saturating_add(events),
                 None => self.uncounted_losses += 1,
@@ -97,9 +97,9 @@ impl Linux {
     }
 
     pub(crate) fn lose<W: Watch + ?Sized>(&mut self, id: CpuId, loss: Loss, watch: &mut W) {
-        let asked = loss.end_ns >= self.asked.0 && loss.begin_ns <= self.asked.1;
+        let requested = loss.end_ns >= self.requested.0 && loss.begin_ns <= self.requested.1;
         let place = &mut self.cpus[id.0 as usize];
-        if asked {
+        if requested {
             place.lost = place.lost.saturating_add(loss.events.unwrap_or(1));
         }
         let since = place.since_ns;
@@ -121,7 +121,7 @@ impl Linux {
         let place = &mut self.cpus[id.0 as usize];
         place.since_ns = loss.end_ns.max(begin_ns);
         place.unclaimed = Unclaimed::since(place.since_ns);
-        (place.base, place.fresh, place.doubt, place.ready_ns) = (Base::Unknown, true, false, None);
+        (place.base, place.fresh, place.inferred_busy, place.ready_ns) = (Base::Unknown, true, false, None);
         place.open.clear();
         place.raised = Default::default();
         if let Some((begin, end)) = self.clip(begin_ns, loss.end_ns) {
@@ -139,7 +139,7 @@ impl Linux {
             watch.moment(Moment::Lost { thread, begin_ns });
             let thread = &mut self.threads[thread.0 as usize];
             (thread.state, thread.since_ns, thread.began_ns) = (ThreadState::Unknown, loss.end_ns.max(begin_ns), None);
-            (thread.wake, thread.early, thread.call, thread.mode) = (None, None, None, Mode::Unknown);
+            (thread.wake, thread.early_wake, thread.call, thread.mode) = (None, None, None, Mode::Unknown);
         }
         self.living = living;
     }

@@ -19,15 +19,15 @@ const MAX_CPUS: u32 = 1 << 16;
 const MAX_CALLERS: usize = 4096;
 
 /// A set of CPUs, ascending.
-pub type Cpus = Arc<[u32]>;
+pub type CpuSet = Arc<[u32]>;
 
 /// What is known about one thread's mask.
 #[derive(Debug, Default)]
 pub struct Mask {
-    begin: Option<Cpus>,
+    begin: Option<CpuSet>,
     /// Why the mask at the begin is unknown, if the trace says why.
     why: Option<UnknownReason>,
-    now: Option<Cpus>,
+    now: Option<CpuSet>,
     changes: Vec<MaskChange>,
     count: u64,
     last: Option<Last>,
@@ -37,13 +37,13 @@ pub struct Mask {
 #[derive(Clone, Copy, Debug)]
 struct Last {
     t_ns: i64,
-    place: Place,
+    place: AnswerTarget,
     answered: bool,
 }
 
 /// The part of a [`Mask`] that the answer to a change fills in.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum AnswerTarget {
     /// The mask at the begin, because the change was before the range.
     Begin,
     Recorded(usize),
@@ -53,12 +53,12 @@ enum Place {
 
 impl Mask {
     /// The mask of a thread that is born with these CPUs.
-    pub(super) fn born(cpus: Option<Cpus>) -> Mask {
+    pub(super) fn born(cpus: Option<CpuSet>) -> Mask {
         Mask { begin: cpus.clone(), now: cpus, ..Mask::default() }
     }
 
     /// The CPUs at the begin of the range or at the thread's birth; `None` if unknown.
-    pub fn at_begin(&self) -> Option<&Cpus> {
+    pub fn at_begin(&self) -> Option<&CpuSet> {
         self.begin.as_ref()
     }
 
@@ -68,7 +68,7 @@ impl Mask {
     }
 
     /// The CPUs since the last change; `None` if unknown.
-    pub fn now(&self) -> Option<Cpus> {
+    pub fn now(&self) -> Option<CpuSet> {
         self.now.clone()
     }
 
@@ -88,24 +88,24 @@ impl Mask {
         }
     }
 
-    fn change(&mut self, t_ns: i64, by: Option<ThreadId>, (begin_ns, end_ns): (i64, i64)) -> Place {
+    fn change(&mut self, t_ns: i64, by: Option<ThreadId>, (begin_ns, end_ns): (i64, i64)) -> AnswerTarget {
         let again = UnknownReason::Again;
         if let Some(MaskChange { cpus: None, why, .. }) = self.unanswered() {
             why.get_or_insert(again);
         }
         let place = if t_ns < begin_ns {
             self.begin = None;
-            Place::Begin
+            AnswerTarget::Begin
         } else if t_ns > end_ns {
-            Place::Nowhere
+            AnswerTarget::Nowhere
         } else {
             self.count += 1;
             match self.changes.len() {
-                kept if kept < MAX_CHANGES => {
+                recorded if recorded < MAX_CHANGES => {
                     self.changes.push(MaskChange { t_ns, cpus: None, why: None, by });
-                    Place::Recorded(kept)
+                    AnswerTarget::Recorded(recorded)
                 }
-                _ => Place::Nowhere,
+                _ => AnswerTarget::Nowhere,
             }
         };
         (self.now, self.last) = (None, Some(Last { t_ns, place, answered: false }));
@@ -115,7 +115,7 @@ impl Mask {
     /// The last change, if it is recorded and has no answer yet.
     fn unanswered(&mut self) -> Option<&mut MaskChange> {
         match self.last {
-            Some(Last { place: Place::Recorded(at), answered: false, .. }) => self.changes.get_mut(at),
+            Some(Last { place: AnswerTarget::Recorded(at), answered: false, .. }) => self.changes.get_mut(at),
             _ => None,
         }
     }
@@ -124,7 +124,7 @@ impl Mask {
     /// thread. Returns the time of the change.
     fn retract(&mut self, by: ThreadId) -> Option<i64> {
         let at = match self.last? {
-            Last { place: Place::Recorded(at), answered: false, .. } => at,
+            Last { place: AnswerTarget::Recorded(at), answered: false, .. } => at,
             _ => return None,
         };
         let change = self.changes.get(at).filter(|change| change.by == Some(by) && at + 1 == self.changes.len())?;
@@ -133,29 +133,32 @@ impl Mask {
         self.count -= 1;
         // The mask before the withdrawn change, as far as known; the next answer corrects it.
         self.now = self.changes.last().map_or(self.begin.clone(), |change| change.cpus.clone());
-        self.last =
-            self.changes.last().map(|change| Last { t_ns: change.t_ns, place: Place::Recorded(at - 1), answered: change.cpus.is_some() });
+        self.last = self.changes.last().map(|change| Last {
+            t_ns: change.t_ns,
+            place: AnswerTarget::Recorded(at - 1),
+            answered: change.cpus.is_some(),
+        });
         Some(t_ns)
     }
 
     /// Notes that the mask may differ from the last known one.
-    fn doubt(&mut self, why: UnknownReason) {
+    fn invalidate(&mut self, why: UnknownReason) {
         self.now = None;
         match &mut self.last {
             None => (self.begin, self.why) = (None, self.begin.take().map(|_| why)),
-            Some(Last { place: Place::Begin, answered, .. }) => (self.begin, self.why, *answered) = (None, Some(why), true),
-            Some(Last { place: Place::Recorded(at), answered, .. }) => {
+            Some(Last { place: AnswerTarget::Begin, answered, .. }) => (self.begin, self.why, *answered) = (None, Some(why), true),
+            Some(Last { place: AnswerTarget::Recorded(at), answered, .. }) => {
                 if let Some(change) = self.changes.get_mut(*at).filter(|change| change.cpus.is_some()) {
                     (change.cpus, change.why, *answered) = (None, Some(why), true);
                 }
             }
-            Some(Last { place: Place::Nowhere, .. }) => {}
+            Some(Last { place: AnswerTarget::Nowhere, .. }) => {}
         }
     }
 
     /// Notes that the last answer is not valid because another change was in progress when the
     /// kernel was asked.
-    fn refuse(&mut self) {
+    fn reject_answer(&mut self) {
         if let Some(change) = self.unanswered() {
             change.why = Some(UnknownReason::Changing);
         }
@@ -167,7 +170,7 @@ impl Mask {
         let allowed = cpus(list);
         let Some(last) = &mut self.last else { return allowed.is_none() || allowed == self.now };
         if asked_ns < last.t_ns {
-            self.refuse();
+            self.reject_answer();
             return true;
         }
         if last.answered {
@@ -176,8 +179,8 @@ impl Mask {
         last.answered = true;
         self.now = allowed.clone();
         match last.place {
-            Place::Begin => self.begin = allowed,
-            Place::Recorded(at) => {
+            AnswerTarget::Begin => self.begin = allowed,
+            AnswerTarget::Recorded(at) => {
                 let why = match (&allowed, list) {
                     (Some(_), _) => None,
                     (None, []) => Some(UnknownReason::Gone),
@@ -187,7 +190,7 @@ impl Mask {
                     (change.cpus, change.why) = (allowed, why);
                 }
             }
-            Place::Nowhere => {}
+            AnswerTarget::Nowhere => {}
         }
         true
     }
@@ -205,57 +208,78 @@ pub struct Answer<'a> {
     /// to the call.
     pub by: Option<i32>,
     pub about: Option<i32>,
-    /// 1: the caller numbers threads like the events do. 0: it numbers them differently; then `tid`
-    /// is 0 if the thread could not be determined. -1: unknown.
-    pub numbers: Option<i64>,
+    /// The pid namespace of the caller. If it is a foreign one, `tid` is 0 for a thread that could
+    /// not be determined.
+    pub caller: CallerNamespace,
+}
+
+/// The pid namespace in which the caller of `sched_setaffinity` numbers threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallerNamespace {
+    /// The one of the events' thread ids, or the answer does not contain it.
+    Initial,
+    Foreign,
+    /// The recorder could not determine it.
+    Unknown,
+}
+
+impl CallerNamespace {
+    /// The meaning of the number in an answer; `None` if the answer has no such number.
+    pub(super) fn of_number(number: Option<i64>) -> CallerNamespace {
+        match number {
+            Some(0) => CallerNamespace::Foreign,
+            Some(-1) => CallerNamespace::Unknown,
+            _ => CallerNamespace::Initial,
+        }
+    }
 }
 
 impl Linux {
     /// Notes that the thread `who` enters a call that sets the mask of the thread `tid`; 0 means
     /// `who` itself.
-    pub(super) fn sets_mask(&mut self, who: Option<ThreadId>, tid: Option<i64>) {
+    pub(super) fn begins_mask_call(&mut self, who: Option<ThreadId>, tid: Option<i64>) {
         let Some(who) = who else { return };
         let target = self.target(Some(who), tid);
-        if self.setting.len() >= MAX_CALLERS {
-            self.setting.remove(0);
+        if self.mask_calls.len() >= MAX_CALLERS {
+            self.mask_calls.remove(0);
         }
-        self.setting.push((who, target));
+        self.mask_calls.push((who, target));
     }
 
     /// Notes that the thread `who` is not within such a call any more. If the end of the call was
     /// not recorded (`ended` is false), the effect of the call is unknown.
-    pub(super) fn left_call<W: Watch + ?Sized>(&mut self, who: ThreadId, ended: bool, t_ns: i64, watch: &mut W) {
-        let Some(at) = self.setting.iter().position(|(caller, _)| *caller == who) else { return };
-        let (_, target) = self.setting.remove(at);
+    pub(super) fn end_mask_call<W: Watch + ?Sized>(&mut self, who: ThreadId, ended: bool, t_ns: i64, watch: &mut W) {
+        let Some(at) = self.mask_calls.iter().position(|(caller, _)| *caller == who) else { return };
+        let (_, target) = self.mask_calls.remove(at);
         match target {
             _ if ended => {}
-            Some(target) => self.changed_mask(target, Some(who), t_ns, watch),
-            None => self.changed_unknown_mask(who, t_ns),
+            Some(target) => self.mask_changed(target, Some(who), t_ns, watch),
+            None => self.unknown_mask_changed(who, t_ns),
         }
     }
 
     fn target(&mut self, who: Option<ThreadId>, tid: Option<i64>) -> Option<ThreadId> {
         match i32::try_from(tid?).ok()? {
             0 => who,
-            _ if who.is_some_and(|who| self.threads[who.0 as usize].numbers.elsewhere) => None,
+            _ if who.is_some_and(|who| self.threads[who.0 as usize].pid_namespace.is_foreign) => None,
             tid => Some(self.thread(tid, &[], false)),
         }
     }
 
     /// Notes that the thread `who` has set the mask of the thread `tid` (0 means itself); no event
     /// contains the mask.
-    pub(super) fn allowed<W: Watch + ?Sized>(&mut self, who: Option<ThreadId>, tid: Option<i64>, t_ns: i64, watch: &mut W) {
+    pub(super) fn mask_set_by_call<W: Watch + ?Sized>(&mut self, who: Option<ThreadId>, tid: Option<i64>, t_ns: i64, watch: &mut W) {
         match (self.target(who, tid), who) {
-            (Some(target), _) => self.changed_mask(target, who, t_ns, watch),
-            (None, Some(who)) => self.changed_unknown_mask(who, t_ns),
+            (Some(target), _) => self.mask_changed(target, who, t_ns, watch),
+            (None, Some(who)) => self.unknown_mask_changed(who, t_ns),
             (None, None) => {}
         }
     }
 
     /// Notes that `who` has changed the mask of a thread that only the answer can name, because
     /// `who` uses the numbers of another pid namespace.
-    fn changed_unknown_mask(&mut self, who: ThreadId, t_ns: i64) {
-        if self.somebodys.insert(who.0, t_ns).is_some() || self.somebodys.len() > MAX_CALLERS {
+    fn unknown_mask_changed(&mut self, who: ThreadId, t_ns: i64) {
+        if self.foreign_mask_changes.insert(who.0, t_ns).is_some() || self.foreign_mask_changes.len() > MAX_CALLERS {
             // The previous change had no answer.
             self.forget_foreign_masks();
         }
@@ -263,8 +287,8 @@ impl Linux {
 
     /// Marks the masks of all threads of other pid namespaces as unknown.
     pub(super) fn forget_foreign_masks(&mut self) {
-        let alive = |thread: &&mut Thread| thread.numbers.elsewhere && thread.state != ThreadState::Dead;
-        self.threads.iter_mut().filter(alive).for_each(|thread| thread.mask.doubt(UnknownReason::ForeignRuntime));
+        let alive = |thread: &&mut Thread| thread.pid_namespace.is_foreign && thread.state != ThreadState::Dead;
+        self.threads.iter_mut().filter(alive).for_each(|thread| thread.mask.invalidate(UnknownReason::ForeignRuntime));
     }
 
     /// Processes the masks at the end of the recording. Cpusets change masks, and so does the
@@ -280,21 +304,23 @@ impl Linux {
         let mask = &self.threads[thread.0 as usize].mask;
         let changed_since = mask.last.is_some_and(|last| last.t_ns > t_ns.saturating_sub(answer.waited_ns.max(0)));
         // The kernel reports only those CPUs of a mask that are online.
-        let there = |cpus: &Cpus| cpus.iter().copied().filter(|cpu| online.contains(cpu)).collect::<Vec<u32>>();
+        let there = |cpus: &CpuSet| cpus.iter().copied().filter(|cpu| online.contains(cpu)).collect::<Vec<u32>>();
         let differs = mask.now.as_ref().is_some_and(|now| there(now) != there(&allowed));
         if differs && !changed_since && !self.is_being_set(thread) {
-            self.threads[thread.0 as usize].mask.doubt(UnknownReason::AtEnd);
+            self.threads[thread.0 as usize].mask.invalidate(UnknownReason::AtEnd);
         }
     }
 
     /// Determines the thread whose mask the caller has changed. Returns false if it cannot be
     /// determined.
     fn resolve<W: Watch + ?Sized>(&mut self, answer: &Answer<'_>, t_ns: i64, watch: &mut W) -> bool {
-        let Some(by) = answer.by.and_then(|by| self.thread_of(by)) else { return answer.numbers != Some(0) || answer.tid != 0 };
-        let mut since = self.somebodys.remove(&by.0);
-        match answer.numbers {
-            Some(0) => {
-                self.threads[by.0 as usize].numbers.elsewhere = true;
+        let Some(by) = answer.by.and_then(|by| self.thread_of(by)) else {
+            return answer.caller != CallerNamespace::Foreign || answer.tid != 0;
+        };
+        let mut since = self.foreign_mask_changes.remove(&by.0);
+        match answer.caller {
+            CallerNamespace::Foreign => {
+                self.threads[by.0 as usize].pid_namespace.is_foreign = true;
                 if let (None, Some(wrong)) = (since, answer.about.and_then(|about| self.thread_of(about))) {
                     if let Some(t_ns) = self.threads[wrong.0 as usize].mask.retract(by) {
                         watch.disallowed(wrong);
@@ -306,26 +332,26 @@ impl Linux {
                     return false;
                 }
             }
-            Some(-1) if since.is_some() => {
+            CallerNamespace::Unknown if since.is_some() => {
                 self.forget_foreign_masks();
                 return false;
             }
-            _ => {}
+            CallerNamespace::Initial | CallerNamespace::Unknown => {}
         }
         if let Some(since) = since {
             let target = self.thread(answer.tid, &[], false);
             let last = self.threads[target.0 as usize].mask.last.map_or(since, |last| last.t_ns);
-            self.changed_mask(target, Some(by), since.max(last).min(t_ns), watch);
+            self.mask_changed(target, Some(by), since.max(last).min(t_ns), watch);
         }
         true
     }
 
-    fn changed_mask<W: Watch + ?Sized>(&mut self, target: ThreadId, by: Option<ThreadId>, t_ns: i64, watch: &mut W) {
+    fn mask_changed<W: Watch + ?Sized>(&mut self, target: ThreadId, by: Option<ThreadId>, t_ns: i64, watch: &mut W) {
         let mask = &mut self.threads[target.0 as usize].mask;
-        let place = mask.change(t_ns, by, self.asked);
+        let place = mask.change(t_ns, by, self.requested);
         // The first change that is not recorded ends the validity of the last recorded one, so it
         // is reported too.
-        if matches!(place, Place::Recorded(_)) || mask.count == MAX_CHANGES as u64 + 1 {
+        if matches!(place, AnswerTarget::Recorded(_)) || mask.count == MAX_CHANGES as u64 + 1 {
             watch.allowed(target, t_ns);
         }
     }
@@ -333,14 +359,15 @@ impl Linux {
     /// True if a thread is within a call about this thread.
     fn is_being_set(&self, thread: ThreadId) -> bool {
         let lives = |caller: ThreadId| self.threads[caller.0 as usize].state != ThreadState::Dead;
-        let may_be =
-            |target: Option<ThreadId>| target.map_or_else(|| self.threads[thread.0 as usize].numbers.elsewhere, |target| target == thread);
-        self.setting.iter().any(|(caller, target)| may_be(*target) && lives(*caller))
+        let may_be = |target: Option<ThreadId>| {
+            target.map_or_else(|| self.threads[thread.0 as usize].pid_namespace.is_foreign, |target| target == thread)
+        };
+        self.mask_calls.iter().any(|(caller, target)| may_be(*target) && lives(*caller))
     }
 
     /// Processes an answer of the kernel to the question for a thread's mask.
     pub(super) fn answered<W: Watch + ?Sized>(&mut self, answer: Answer<'_>, t_ns: i64, watch: &mut W) {
-        self.asks_masks = true;
+        self.has_mask_answers = true;
         if !self.resolve(&answer, t_ns, watch) {
             return;
         }
@@ -349,17 +376,17 @@ impl Linux {
         let by = answer.by.and_then(|by| self.thread_of(by));
         let mask = &mut self.threads[thread.0 as usize].mask;
         if being_set {
-            mask.refuse();
+            mask.reject_answer();
         } else if !mask.answer(t_ns.saturating_sub(answer.waited_ns.max(0)), answer.list) {
             // The call itself is not in the trace.
-            self.changed_mask(thread, by, t_ns, watch);
+            self.mask_changed(thread, by, t_ns, watch);
             self.threads[thread.0 as usize].mask.answer(t_ns, answer.list);
         }
     }
 }
 
 /// The CPUs of a list like `0-3,5`; `None` if the text is not such a list, or is empty.
-pub(super) fn cpus(list: &[u8]) -> Option<Cpus> {
+pub(super) fn cpus(list: &[u8]) -> Option<CpuSet> {
     let mut found = Vec::new();
     for part in std::str::from_utf8(list).ok()?.split(',') {
         let (from, to) = part.split_once('-').unwrap_or((part, part));

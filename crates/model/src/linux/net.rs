@@ -1,8 +1,8 @@
 //! Packets on their way through the kernel, event by event.
 //!
 //! The rules (`rules/linux_net.toml`) are compiled once per event class into a `HopPlan`, which
-//! turns each event into a [`Step`]. This module remembers nothing from one event to the next. The
-//! receiver of the steps determines which of them belong to one packet
+//! turns each event into a [`PacketStep`]. This module remembers nothing from one event to the
+//! next. The receiver of the steps determines which of them belong to one packet
 //! (`longpole_analysis::network::packet_paths`): the only identity of a packet is the address of
 //! its buffer, and that is given to another packet as soon as the first one is freed.
 
@@ -25,13 +25,13 @@ pub struct Hop<'a> {
     pub call: Option<(NameId, i64)>,
     /// True if the step lies in the requested range.
     pub covered: bool,
-    pub step: Step<'a>,
+    pub step: PacketStep<'a>,
 }
 
 /// A step of a packet. Texts borrow from the event. Lengths in bytes are those in the event: with
 /// the link header on the way out, without it on the way in.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Step<'a> {
+pub enum PacketStep<'a> {
     /// A packet is handed to a device; the device's queueing discipline comes next.
     Queue {
         packet: u64,
@@ -136,7 +136,7 @@ pub enum Step<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum HopKind {
     Queue,
     Enqueue,
     Dequeue,
@@ -155,23 +155,23 @@ enum Kind {
     Socket,
 }
 
-const KINDS: [(&str, Kind); 16] = [
-    ("queue", Kind::Queue),
-    ("enqueue", Kind::Enqueue),
-    ("dequeue", Kind::Dequeue),
-    ("discipline", Kind::Discipline),
-    ("transmit", Kind::Transmit),
-    ("transmitted", Kind::Transmitted),
-    ("arrive", Kind::Arrive),
-    ("receive", Kind::Receive),
-    ("ready", Kind::Ready),
-    ("take", Kind::Take),
-    ("copied", Kind::Copy),
-    ("drop", Kind::Drop),
-    ("refuse", Kind::Refuse),
-    ("state", Kind::State),
-    ("window", Kind::Window),
-    ("socket", Kind::Socket),
+const HOP_KINDS: [(&str, HopKind); 16] = [
+    ("queue", HopKind::Queue),
+    ("enqueue", HopKind::Enqueue),
+    ("dequeue", HopKind::Dequeue),
+    ("discipline", HopKind::Discipline),
+    ("transmit", HopKind::Transmit),
+    ("transmitted", HopKind::Transmitted),
+    ("arrive", HopKind::Arrive),
+    ("receive", HopKind::Receive),
+    ("ready", HopKind::Ready),
+    ("take", HopKind::Take),
+    ("copied", HopKind::Copy),
+    ("drop", HopKind::Drop),
+    ("refuse", HopKind::Refuse),
+    ("state", HopKind::State),
+    ("window", HopKind::Window),
+    ("socket", HopKind::Socket),
 ];
 
 /// Names of the values that a rule may take from an event. The position in this array is an index
@@ -242,7 +242,7 @@ struct Entry {
 #[derive(Debug)]
 struct Rule {
     pattern: Pattern,
-    kind: Kind,
+    kind: HopKind,
     fields: Vec<(usize, String)>,
 }
 
@@ -267,8 +267,8 @@ impl HopRules {
         let mut rules = Vec::new();
         for entry in parsed.rule {
             let hop = entry.hop.get_ref();
-            let Some(&(_, kind)) = KINDS.iter().find(|(name, _)| name == hop) else {
-                let names = KINDS.map(|(name, _)| name).join(", ");
+            let Some(&(_, kind)) = HOP_KINDS.iter().find(|(name, _)| name == hop) else {
+                let names = HOP_KINDS.map(|(name, _)| name).join(", ");
                 return Err(RuleError::at(file, text, entry.hop.span().start, format!("unknown hop \"{hop}\": expected one of {names}")));
             };
             let mut fields = Vec::new();
@@ -301,7 +301,7 @@ impl HopRules {
 /// The compiled meaning of an event class: the positions of a step's parts in the event's fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HopPlan {
-    kind: Kind,
+    kind: HopKind,
     at: [Option<u8>; ROLES.len()],
 }
 
@@ -309,13 +309,13 @@ impl HopPlan {
     /// The thread that was running, if the event names it.
     #[inline]
     pub(crate) fn tid(&self, fields: &[Value<'_>]) -> Option<i32> {
-        let at = self.at[TID].filter(|_| self.kind != Kind::Socket)?;
+        let at = self.at[TID].filter(|_| self.kind != HopKind::Socket)?;
         fields.get(usize::from(at)).and_then(Value::as_i64).and_then(|tid| i32::try_from(tid).ok())
     }
 
     /// The step that the event describes; `None` if the event lacks a required field.
     #[inline]
-    pub(crate) fn step<'a>(&self, fields: &'a [Value<'a>]) -> Option<Step<'a>> {
+    pub(crate) fn step<'a>(&self, fields: &'a [Value<'a>]) -> Option<PacketStep<'a>> {
         let value = |role: usize| self.at[role].and_then(|at| fields.get(usize::from(at)));
         let number = |role: usize| value(role).and_then(Value::as_i64);
         // Addresses have their highest bit set, so they do not fit into an i64.
@@ -331,28 +331,28 @@ impl HopPlan {
         let packet = || address(PACKET);
         let port = || number(PORT).and_then(|port| u16::try_from(port).ok());
         Some(match self.kind {
-            Kind::Queue => Step::Queue { packet: packet()?, length: length(LENGTH)?, device: text(DEVICE) },
-            Kind::Enqueue => Step::Enqueue { packet: packet()? },
-            Kind::Dequeue => Step::Dequeue { packet: packet()? },
-            Kind::Discipline => Step::Discipline { device: text(DEVICE), name: text(NAME), root: number(PARENT) == Some(ROOT) },
-            Kind::Transmit => {
+            HopKind::Queue => PacketStep::Queue { packet: packet()?, length: length(LENGTH)?, device: text(DEVICE) },
+            HopKind::Enqueue => PacketStep::Enqueue { packet: packet()? },
+            HopKind::Dequeue => PacketStep::Dequeue { packet: packet()? },
+            HopKind::Discipline => PacketStep::Discipline { device: text(DEVICE), name: text(NAME), root: number(PARENT) == Some(ROOT) },
+            HopKind::Transmit => {
                 let segments = length(SEGMENTS).unwrap_or(0);
-                Step::Transmit { packet: packet()?, length: length(LENGTH)?, device: text(DEVICE), segments }
+                PacketStep::Transmit { packet: packet()?, length: length(LENGTH)?, device: text(DEVICE), segments }
             }
-            Kind::Transmitted => Step::Transmitted { packet: packet()?, result: number(RESULT)? },
-            Kind::Arrive => Step::Arrive { packet: packet()?, length: length(LENGTH), device: text(DEVICE) },
-            Kind::Receive => Step::Receive { packet: packet()?, length: length(LENGTH)?, device: text(DEVICE) },
-            Kind::Ready => {
+            HopKind::Transmitted => PacketStep::Transmitted { packet: packet()?, result: number(RESULT)? },
+            HopKind::Arrive => PacketStep::Arrive { packet: packet()?, length: length(LENGTH), device: text(DEVICE) },
+            HopKind::Receive => PacketStep::Receive { packet: packet()?, length: length(LENGTH)?, device: text(DEVICE) },
+            HopKind::Ready => {
                 internet()?;
-                Step::Ready { socket: address(SOCKET)?, protocol: number(PROTOCOL) }
+                PacketStep::Ready { socket: address(SOCKET)?, protocol: number(PROTOCOL) }
             }
-            Kind::Take => {
+            HopKind::Take => {
                 internet()?;
                 let flags = number(FLAGS).unwrap_or(0);
-                Step::Take { socket: address(SOCKET)?, protocol: number(PROTOCOL), result: number(RESULT)?, flags }
+                PacketStep::Take { socket: address(SOCKET)?, protocol: number(PROTOCOL), result: number(RESULT)?, flags }
             }
-            Kind::Copy => Step::Copy { packet: packet()? },
-            Kind::Drop => Step::Drop {
+            HopKind::Copy => PacketStep::Copy { packet: packet()? },
+            HopKind::Drop => PacketStep::Drop {
                 packet: packet()?,
                 location: address(LOCATION),
                 socket: address(SOCKET),
@@ -363,18 +363,20 @@ impl HopPlan {
                     _ => "",
                 },
             },
-            Kind::Refuse => Step::Refuse { port: port()? },
-            Kind::State => Step::State { socket: address(SOCKET)?, protocol: number(PROTOCOL), port: port()?, state: number(STATE) },
-            Kind::Window => {
+            HopKind::Refuse => PacketStep::Refuse { port: port()? },
+            HopKind::State => {
+                PacketStep::State { socket: address(SOCKET)?, protocol: number(PROTOCOL), port: port()?, state: number(STATE) }
+            }
+            HopKind::Window => {
                 // Sequence numbers have 32 bits and wrap around.
                 let sequence = |role: usize| number(role).map(|number| number as u32);
                 let in_flight = sequence(NEXT)?.wrapping_sub(sequence(UNACKNOWLEDGED)?);
                 let peer = number(PEER).and_then(|port| u16::try_from(port).ok())?;
-                Step::Window { port: port()?, peer, in_flight, window: length(WINDOW)? }
+                PacketStep::Window { port: port()?, peer, in_flight, window: length(WINDOW)? }
             }
-            Kind::Socket => {
+            HopKind::Socket => {
                 let tid = number(TID).and_then(|tid| i32::try_from(tid).ok())?;
-                Step::Socket { protocol: number(PROTOCOL)?, port: port()?, tid, state: number(STATE) }
+                PacketStep::Socket { protocol: number(PROTOCOL)?, port: port()?, tid, state: number(STATE) }
             }
         })
     }

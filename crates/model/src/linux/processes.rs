@@ -43,17 +43,17 @@ impl Processes {
         None
     }
 
-    pub(super) fn is_child(&mut self, pid: i32, parent: i32) {
+    pub(super) fn set_parent(&mut self, pid: i32, parent: i32) {
         if pid != parent {
             self.of.entry(pid).or_default().parent = Some(parent);
         }
     }
 
-    pub(super) fn runs_script(&mut self, pid: i32, name: &[u8]) {
+    pub(super) fn set_script(&mut self, pid: i32, name: &[u8]) {
         self.of.entry(pid).or_default().script = Some(text(name));
     }
 
-    pub(super) fn is_titled(&mut self, pid: i32, title: &[u8]) {
+    pub(super) fn add_title(&mut self, pid: i32, title: &[u8]) {
         let titles = &mut self.of.entry(pid).or_default().titles;
         let title = text(title);
         if titles.len() < MAX_TITLES && !titles.contains(&title) {
@@ -61,7 +61,7 @@ impl Processes {
         }
     }
 
-    pub(super) fn is_in_cgroup(&mut self, pid: i32, path: &[u8]) {
+    pub(super) fn set_cgroup(&mut self, pid: i32, path: &[u8]) {
         self.of.entry(pid).or_default().cgroup = Some(text(path));
     }
 }
@@ -77,19 +77,19 @@ mod tests {
     #[test]
     fn a_child_without_a_recorded_control_group_is_in_its_parents_group() {
         let mut processes = Processes::default();
-        processes.is_in_cgroup(7, b"/shop.service");
-        processes.is_child(8, 7);
-        processes.is_child(9, 8);
+        processes.set_cgroup(7, b"/shop.service");
+        processes.set_parent(8, 7);
+        processes.set_parent(9, 8);
         assert_eq!((processes.cgroup(9), processes.cgroup(7)), (Some("/shop.service"), Some("/shop.service")));
-        processes.is_in_cgroup(8, b"/other.service");
+        processes.set_cgroup(8, b"/other.service");
         assert_eq!((processes.cgroup(9), processes.cgroup(10)), (Some("/other.service"), None));
     }
 
     #[test]
     fn processes_that_are_each_others_parents_have_no_control_group() {
         let mut processes = Processes::default();
-        processes.is_child(7, 8);
-        processes.is_child(8, 7);
+        processes.set_parent(7, 8);
+        processes.set_parent(8, 7);
         assert_eq!(processes.cgroup(7), None);
     }
 }

@@ -29,7 +29,7 @@ struct Sent {
 
 /// Pending signals and process groups.
 #[derive(Debug, Default)]
-pub(super) struct Signals {
+pub(super) struct PendingSignals {
     /// Pending signals, by the id of the thread or of the process that they were sent to.
     sent: HashMap<i32, Sent>,
     groups: Groups,
@@ -90,7 +90,7 @@ impl Linux {
 
     /// Notes that the CPU's thread sends a signal: by `kill`, which also accepts groups, or by a
     /// call that accepts threads only.
-    pub(super) fn asks_signal(&mut self, cpu: CpuId, t_ns: i64, takes_groups: bool, to: i64, signal: i64) {
+    pub(super) fn sends_signal(&mut self, cpu: CpuId, t_ns: i64, takes_groups: bool, to: i64, signal: i64) {
         // The argument is an int; only the low 32 bits of the register belong to it.
         let to = to as i32;
         match (takes_groups, to) {
@@ -112,7 +112,7 @@ impl Linux {
     }
 
     /// Notes that a process has created another one, which is in the same group.
-    pub(super) fn born_in_group(&mut self, maker: i32, process: i32) {
+    pub(super) fn inherits_group(&mut self, maker: i32, process: i32) {
         if maker != process {
             let group = self.signals.groups.of(maker);
             self.signals.groups.join(process, group);
@@ -128,7 +128,7 @@ impl Linux {
     }
 
     /// Notes that the thread made a system call: it has survived the signals sent to it.
-    pub(super) fn outlived(&mut self, id: ThreadId) {
+    pub(super) fn survives_signals(&mut self, id: ThreadId) {
         if self.signals.sent.is_empty() {
             return;
         }
@@ -142,14 +142,14 @@ impl Linux {
     }
 
     /// Notes that the thread ends, and reports it as killed if a signal is pending for it.
-    pub(super) fn ends<W: Watch + ?Sized>(&mut self, id: ThreadId, watch: &mut W) {
+    pub(super) fn thread_ends<W: Watch + ?Sized>(&mut self, id: ThreadId, watch: &mut W) {
         let thread = &self.threads[id.0 as usize];
         let (tid, process) = (thread.tid, thread.process.unwrap_or(thread.tid));
         let sent = self.signals.sent.get(&tid).or_else(|| self.signals.sent.get(&process)).copied();
-        let asked = thread.call.is_some_and(|call| matches!(self.names.text(call.name), "exit" | "exit_group"));
+        let calls_exit = thread.call.is_some_and(|call| matches!(self.names.text(call.name), "exit" | "exit_group"));
         // Without recorded system calls, only SIGKILL is certain to be uncaught.
         let known = self.system_calls.in_all > 0 && thread.mode != Mode::Unknown;
-        if let Some(sent) = sent.filter(|sent| !asked && (known || sent.signal == KILL)) {
+        if let Some(sent) = sent.filter(|sent| !calls_exit && (known || sent.signal == KILL)) {
             watch.moment(Moment::Killed { thread: id, by: sent.by, t_ns: sent.t_ns });
         }
         self.signals.sent.remove(&tid);

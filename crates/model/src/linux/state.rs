@@ -2,33 +2,36 @@
 //! events.
 
 use super::files::Arguments;
-use super::masks::{Cpus, Mask};
-use super::numbers::Numbers;
+use super::masks::{CpuSet, Mask};
+use super::pid_namespace::PidNamespace;
 use crate::linux::fact::Key;
 use crate::linux::loss::Silences;
-use crate::linux::watch::{Base, Cause, ContextId, CpuId, Mode, Occupant, Reason, ThreadId, ThreadState, Wake};
+use crate::linux::watch::{Base, BlockCause, ContextId, CpuId, Mode, Occupant, TaskState, ThreadId, ThreadState, Wake};
 use crate::names::NameId;
 
 /// The state of a CPU: its base (a thread or idleness), and the open interrupts on top of it.
 #[derive(Debug)]
 pub struct Cpu {
     pub number: u32,
+    /// End of the last reported interval.
     pub(crate) since_ns: i64,
     pub(crate) base: Base,
-    pub(crate) open: Vec<Open>,
-    /// Time of the CPU's last event of any kind.
+    pub(crate) open: Vec<OpenContext>,
+    /// Time of the CPU's last event of any kind, in ns like all times here.
     pub(super) seen_ns: i64,
     /// Time since the base became unknown, which is not assigned to a thread yet.
     pub(crate) unclaimed: Unclaimed,
     /// True if nothing has been seen since the trace began, or since a loss.
     pub(crate) fresh: bool,
+    /// Times at which softirqs were raised that have not run yet, by the softirq's number.
     pub(crate) raised: [Option<i64>; 32],
     pub(crate) silences: Silences,
     /// For an idle CPU: the time since which a thread waits in its queue. From then on that thread
     /// may already be running.
     pub(crate) ready_ns: Option<i64>,
-    /// True if the base is unknown only because of such a waiting thread.
-    pub(crate) doubt: bool,
+    /// True if the CPU was idle and its base is unknown only because a thread has waited in its
+    /// queue since (see `ready_ns`).
+    pub(crate) inferred_busy: bool,
     pub lost: u64,
 }
 
@@ -47,9 +50,10 @@ impl Cpu {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unclaimed {
     pub since_ns: i64,
+    /// Time of the base, and of interrupts on top of it, that was reported since.
     pub(super) ns: u64,
     pub(super) interrupts_ns: u64,
-    pub(super) mode: Option<(Mode, Option<Entered>)>,
+    pub(super) mode: Option<(Mode, Option<OpenCall>)>,
 }
 
 impl Unclaimed {
@@ -60,7 +64,7 @@ impl Unclaimed {
 
 /// A system call that has not returned yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entered {
+pub(crate) struct OpenCall {
     pub name: NameId,
     /// Time of entry; `None` if it was before the trace began.
     pub t_ns: Option<i64>,
@@ -69,11 +73,13 @@ pub(crate) struct Entered {
 
 /// A context that is open on a CPU.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenContext {
     pub(crate) id: ContextId,
     pub(super) began_ns: i64,
+    /// Time that it had without the contexts on top of it.
     pub(super) own_ns: u64,
     pub(super) raised_ns: Option<i64>,
+    /// True if its begin was seen.
     pub(super) seen: bool,
 }
 
@@ -84,7 +90,7 @@ pub struct Context {
     /// Name like `irq 36 eth0`, `softirq NET_RX`, `local_timer`.
     pub name: String,
     /// The CPUs on which it may be handled, from the dump of the system's state.
-    pub allowed: Option<Cpus>,
+    pub allowed: Option<CpuSet>,
 }
 
 /// The state of a thread.
@@ -101,15 +107,19 @@ pub struct Thread {
     pub born_ns: Option<i64>,
     pub died_ns: Option<i64>,
     pub(crate) state: ThreadState,
+    /// Time since which it is in this state, or the end of the last reported interval.
     pub(crate) since_ns: i64,
     /// The CPU on which it runs or last ran, or in whose queue it waits.
     pub(crate) cpu: Option<CpuId>,
+    /// Time at which it entered the queue of `cpu`.
     pub(super) queued_ns: i64,
+    /// The wake-up that made it runnable.
     pub(crate) wake: Option<Wake>,
     /// A wake-up that came while the thread was not known to be blocked.
-    pub(crate) early: Option<Wake>,
+    pub(crate) early_wake: Option<Wake>,
     pub(crate) mode: Mode,
-    pub(crate) call: Option<Entered>,
+    pub(crate) call: Option<OpenCall>,
+    /// Time at which it got its CPU, if that was seen, and its time there without interrupts.
     pub(crate) began_ns: Option<i64>,
     pub(super) own_ns: u64,
     pub(super) exiting: bool,
@@ -125,11 +135,11 @@ pub struct Thread {
     /// Time at which it began to free memory.
     pub(crate) reclaims_since: Option<i64>,
     /// The pid namespace in which it numbers other threads.
-    pub(super) numbers: Numbers,
+    pub(super) pid_namespace: PidNamespace,
     /// The reason of its block.
-    pub(super) cause: Cause,
-    /// True if it has sent a request to a block device since it has its CPU.
-    pub(super) asked_disk: bool,
+    pub(super) block_cause: BlockCause,
+    /// True if it has sent a request to a block device since it got its CPU.
+    pub(super) requested_disk: bool,
 }
 
 impl Default for Thread {
@@ -146,7 +156,7 @@ impl Default for Thread {
             cpu: None,
             queued_ns: 0,
             wake: None,
-            early: None,
+            early_wake: None,
             mode: Mode::Unknown,
             call: None,
             began_ns: None,
@@ -157,9 +167,9 @@ impl Default for Thread {
             mask: Mask::default(),
             priority: None,
             reclaims_since: None,
-            numbers: Numbers::default(),
-            cause: Cause::Unknown,
-            asked_disk: false,
+            pid_namespace: PidNamespace::default(),
+            block_cause: BlockCause::Unknown,
+            requested_disk: false,
         }
     }
 }
@@ -182,9 +192,9 @@ pub(super) fn state_of(state: i64, exiting: bool) -> ThreadState {
         state if exiting && state & 0xff != 0 && state & 0x0f == 0 => ThreadState::Dead,
         0 => ThreadState::Preempted,
         state if state & 0x30 != 0 => ThreadState::Dead,
-        state if state & 0x02 != 0 => ThreadState::Blocked(Reason::Uninterruptible),
-        state if state & 0x0c != 0 => ThreadState::Blocked(Reason::Stopped),
-        state if state & 0x01 != 0 => ThreadState::Blocked(Reason::Interruptible),
-        _ => ThreadState::Blocked(Reason::Parked),
+        state if state & 0x02 != 0 => ThreadState::Blocked(TaskState::Uninterruptible),
+        state if state & 0x0c != 0 => ThreadState::Blocked(TaskState::Stopped),
+        state if state & 0x01 != 0 => ThreadState::Blocked(TaskState::Interruptible),
+        _ => ThreadState::Blocked(TaskState::Parked),
     }
 }

@@ -6,7 +6,7 @@
 //! still arrive were recorded around the moment of the change and are ignored: an entry of a call
 //! among them would have no return.
 
-use super::{Linux, Plan};
+use super::{ClassPlan, Linux};
 use crate::linux::kernel_rules::Subject;
 use crate::linux::watch::{Base, CpuId, Mode, Moment, ThreadState, Watch};
 use crate::rules::Pattern;
@@ -55,7 +55,7 @@ impl Linux {
     }
 
     /// Removes from the plan what needs classes that are switched off.
-    pub(super) fn without_missing(&self, class: &Class, plan: Plan) -> Plan {
+    pub(super) fn without_missing(&self, class: &Class, plan: ClassPlan) -> ClassPlan {
         if self.missing.all.is_empty() {
             return plan;
         }
@@ -67,7 +67,7 @@ impl Linux {
             Subject::Works | Subject::Other => !self.missing.has(class),
         });
         let hops = plan.hop.filter(|_| !self.missing.has(class));
-        Plan { kernel: plan.kernel.filter(|_| is_recorded), hop: hops, ..plan }
+        ClassPlan { kernel: plan.kernel.filter(|_| is_recorded), hop: hops, ..plan }
     }
 
     #[cold]
@@ -116,7 +116,7 @@ impl Linux {
             self.report_cpu_until(CpuId(cpu as u32), t_ns, watch);
             self.cpus[cpu].unclaimed.mode = None;
         }
-        self.setting.clear();
+        self.mask_calls.clear();
         for thread in &mut self.threads {
             let kept = |call: &str| self.missing.calls.as_ref().is_some_and(|calls| calls.iter().any(|kept| kept == call));
             if thread.call.is_none_or(|call| !kept(self.names.text(call.name))) {

@@ -2,7 +2,7 @@
 //! whose thread was not known.
 
 use super::{state_of, Linux, Unclaimed};
-use crate::linux::watch::{Base, CpuId, Mode, Moment, Start, ThreadId, ThreadState, Wait, Wake, Watch, Why};
+use crate::linux::watch::{Base, BlockReason, CpuId, CpuWait, Mode, Moment, Start, ThreadId, ThreadState, Wake, Watch};
 
 impl Linux {
     /// The current thread of the CPU leaves; `None` is the idle thread.
@@ -39,9 +39,9 @@ impl Linux {
             thread.died_ns = Some(t_ns);
         }
         if let ThreadState::Blocked(state) = thread.state {
-            self.threads[id.0 as usize].cause = self.cause(id, state);
+            self.threads[id.0 as usize].block_cause = self.determine_block_cause(id, state);
         }
-        self.threads[id.0 as usize].asked_disk = false;
+        self.threads[id.0 as usize].requested_disk = false;
         watch.moment(Moment::Left { thread: id, state: self.threads[id.0 as usize].state });
         if let Some(begin_ns) = begin.filter(|_| self.covers(t_ns)) {
             watch.stopped(id, cpu, begin_ns, t_ns, own_ns);
@@ -67,7 +67,7 @@ impl Linux {
         self.off_other_cpus(id, cpu, t_ns, watch);
         let thread = &mut self.threads[id.0 as usize];
         // No switch has named the thread, so it was not running: the wake-up made it ready.
-        if let (ThreadState::Unknown | ThreadState::Blocked(_), Some(early)) = (thread.state, thread.early) {
+        if let (ThreadState::Unknown | ThreadState::Blocked(_), Some(early)) = (thread.state, thread.early_wake) {
             let ready_ns = match thread.state {
                 ThreadState::Unknown => early.t_ns,
                 _ => thread.since_ns.max(early.t_ns),
@@ -84,7 +84,7 @@ impl Linux {
         }
         let thread = &mut self.threads[id.0 as usize];
         (thread.state, thread.since_ns, thread.cpu) = (ThreadState::Running, t_ns, Some(cpu));
-        (thread.began_ns, thread.own_ns, thread.early, thread.wake) = (Some(t_ns), 0, None, None);
+        (thread.began_ns, thread.own_ns, thread.early_wake, thread.wake) = (Some(t_ns), 0, None, None);
         self.cpus[cpu.0 as usize].base = Base::Thread(id);
         watch.moment(Moment::Runs { thread: id, wake });
     }
@@ -95,9 +95,9 @@ impl Linux {
         let place = &mut self.cpus[cpu.0 as usize];
         let unclaimed = std::mem::replace(&mut place.unclaimed, Unclaimed::since(t_ns));
         place.base = base;
-        let doubt = std::mem::take(&mut place.doubt);
+        let inferred_busy = std::mem::take(&mut place.inferred_busy);
         place.ready_ns = None;
-        if doubt && base != Base::Idle {
+        if inferred_busy && base != Base::Idle {
             self.unseen_idle_ends += u64::from(self.covers(t_ns));
         }
         let mut whole = true;
@@ -111,9 +111,9 @@ impl Linux {
                 self.close(id, unclaimed.since_ns, watch);
             }
             let thread = &mut self.threads[id.0 as usize];
-            watch.moment(Moment::Runs { thread: id, wake: thread.early.or(thread.wake) });
+            watch.moment(Moment::Runs { thread: id, wake: thread.early_wake.or(thread.wake) });
             (thread.state, thread.since_ns, thread.cpu) = (ThreadState::Running, t_ns, Some(cpu));
-            (thread.began_ns, thread.early, thread.wake) = (None, None, None);
+            (thread.began_ns, thread.early_wake, thread.wake) = (None, None, None);
             if let Some((mode, call)) = unclaimed.mode {
                 (thread.mode, thread.call) = (mode, call);
             }
@@ -135,7 +135,7 @@ impl Linux {
         }
         self.unseen_idle_ends += u64::from(self.covers(t_ns));
         let place = &mut self.cpus[cpu.0 as usize];
-        (place.base, place.unclaimed, place.doubt) = (Base::Unknown, Unclaimed::since(t_ns), false);
+        (place.base, place.unclaimed, place.inferred_busy) = (Base::Unknown, Unclaimed::since(t_ns), false);
         if truth != Base::Unknown {
             self.claim(cpu, t_ns, truth, watch);
         }
@@ -152,7 +152,7 @@ impl Linux {
             (thread.call, thread.mode) = (None, Mode::Unknown);
             watch.moment(Moment::Unsure { thread: id });
         }
-        (place.base, place.unclaimed, place.doubt) = (Base::Unknown, Unclaimed::since(since.min(t_ns)), false);
+        (place.base, place.unclaimed, place.inferred_busy) = (Base::Unknown, Unclaimed::since(since.min(t_ns)), false);
     }
 
     /// Replaces the thread that was believed to run, because another thread caused an event. It is
@@ -236,9 +236,9 @@ impl Linux {
         let thread = &mut self.threads[id.0 as usize];
         match thread.state {
             ThreadState::Blocked(_) => self.becomes_runnable(id, wake, wake.t_ns, watch),
-            ThreadState::Running => thread.early = Some(wake),
+            ThreadState::Running => thread.early_wake = Some(wake),
             ThreadState::Unknown => {
-                thread.early.get_or_insert(wake);
+                thread.early_wake.get_or_insert(wake);
             }
             // The thread was woken before.
             ThreadState::Runnable | ThreadState::Preempted | ThreadState::Dead => {}
@@ -252,12 +252,12 @@ impl Linux {
             ThreadState::Blocked(_) => {
                 // The thread was woken while it was leaving its CPU, or the trace has no
                 // `sched_waking`.
-                let early = thread.early.unwrap_or(wake);
+                let early = thread.early_wake.unwrap_or(wake);
                 self.becomes_runnable(id, early, wake.t_ns, watch);
             }
-            ThreadState::Running => thread.early = None,
+            ThreadState::Running => thread.early_wake = None,
             ThreadState::Unknown => {
-                thread.early.get_or_insert(wake);
+                thread.early_wake.get_or_insert(wake);
             }
             ThreadState::Runnable | ThreadState::Preempted | ThreadState::Dead => {}
         }
@@ -268,7 +268,7 @@ impl Linux {
         let covers = self.covers(t_ns);
         let thread = &mut self.threads[id.0 as usize];
         (thread.state, thread.since_ns, thread.queued_ns) = (ThreadState::Runnable, t_ns, t_ns);
-        (thread.wake, thread.early) = (Some(wake), None);
+        (thread.wake, thread.early_wake) = (Some(wake), None);
         thread.cpu = thread.cpu.or(Some(wake.cpu));
         watch.moment(Moment::Woken { thread: id, wake });
         if covers {
@@ -302,7 +302,7 @@ impl Linux {
         let Some((cpu, (begin_ns, end_ns))) = cpu.zip(self.clip(from, to)) else { return };
         let place = &self.cpus[cpu.0 as usize];
         let tid = self.threads[thread.0 as usize].tid;
-        watch.waited(&Wait { thread, tid, cpu, preempted, begin_ns, end_ns, now: place.occupant(), now_since_ns: place.since_ns });
+        watch.waited(&CpuWait { thread, tid, cpu, preempted, begin_ns, end_ns, now: place.occupant(), now_since_ns: place.since_ns });
     }
 
     /// Ends the interval of a thread's state. Intervals of running are reported by CPU instead.
@@ -314,8 +314,8 @@ impl Linux {
             if let Some((begin, end)) = self.clip(since, t_ns) {
                 watch.was(id, state, begin, end);
                 if let ThreadState::Blocked(state) = state {
-                    let cause = self.threads[id.0 as usize].cause;
-                    watch.blocked(id, Why { state, cause }, begin, end);
+                    let cause = self.threads[id.0 as usize].block_cause;
+                    watch.blocked(id, BlockReason { state, cause }, begin, end);
                 }
             }
             if matches!(state, ThreadState::Runnable | ThreadState::Preempted) {

@@ -16,13 +16,13 @@ pub(crate) struct Timers {
     /// Expiry times of pending timers, in ns of each timer's own clock.
     programmed: IdMap<u64, i64>,
     /// Running functions, by CPU: an interrupt may call one function on top of another.
-    open: Vec<Vec<Open>>,
+    open: Vec<Vec<RunningTimer>>,
     /// Purposes of timers, by the address of their function.
     kinds: IdMap<u64, TimerKind>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct RunningTimer {
     timer: u64,
     function: Option<u64>,
     fine: bool,
@@ -69,12 +69,12 @@ impl Timers {
         }
         // An earlier call of this timer's function whose end was not seen is over.
         self.open[at].retain(|open| open.timer != timer);
-        self.open[at].push(Open { timer, function, fine: now.is_some(), begin_ns: t_ns, late_ns });
+        self.open[at].push(RunningTimer { timer, function, fine: now.is_some(), begin_ns: t_ns, late_ns });
     }
 
     pub fn leave(&mut self, cpu: CpuId, t_ns: i64, timer: u64) -> Option<Expiry> {
         let open = self.open.get_mut(cpu.0 as usize)?;
-        let Open { function, fine, begin_ns, late_ns, .. } = open.swap_remove(open.iter().rposition(|open| open.timer == timer)?);
+        let RunningTimer { function, fine, begin_ns, late_ns, .. } = open.swap_remove(open.iter().rposition(|open| open.timer == timer)?);
         Some(Expiry { cpu, function, fine, begin_ns, end_ns: t_ns, late_ns })
     }
 

@@ -67,13 +67,13 @@ pub enum ThreadState {
     Runnable,
     /// The scheduler took the CPU from the thread although the thread was ready to run.
     Preempted,
-    Blocked(Reason),
+    Blocked(TaskState),
     Dead,
 }
 
 /// The kernel's task state of a blocked thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
+pub enum TaskState {
     Interruptible,
     /// Usually a wait for a device or for a lock of the kernel.
     Uninterruptible,
@@ -84,14 +84,14 @@ pub enum Reason {
 
 /// Why a thread is blocked, as far as the events show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Why {
-    pub state: Reason,
-    pub cause: Cause,
+pub struct BlockReason {
+    pub state: TaskState,
+    pub cause: BlockCause,
 }
 
-/// What a blocked thread did before it blocked.
+/// What a thread did when it blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
+pub enum BlockCause {
     Unknown,
     /// The thread is in a system call. The second value is the kind of the file that the call is
     /// about, if it is about a file whose kind is known.
@@ -159,7 +159,7 @@ pub struct Wake {
 
 /// An interval in which a thread waited in a CPU's queue.
 #[derive(Clone, Copy, Debug)]
-pub struct Wait {
+pub struct CpuWait {
     pub thread: ThreadId,
     pub tid: i32,
     pub cpu: CpuId,
@@ -218,7 +218,7 @@ pub struct Expiry {
 
 /// A finished system call.
 #[derive(Clone, Copy, Debug)]
-pub struct Call {
+pub struct FinishedCall {
     /// The calling thread; `None` if no switch has named it yet.
     pub thread: Option<ThreadId>,
     pub name: NameId,
@@ -398,10 +398,10 @@ pub trait Watch {
     fn was(&mut self, _thread: ThreadId, _state: ThreadState, _begin_ns: i64, _end_ns: i64) {}
 
     /// Reports that a thread was blocked: the same interval as in [`Watch::was`], with its reason.
-    fn blocked(&mut self, _thread: ThreadId, _why: Why, _begin_ns: i64, _end_ns: i64) {}
+    fn blocked(&mut self, _thread: ThreadId, _why: BlockReason, _begin_ns: i64, _end_ns: i64) {}
 
     /// Reports that a thread waited in the queue of a CPU, for its whole wait or up to a migration.
-    fn waited(&mut self, _wait: &Wait) {}
+    fn waited(&mut self, _wait: &CpuWait) {}
 
     fn started(&mut self, _start: &Start) {}
 
@@ -415,7 +415,7 @@ pub trait Watch {
 
     fn entered(&mut self, _thread: Option<ThreadId>, _name: NameId, _t_ns: i64) {}
 
-    fn returned(&mut self, _call: &Call) {}
+    fn returned(&mut self, _call: &FinishedCall) {}
 
     /// Reports a change of the CPUs on which the thread may run: the newest of the changes of
     /// [`crate::linux::Thread::mask`], or the first one beyond the limit of recorded changes.
@@ -469,12 +469,12 @@ impl<A: Watch, B: Watch> Watch for (&mut A, &mut B) {
         self.1.was(thread, state, begin_ns, end_ns);
     }
 
-    fn blocked(&mut self, thread: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {
+    fn blocked(&mut self, thread: ThreadId, why: BlockReason, begin_ns: i64, end_ns: i64) {
         self.0.blocked(thread, why, begin_ns, end_ns);
         self.1.blocked(thread, why, begin_ns, end_ns);
     }
 
-    fn waited(&mut self, wait: &Wait) {
+    fn waited(&mut self, wait: &CpuWait) {
         self.0.waited(wait);
         self.1.waited(wait);
     }
@@ -504,7 +504,7 @@ impl<A: Watch, B: Watch> Watch for (&mut A, &mut B) {
         self.1.entered(thread, name, t_ns);
     }
 
-    fn returned(&mut self, call: &Call) {
+    fn returned(&mut self, call: &FinishedCall) {
         self.0.returned(call);
         self.1.returned(call);
     }

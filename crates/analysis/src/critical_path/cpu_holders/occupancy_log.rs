@@ -6,7 +6,7 @@
 
 use super::CpuHolders;
 use crate::critical_path::Spill;
-use longpole_model::linux::watch::{Base, ContextId, CpuId, Mode, Occupant, ThreadId, Wait, Watch};
+use longpole_model::linux::watch::{Base, ContextId, CpuId, CpuWait, Mode, Occupant, ThreadId, Watch};
 use longpole_model::linux::Linux;
 use std::fs::File;
 use std::io;
@@ -120,7 +120,7 @@ impl Watch for OccupancyLog {
         }
     }
 
-    fn waited(&mut self, wait: &Wait) {
+    fn waited(&mut self, wait: &CpuWait) {
         self.entry(if wait.preempted { PREEMPTED } else { WAITED }, wait.cpu, wait.now);
         self.number(wait.thread.0.into());
         self.time(wait.now_since_ns);
@@ -162,7 +162,7 @@ impl Piece<'_> {
                 let thread = ThreadId(self.id()?);
                 let (now_since_ns, begin_ns, end_ns) = (self.time()?, self.time()?, self.time()?);
                 let tid = linux.threads.get(thread.0 as usize)?.tid;
-                cpu_holders.waited(&Wait { thread, tid, cpu, preempted: kind == PREEMPTED, begin_ns, end_ns, now, now_since_ns });
+                cpu_holders.waited(&CpuWait { thread, tid, cpu, preempted: kind == PREEMPTED, begin_ns, end_ns, now, now_since_ns });
             }
         }
         Some(())
@@ -205,7 +205,7 @@ mod tests {
         let thread = |turn: i64| ThreadId((turn % 2) as u32);
         for turn in 0..count {
             let (begin_ns, end_ns, by) = (turn * 100, turn * 100 + 100, Occupant::Thread(thread(turn)));
-            let wait = Wait {
+            let wait = CpuWait {
                 thread: thread(turn + 1),
                 tid: 1 + (turn as i32 + 1) % 2,
                 cpu: CpuId(0),

@@ -9,7 +9,7 @@ use super::{largest, ClassesOnPath, Contention};
 use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
 use crate::wait_graph::uses::Lock;
-use longpole_model::linux::watch::{Call, ThreadId};
+use longpole_model::linux::watch::{FinishedCall, ThreadId};
 use longpole_model::linux::Linux;
 use longpole_model::names::NameId;
 use longpole_model::system_calls::takes_a_futex_operation;
@@ -37,7 +37,7 @@ const LOCK_PI2: i64 = 13;
 #[derive(Debug, Default)]
 pub(super) struct Futexes {
     /// System calls of the current event that may be `futex`.
-    calls: Vec<Call>,
+    calls: Vec<FinishedCall>,
     /// For each name id, whether it is the futex system call.
     names: Vec<Option<bool>>,
     /// Futexes by process and address.
@@ -90,7 +90,7 @@ enum FutexEffect {
 }
 
 /// Returns what a futex call did; `None` if it neither waited nor woke exactly one thread.
-fn effect(call: &Call) -> Option<FutexEffect> {
+fn effect(call: &FinishedCall) -> Option<FutexEffect> {
     let result = call.result?;
     match call.arguments.second? & OPERATION {
         WAIT | WAIT_BITSET | LOCK_PI | LOCK_PI2 if result == 0 => Some(FutexEffect::Waits),
@@ -101,7 +101,7 @@ fn effect(call: &Call) -> Option<FutexEffect> {
 }
 
 impl Futexes {
-    pub fn returned(&mut self, call: &Call) {
+    pub fn returned(&mut self, call: &FinishedCall) {
         if !matches!(self.names.get(call.name.0 as usize), Some(Some(false))) {
             self.calls.push(*call);
         }
@@ -124,7 +124,7 @@ impl Futexes {
         *self.names[at].get_or_insert_with(|| takes_a_futex_operation(linux.names.text(name)))
     }
 
-    fn count(&mut self, linux: &Linux, call: &Call) {
+    fn count(&mut self, linux: &Linux, call: &FinishedCall) {
         let (Some(effect), Some(id), Some(address), Some(begin)) = (effect(call), call.thread, call.arguments.about, call.begin_ns) else {
             return;
         };

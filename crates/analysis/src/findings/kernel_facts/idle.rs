@@ -9,7 +9,7 @@ use super::{largest, ClassesOnPath};
 use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
 use longpole_model::hash::IdMap;
-use longpole_model::linux::watch::{Base, CpuId, ThreadId, Wait};
+use longpole_model::linux::watch::{Base, CpuId, CpuWait, ThreadId};
 use longpole_model::linux::Linux;
 use std::collections::{HashMap, VecDeque};
 
@@ -28,7 +28,7 @@ pub(super) struct Idle {
     /// The last stays of each CPU, the newest last.
     cpus: Vec<VecDeque<Stay>>,
     /// Long waits that the current event has ended.
-    waits: Vec<Wait>,
+    waits: Vec<CpuWait>,
     /// Waits of each thread while another CPU was idle.
     threads: IdMap<ThreadId, Missed>,
     /// Threads that were ready to run while no thread had their own CPU.
@@ -56,7 +56,7 @@ struct Missed {
 }
 
 impl Missed {
-    fn of(wait: &Wait, pieces: Vec<(i64, i64)>) -> Missed {
+    fn of(wait: &CpuWait, pieces: Vec<(i64, i64)>) -> Missed {
         let ns: i64 = pieces.iter().map(|(begin, end)| end - begin).sum();
         Missed {
             waited_ns: (wait.end_ns - wait.begin_ns) as u64,
@@ -99,7 +99,7 @@ impl Idle {
         }
     }
 
-    pub fn waited(&mut self, wait: &Wait) {
+    pub fn waited(&mut self, wait: &CpuWait) {
         if wait.end_ns - wait.begin_ns >= MIN_NS {
             return self.waits.push(*wait);
         }
@@ -122,7 +122,7 @@ impl Idle {
 
     /// Returns the times of the wait at which another CPU was idle on which the thread may run;
     /// they do not overlap.
-    fn missed(&self, linux: &Linux, wait: &Wait) -> Vec<(i64, i64)> {
+    fn missed(&self, linux: &Linux, wait: &CpuWait) -> Vec<(i64, i64)> {
         let Some(thread) = linux.threads.get(wait.thread.0 as usize) else { return Vec::new() };
         let allowed = thread.mask.now();
         let busy = self.stays(linux, wait.cpu, wait, false);
@@ -150,7 +150,7 @@ impl Idle {
     }
 
     /// Returns the times during the wait for which the CPU was idle, or had a thread.
-    fn stays(&self, linux: &Linux, cpu: CpuId, wait: &Wait, idle: bool) -> Vec<(i64, i64)> {
+    fn stays(&self, linux: &Linux, cpu: CpuId, wait: &CpuWait, idle: bool) -> Vec<(i64, i64)> {
         let stays = self.cpus.get(cpu.0 as usize);
         // The current stay of the CPU is reported only after it ends.
         let mut newest = linux.idle_since(cpu).filter(|_| idle);
