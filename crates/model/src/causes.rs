@@ -24,6 +24,8 @@ mod ending;
 mod faults;
 mod naming;
 mod probes;
+mod state_names;
+mod thread_table;
 mod threads;
 mod timers;
 mod user_rules;
@@ -32,20 +34,18 @@ mod works;
 
 pub use naming::{is_named_as_recorder, Behind};
 
-use crate::hash::IdMap;
+use crate::causes::state_names::{StateNames, Words};
 use crate::interaction::ahead::Ahead;
 use crate::interaction::{Cause, Effect, Interaction, MachineId, Vocabulary};
-use crate::kinds::{LinkKind, NameKind, StateKind};
 use crate::linux::net::Hop;
-use crate::linux::watch::{BlockReason, Moment, Watch};
+use crate::linux::watch::{Moment, Watch};
 use crate::linux::Linux;
-use crate::names::{NameId, Names};
+use crate::names::NameId;
 use crate::rules::{RuleError, Rules};
 use crate::step::Step;
 use crate::system::System;
 use longpole_trace::event::{Catalogue, Item, Loss, StreamId, StreamKind};
 use std::collections::{BTreeMap, HashMap};
-use threads::Thread;
 
 /// What is known about a trace in addition to its events.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,144 +92,33 @@ pub struct Composer {
     about: About,
     words: Words,
     observed: ObservedEffects,
+    /// Interactions that were composed and not yet read.
     ahead: Ahead,
+    /// Time in ns of the interactions that are composed now.
     now: u64,
     counters: Counters,
-    threads: Vec<Thread>,
-    of_linux: Vec<Option<u32>>,
-    of_actor: Vec<Option<u32>>,
-    /// Context machines that a user's rules have named.
-    of_context: IdMap<MachineId, u32>,
-    /// Threads that only probes have shown, by thread id.
-    probed: HashMap<i32, u32>,
+    threads: thread_table::ThreadTable,
     naming: naming::Naming,
     contexts: contexts::Contexts,
     devices: devices::Devices,
     waits: waits::Waits,
     early: early::Early,
     works: works::Works,
-    timers: timers::Timers,
+    timers: timers::TimerSetters,
     faults: faults::Faults,
-    linux_names: Vec<Option<NameId>>,
-    /// Names of the probes, translated to names of states: reasons to wait, spans and services.
-    reason_names: Vec<Option<NameId>>,
-    span_names: Vec<Option<NameId>>,
-    service_names: Vec<Option<NameId>>,
-    reasons: IdMap<BlockReason, NameId>,
+    names: StateNames,
     ending: ending::Ending,
     /// Losses on streams of probes that the reader has reached but time has not.
     losses_ahead: Vec<Loss>,
     /// The meaning of the last item, if it was an event of a probe.
     step: Option<Step>,
-    /// True if the interactions of further events are not wanted.
-    is_over: bool,
-    /// The thread or the CPU of each machine that is a thread or an interrupt context.
-    runs_on: Vec<(MachineId, RunsOn)>,
-}
-
-/// Names of states that this module gives.
-#[derive(Clone, Copy, Debug)]
-struct Words {
-    user: NameId,
-    run: NameId,
-    kernel: NameId,
-    runnable: NameId,
-    preempted: NameId,
-    unknown: NameId,
-    throttled: NameId,
-    page_fault: NameId,
-    asleep: NameId,
-    outside: NameId,
-    /// Reasons of blocks.
-    lost: NameId,
-    signal: NameId,
-    work: NameId,
-    workqueue: NameId,
-    links: Links,
-}
-
-/// Names of links.
-#[derive(Clone, Copy, Debug)]
-struct Links {
-    run: NameId,
-    unknown: NameId,
-    timer: NameId,
-    raise: NameId,
-    signal: NameId,
-    disk: NameId,
-    wire: NameId,
-    interrupt: NameId,
-    workqueue: NameId,
-    // Links until a timer of the kernel expires.
-    delayed_ack: NameId,
-    transmission: NameId,
-    retransmission: NameId,
-    window_probe: NameId,
-    keepalive: NameId,
-    pacing: NameId,
-    rate_limit: NameId,
-    quota_refill: NameId,
-    io_quota: NameId,
-    delayed_work: NameId,
-    grace_period: NameId,
-    kernel_timer: NameId,
-}
-
-impl Words {
-    fn new(vocabulary: &mut Vocabulary) -> Words {
-        let names = &mut vocabulary.names;
-        let mut link = |kind: LinkKind| names.intern_as(kind.text().unwrap_or_default(), NameKind::Link(kind));
-        let links = Links {
-            run: link(LinkKind::Run),
-            unknown: link(LinkKind::Unknown),
-            timer: link(LinkKind::Timer),
-            raise: link(LinkKind::Raise),
-            signal: link(LinkKind::Signal),
-            disk: link(LinkKind::Disk),
-            wire: link(LinkKind::Wire),
-            interrupt: link(LinkKind::Interrupt),
-            workqueue: link(LinkKind::Workqueue),
-            delayed_ack: link(LinkKind::DelayedAck),
-            transmission: link(LinkKind::Transmission),
-            retransmission: link(LinkKind::Retransmission),
-            window_probe: link(LinkKind::WindowProbe),
-            keepalive: link(LinkKind::Keepalive),
-            pacing: link(LinkKind::Pacing),
-            rate_limit: link(LinkKind::RateLimit),
-            quota_refill: link(LinkKind::QuotaRefill),
-            io_quota: link(LinkKind::IoQuota),
-            delayed_work: link(LinkKind::DelayedWork),
-            grace_period: link(LinkKind::GracePeriod),
-            kernel_timer: link(LinkKind::KernelTimer),
-        };
-        let mut reason = |text| names.intern_as(text, NameKind::State(StateKind::Waits));
-        let (lost, signal, work, workqueue) = (reason("lost"), reason("signal"), reason("work"), reason("workqueue"));
-        let mut state = |kind: StateKind| names.intern_as(kind.text().unwrap_or_default(), NameKind::State(kind));
-        Words {
-            user: state(StateKind::User),
-            run: state(StateKind::Run),
-            kernel: state(StateKind::Kernel),
-            runnable: state(StateKind::Runnable),
-            preempted: state(StateKind::Preempted),
-            unknown: state(StateKind::Unknown),
-            throttled: state(StateKind::Throttled),
-            page_fault: state(StateKind::Fault),
-            asleep: state(StateKind::Asleep),
-            outside: state(StateKind::Outside),
-            lost,
-            signal,
-            work,
-            workqueue,
-            links,
-        }
-    }
 }
 
 /// What the kernel's model reports during one event.
 #[derive(Debug, Default)]
 struct ObservedEffects {
     moments: Vec<Moment>,
-    hops: Vec<devices::Seen>,
+    hops: Vec<devices::PacketEvent>,
 }
 
 impl Watch for ObservedEffects {
@@ -240,7 +129,7 @@ impl Watch for ObservedEffects {
 
     #[inline]
     fn hopped(&mut self, hop: &Hop<'_>) {
-        self.hops.extend(devices::Seen::of(hop));
+        self.hops.extend(devices::PacketEvent::of(hop));
     }
 }
 
@@ -256,29 +145,19 @@ impl Composer {
             ahead: Ahead::default(),
             now: 0,
             counters: Counters::default(),
-            threads: Vec::new(),
-            of_linux: Vec::new(),
-            of_actor: Vec::new(),
-            of_context: IdMap::default(),
-            probed: HashMap::new(),
+            threads: thread_table::ThreadTable::default(),
             naming: naming::Naming::default(),
             contexts: contexts::Contexts::default(),
             devices: devices::Devices::default(),
             waits: waits::Waits::default(),
             early: early::Early::default(),
             works: works::Works::default(),
-            timers: timers::Timers::default(),
+            timers: timers::TimerSetters::default(),
             faults: faults::Faults::default(),
-            linux_names: Vec::new(),
-            reason_names: Vec::new(),
-            span_names: Vec::new(),
-            service_names: Vec::new(),
-            reasons: IdMap::default(),
+            names: StateNames::default(),
             ending: ending::Ending::default(),
             losses_ahead: Vec::new(),
             step: None,
-            is_over: false,
-            runs_on: Vec::new(),
         }
     }
 
@@ -300,7 +179,7 @@ impl Composer {
 
     /// Returns the thread or the CPU of each machine that is a thread or an interrupt context.
     pub fn runs_on(&self) -> &[(MachineId, RunsOn)] {
-        &self.runs_on
+        &self.naming.runs_on
     }
 
     pub fn counters(&self) -> &Counters {
@@ -345,7 +224,7 @@ impl Composer {
 
     /// From now on, events are still resolved to steps, but yield no interactions.
     pub fn end_here(&mut self) {
-        self.is_over = true;
+        self.ending.steps_only = true;
     }
 
     /// Processes the next event or loss, in the order of time.
@@ -357,7 +236,7 @@ impl Composer {
     /// the caller needs no second model.
     pub fn item_with<W: Watch>(&mut self, catalogue: &Catalogue, item: &Item<'_>, watch: &mut W) {
         self.step = None;
-        if self.is_over {
+        if self.ending.steps_only {
             if let Item::Event(event) = item {
                 if is_of_programs(catalogue, event.stream) {
                     self.step = Some(self.system.step(catalogue, event));
@@ -375,17 +254,17 @@ impl Composer {
                 match catalogue.streams.get(event.stream.0 as usize).map(|stream| stream.kind) {
                     Some(StreamKind::Kernel) => {
                         self.release_on(catalogue, event.cpu);
-                        self.at(event.t_ns);
-                        let said = if self.system.has_own_rules() { self.said(catalogue, event) } else { None };
+                        self.advance_to(event.t_ns);
+                        let meaning = if self.system.has_own_rules() { self.rule_meaning(catalogue, event) } else { None };
                         self.linux.event(catalogue, event, &mut (&mut self.observed, watch));
-                        let said = said.and_then(|said| self.emit_before(catalogue, event.cpu, said));
+                        let meaning = meaning.and_then(|meaning| self.emit_before(catalogue, event.cpu, meaning));
                         if let Some(cpu) = event.cpu {
                             self.close_contexts(cpu);
                             self.process_reports(catalogue);
                             self.open_contexts(cpu);
                         }
-                        if let Some(said) = said {
-                            self.emit_after(catalogue, event, said);
+                        if let Some(meaning) = meaning {
+                            self.emit_after(catalogue, event, meaning);
                         }
                     }
                     Some(StreamKind::User) => {
@@ -395,7 +274,7 @@ impl Composer {
                         self.probe(catalogue, step);
                     }
                     kind => {
-                        self.at(event.t_ns);
+                        self.advance_to(event.t_ns);
                         if kind != Some(StreamKind::Samples) {
                             self.step = Some(self.system.step(catalogue, event));
                         }
@@ -404,7 +283,7 @@ impl Composer {
             }
             Item::Loss(loss) => {
                 self.release_all(catalogue);
-                self.at(loss.end_ns);
+                self.advance_to(loss.end_ns);
                 let kind = catalogue.streams.get(loss.stream.0 as usize).map(|stream| stream.kind);
                 if !matches!(kind, Some(StreamKind::Kernel | StreamKind::User)) {
                     return;
@@ -428,13 +307,13 @@ impl Composer {
     pub fn finish(&mut self, catalogue: &Catalogue) {
         self.release_all(catalogue);
         self.stays_undecided();
-        if !std::mem::replace(&mut self.ending.over, true) {
-            self.end();
+        if !std::mem::replace(&mut self.ending.emitted, true) {
+            self.emit_end();
         }
     }
 
     /// Advances the time; it never runs backwards.
-    fn at(&mut self, t_ns: i64) {
+    fn advance_to(&mut self, t_ns: i64) {
         let t = self.now.max(u64::try_from(t_ns).unwrap_or(0));
         if self.faults.due().is_some_and(|due| due <= t) {
             self.faults_end(t);
@@ -481,14 +360,13 @@ impl Composer {
     /// The state of a thread in this system call.
     #[inline]
     fn system_call(&mut self, name: NameId) -> NameId {
-        let linux = &self.linux;
-        translated(&mut self.linux_names, name, &mut self.system.vocabulary, StateKind::SystemCall, |_| linux.names.text(name).to_owned())
+        self.names.system_call(name, &self.linux, &mut self.system.vocabulary)
     }
 
     /// The name of a reason to wait that probes or a user's rule gave.
     #[inline]
     fn reason_of_system(&mut self, name: NameId) -> NameId {
-        translated(&mut self.reason_names, name, &mut self.system.vocabulary, StateKind::Waits, |names| names.text(name).to_owned())
+        self.names.reason(name, &mut self.system.vocabulary)
     }
 }
 
@@ -497,25 +375,6 @@ impl Composer {
 fn is_of_programs(catalogue: &Catalogue, stream: StreamId) -> bool {
     let kind = catalogue.streams.get(stream.0 as usize).map(|stream| stream.kind);
     !matches!(kind, Some(StreamKind::Kernel | StreamKind::Samples))
-}
-
-#[inline]
-fn translated(
-    known: &mut Vec<Option<NameId>>,
-    name: NameId,
-    into: &mut Vocabulary,
-    kind: StateKind,
-    text: impl Fn(&Names) -> String,
-) -> NameId {
-    let at = name.0 as usize;
-    if let Some(Some(known)) = known.get(at) {
-        return *known;
-    }
-    if known.len() <= at {
-        known.resize(at + 1, None);
-    }
-    let text = text(&into.names);
-    *known[at].insert(into.names.intern_as(&text, NameKind::State(kind)))
 }
 
 /// Numbers that are reused when they are free.

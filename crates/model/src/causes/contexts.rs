@@ -5,46 +5,40 @@
 //! cause is its device, which is a machine of its own: what the device waits for is outside of the
 //! system.
 
-use super::timers::Due;
+use super::timers::TimerCause;
 use super::{Composer, RunsOn};
 use crate::interaction::{Cause, Effect, MachineId};
-use crate::kinds::{NameKind, StateKind};
+use crate::kinds::{LinkKind, NameKind, StateKind};
 use crate::linux::fact::Key;
 use crate::linux::watch::{Base, ContextId, CpuId, Waker};
 use crate::names::NameId;
 use longpole_trace::event::Catalogue;
 
-/// Softirqs in which timers run, numbered as in the kernel's `enum` of softirqs.
-const TIMER: i64 = 1;
-const HRTIMER: i64 = 8;
-const RCU: i64 = 9;
-
 #[derive(Debug, Default)]
 pub(super) struct Contexts {
-    cpus: Vec<Cpu>,
+    cpus: Vec<CpuContexts>,
     /// The machine of each context and CPU.
-    machines: Vec<Vec<Option<Known>>>,
-    kinds: Vec<Option<bool>>,
+    machines: Vec<Vec<Option<ContextMachine>>>,
     /// The device of each context that is an interrupt.
     devices: Vec<Option<MachineId>>,
 }
 
 /// The machine of a context, and the state in which the context runs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct ContextMachine {
     pub machine: MachineId,
     pub state: NameId,
 }
 
 #[derive(Debug, Default)]
-struct Cpu {
-    open: Vec<Open>,
+struct CpuContexts {
+    open: Vec<RunningContext>,
     raised: [Option<Raise>; 16],
 }
 
 /// An open context on a CPU.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct RunningContext {
     id: ContextId,
     machine: MachineId,
     /// True if the cause of its path is known, or known to be the context itself.
@@ -54,7 +48,7 @@ struct Open {
     /// True if a timer led to this context.
     timer: bool,
     /// The machine that set this timer, and when, if that is known.
-    set: Option<Due>,
+    set: Option<TimerCause>,
     /// The machine that has caused what this context does now; `since` is the time since which it
     /// does that.
     of: Option<MachineId>,
@@ -72,10 +66,10 @@ struct Raise {
 }
 
 impl Contexts {
-    fn cpu(&mut self, cpu: CpuId) -> &mut Cpu {
+    fn cpu(&mut self, cpu: CpuId) -> &mut CpuContexts {
         let at = cpu.0 as usize;
         if self.cpus.len() <= at {
-            self.cpus.resize_with(at + 1, Cpu::default);
+            self.cpus.resize_with(at + 1, CpuContexts::default);
         }
         &mut self.cpus[at]
     }
@@ -120,35 +114,35 @@ impl Composer {
         if self.linux.cpus[cpu.0 as usize].open.len() > known {
             for at in known..self.linux.cpus[cpu.0 as usize].open.len() {
                 let id = self.linux.cpus[cpu.0 as usize].open[at].id;
-                self.begins(cpu, id);
+                self.begin_context(cpu, id);
             }
         }
     }
 
-    fn begins(&mut self, cpu: CpuId, id: ContextId) {
-        let Known { machine, state } = self.context(cpu, id);
+    fn begin_context(&mut self, cpu: CpuId, id: ContextId) {
+        let ContextMachine { machine, state } = self.context(cpu, id);
         let key = self.linux.contexts[id.0 as usize].key;
         let number = match key {
             Key::Softirq(number) => usize::try_from(number).ok(),
             Key::Irq(_) | Key::Vector(_) => None,
         };
         let raise = number.and_then(|number| self.contexts.cpu(cpu).raised.get_mut(number)).and_then(Option::take);
-        let said = raise.filter(|raise| raise.caused);
-        let cause = said.map(|raise| Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.links.raise) }));
+        let raised_by = raise.filter(|raise| raise.caused);
+        let cause = raised_by.map(|raise| Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.links[LinkKind::Raise]) }));
         let over = self.contexts.cpu(cpu).open.len();
         let below = self.below(cpu, over);
         self.emit(Effect::Push { machine, below, cause });
-        self.is_in(machine, state, true);
+        self.emit_context_state(machine, state, true);
         let raise = raise.filter(|raise| !raise.caused);
-        let timer = said.is_none() && raise.map_or_else(|| self.is_timer(id), |raise| raise.timer);
-        self.contexts.cpu(cpu).open.push(Open {
+        let timer = raised_by.is_none() && raise.map_or_else(|| self.is_timer(id), |raise| raise.timer);
+        self.contexts.cpu(cpu).open.push(RunningContext {
             id,
             machine,
-            caused: said.is_some(),
+            caused: raised_by.is_some(),
             raise,
             timer,
             set: None,
-            of: said.map(|raise| raise.by),
+            of: raised_by.map(|raise| raise.by),
             since: self.now,
         });
         // The device exists from its first interrupt on.
@@ -165,7 +159,7 @@ impl Composer {
             // A thread that is not known as a machine yet is not interrupted.
             (None, Base::Thread(thread)) => {
                 let at = self.thread_of_linux(thread);
-                self.threads[at as usize].machine
+                self.threads[at].machine
             }
             (None, Base::Idle | Base::Unknown) => None,
         }
@@ -177,7 +171,7 @@ impl Composer {
     /// what the next one leads to, so the context begins a new path for each. Packets from one
     /// sender belong together (`is_stream`); requests do not, because their issuer works for many
     /// others.
-    pub(super) fn turns_to(&mut self, cpu: CpuId, by: Waker, (of, is_stream): (MachineId, bool), t: u64) {
+    pub(super) fn turn_to(&mut self, cpu: CpuId, by: Waker, (of, is_stream): (MachineId, bool), t: u64) {
         let Waker::Context { id, .. } = by else { return };
         let place = self.contexts.cpu(cpu).open.len().saturating_sub(1);
         let Some(open) = self.contexts.cpu(cpu).open.last_mut().filter(|open| open.id == id) else { return };
@@ -197,7 +191,7 @@ impl Composer {
 
     /// A timer has expired in this context: what it does now is for the machine that set the timer,
     /// if that is known.
-    pub(super) fn acts_for(&mut self, cpu: CpuId, id: ContextId, set: Option<Due>) {
+    pub(super) fn acts_for(&mut self, cpu: CpuId, id: ContextId, set: Option<TimerCause>) {
         let place = self.contexts.cpu(cpu).open.len().saturating_sub(1);
         let Some(open) = self.contexts.cpu(cpu).open.last_mut().filter(|open| open.id == id && open.timer) else { return };
         open.set = set;
@@ -225,14 +219,14 @@ impl Composer {
         let open = &mut self.contexts.cpu(cpu).open[place];
         (open.caused, open.raise, open.since) = (false, None, now);
         let id = open.id;
-        let Known { machine, state } = self.context(cpu, id);
+        let ContextMachine { machine, state } = self.context(cpu, id);
         let below = self.below(cpu, place);
         self.emit(Effect::Pop { machine });
         self.emit(Effect::Push { machine, below, cause: None });
-        self.is_in(machine, state, true);
+        self.emit_context_state(machine, state, true);
     }
 
-    pub(super) fn context(&mut self, cpu: CpuId, id: ContextId) -> Known {
+    pub(super) fn context(&mut self, cpu: CpuId, id: ContextId) -> ContextMachine {
         let machines = &mut self.contexts.machines;
         if machines.len() <= id.0 as usize {
             machines.resize_with(id.0 as usize + 1, Vec::new);
@@ -254,10 +248,10 @@ impl Composer {
             Key::Vector(_) => &name,
         };
         let state = self.system.vocabulary.names.intern_as(state, NameKind::State(StateKind::Interrupt));
-        let known = Known { machine, state };
+        let known = ContextMachine { machine, state };
         self.contexts.machines[id.0 as usize][cpu.0 as usize] = Some(known);
-        self.class(machine, &name);
-        self.runs_on.push((machine, RunsOn::Cpu(number)));
+        self.emit_class(machine, &name);
+        self.naming.runs_on.push((machine, RunsOn::Cpu(number)));
         known
     }
 
@@ -274,31 +268,24 @@ impl Composer {
         let name = name.splitn(3, ' ').nth(2).unwrap_or(&name);
         let machine = self.system.vocabulary.machine("", &format!("device {name}"));
         self.contexts.devices[at] = Some(machine);
-        self.class(machine, "device");
+        self.emit_class(machine, "device");
         self.emit(Effect::State { machine, state: self.words.outside });
         machine
     }
 
-    pub(super) fn is_timer(&mut self, id: ContextId) -> bool {
-        let at = id.0 as usize;
-        if self.contexts.kinds.len() <= at {
-            self.contexts.kinds.resize(at + 1, None);
-        }
-        *self.contexts.kinds[at].get_or_insert_with(|| match self.linux.contexts[at].key {
-            Key::Softirq(number) => matches!(number, TIMER | HRTIMER),
-            Key::Vector(name) => self.linux.names.text(name) == "local_timer",
-            Key::Irq(_) => self.linux.contexts[at].name.contains("timer"),
-        })
+    /// True if timers run in this context.
+    pub(super) fn is_timer(&self, id: ContextId) -> bool {
+        self.linux.contexts[id.0 as usize].runs_timers
     }
 
     /// True for a timer's interrupt, not for a softirq.
-    pub(super) fn is_hard_timer(&mut self, id: ContextId) -> bool {
+    pub(super) fn is_hard_timer(&self, id: ContextId) -> bool {
         !self.linux.contexts[id.0 as usize].key.is_softirq() && self.is_timer(id)
     }
 
     /// True for the softirq in which the kernel wakes threads that wait for a grace period.
     pub(super) fn is_rcu(&self, id: ContextId) -> bool {
-        self.linux.contexts[id.0 as usize].key == Key::Softirq(RCU)
+        self.linux.contexts[id.0 as usize].key == Key::Softirq(Key::RCU_SOFTIRQ)
     }
 
     /// True if what this context does now was caused by a timer whose setter is unknown.
@@ -321,11 +308,11 @@ impl Composer {
         if open.caused {
             return machine;
         }
-        let of_timer = open.set.map(|Due { by, t, link }| Cause { by, at: Some(t), link: Some(link) });
+        let of_timer = open.set.map(|TimerCause { by, t, link }| Cause { by, at: Some(t), link: Some(link) });
         let cause = match (open.raise, self.linux.contexts[id.0 as usize].key) {
             _ if of_timer.is_some() => of_timer,
             _ if open.timer => self.unknown("timer"),
-            (Some(raise), _) => Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.links.raise) }),
+            (Some(raise), _) => Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.links[LinkKind::Raise]) }),
             // A disk's interrupt means that a request is done, but not which one. The oldest one is
             // assumed if no completion was recorded by now.
             (None, Key::Irq(_)) if self.oldest_request(id).is_some() => self.oldest_request(id),
@@ -342,7 +329,7 @@ impl Composer {
         if cause.is_some() {
             self.emit(Effect::Wake { machine, cause });
             let state = self.context(cpu, id).state;
-            self.is_in(machine, state, false);
+            self.emit_context_state(machine, state, false);
         }
         machine
     }
@@ -356,7 +343,7 @@ impl Composer {
     }
 
     /// Notes that the context has taken something that determines its path.
-    pub(super) fn has_taken(&mut self, cpu: Option<CpuId>, by: Waker) {
+    pub(super) fn note_taken(&mut self, cpu: Option<CpuId>, by: Waker) {
         let Waker::Context { id, .. } = by else { return };
         for cpu in cpu.map_or(0..self.contexts.cpus.len(), |cpu| cpu.0 as usize..cpu.0 as usize + 1) {
             if let Some(open) = self.contexts.cpus.get_mut(cpu).and_then(|cpu| cpu.open.last_mut()).filter(|open| open.id == id) {
@@ -395,7 +382,7 @@ impl Composer {
     }
 
     /// The machine that does something now, if the cause of that is known.
-    pub(super) fn actor(&mut self, catalogue: &Catalogue, cpu: CpuId, by: Waker) -> Option<MachineId> {
+    pub(super) fn machine_with_cause(&mut self, catalogue: &Catalogue, cpu: CpuId, by: Waker) -> Option<MachineId> {
         match by {
             Waker::Thread(id) if self.linux.calls_nothing(id) || self.linux.missing_context_group_for(id).is_some() => None,
             Waker::Thread(id) => {
@@ -413,7 +400,7 @@ impl Composer {
     }
 
     /// The machine that did something now, if it is known.
-    pub(super) fn who(&mut self, catalogue: &Catalogue, cpu: Option<CpuId>, by: Waker) -> Option<MachineId> {
+    pub(super) fn machine_of_waker(&mut self, catalogue: &Catalogue, cpu: Option<CpuId>, by: Waker) -> Option<MachineId> {
         match by {
             Waker::Thread(thread) if self.linux.missing_context_group_for(thread).is_some() => None,
             Waker::Thread(thread) => {

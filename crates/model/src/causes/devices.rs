@@ -6,7 +6,7 @@
 use super::{Composer, Slots};
 use crate::hash::IdMap;
 use crate::interaction::{Cause, Effect, MachineId, QueueId};
-use crate::kinds::OUTSIDE;
+use crate::kinds::{LinkKind, OUTSIDE};
 use crate::linux::net::{Hop, PacketStep};
 use crate::linux::watch::{ContextId, CpuId, Waker};
 use crate::names::NameId;
@@ -45,7 +45,7 @@ pub(super) struct Devices {
 
 /// A token in a queue; the slot identifies its flow.
 #[derive(Clone, Copy, Debug)]
-struct Token {
+struct TokenSlot {
     queue: QueueId,
     slot: u32,
 }
@@ -53,7 +53,7 @@ struct Token {
 /// A request that a block device has not completed.
 #[derive(Clone, Copy, Debug)]
 struct Request {
-    token: Token,
+    token: TokenSlot,
     by: MachineId,
     t: u64,
 }
@@ -61,7 +61,7 @@ struct Request {
 /// A packet in flight.
 #[derive(Clone, Copy, Debug)]
 struct Packet {
-    token: Token,
+    token: TokenSlot,
     id: u64,
     by: MachineId,
     t: u64,
@@ -74,23 +74,23 @@ struct Link {
     queue: QueueId,
     /// The packets in its queueing discipline that the driver has not received unchanged. A packet
     /// may be cut into segments that no earlier event has shown.
-    wholes: VecDeque<Whole>,
+    wholes: VecDeque<Segmentable>,
 }
 
 /// A packet in a device's queue that may be segmented.
 #[derive(Clone, Copy, Debug)]
-struct Whole {
+struct Segmentable {
     packet: u64,
     /// Id of the [`Packet`] it belongs to; `token` is the token that this packet holds.
     id: u64,
-    token: Token,
+    token: TokenSlot,
     left: u32,
     cut: bool,
 }
 
 /// A step of a packet, without its texts.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct PacketEvent {
     cpu: CpuId,
     by: Waker,
     packet: u64,
@@ -99,15 +99,15 @@ pub(super) struct Seen {
     out: Option<(Vec<u8>, bool)>,
 }
 
-impl Seen {
-    pub fn of(hop: &Hop<'_>) -> Option<Seen> {
+impl PacketEvent {
+    pub fn of(hop: &Hop<'_>) -> Option<PacketEvent> {
         let (packet, length, out) = match hop.step {
             PacketStep::Queue { packet, length, device } => (packet, length, Some((device.to_vec(), false))),
             PacketStep::Transmit { packet, length, device, .. } => (packet, length, Some((device.to_vec(), true))),
             PacketStep::Receive { packet, length, .. } => (packet, length, None),
             _ => return None,
         };
-        Some(Seen { cpu: hop.cpu, by: hop.by, packet, length, out })
+        Some(PacketEvent { cpu: hop.cpu, by: hop.by, packet, length, out })
     }
 }
 
@@ -123,7 +123,7 @@ impl Composer {
     }
 
     /// Takes all units of a token, or those that are left, and frees its slot.
-    fn take(&mut self, machine: MachineId, token: Token) {
+    fn take(&mut self, machine: MachineId, token: TokenSlot) {
         let flow = Some(self.devices.flows[token.slot as usize]);
         self.emit(Effect::Get { machine, queue: token.queue, amount: Amount::All, flow });
         self.devices.slots.give(token.slot);
@@ -133,9 +133,9 @@ impl Composer {
         if self.devices.requests.len() >= MAX_UNDER_WAY {
             return;
         }
-        let Some(machine) = self.who(catalogue, Some(cpu), by) else { return };
+        let Some(machine) = self.machine_of_waker(catalogue, Some(cpu), by) else { return };
         if let Some(old) = self.devices.requests.remove(&(device, sector)) {
-            let outside = self.outside();
+            let outside = self.outside_machine();
             self.take(outside, old.token);
         }
         let queue = match self.devices.disks.get(&device) {
@@ -147,8 +147,8 @@ impl Composer {
             }
         };
         let (slot, flow) = self.flow();
-        self.devices.requests.insert((device, sector), Request { token: Token { queue, slot }, by: machine, t: self.now });
-        self.emit(Effect::Put { machine, queue, n: 1, flow: Some(flow), link: Some(self.words.links.disk) });
+        self.devices.requests.insert((device, sector), Request { token: TokenSlot { queue, slot }, by: machine, t: self.now });
+        self.emit(Effect::Put { machine, queue, n: 1, flow: Some(flow), link: Some(self.words.links[LinkKind::Disk]) });
     }
 
     pub(super) fn completed(&mut self, catalogue: &Catalogue, cpu: CpuId, device: i64, sector: i64, by: Waker) {
@@ -156,14 +156,14 @@ impl Composer {
         if let Some(interrupt) = self.interrupt(cpu, by) {
             self.devices.disk_of.insert(interrupt, device);
         }
-        match self.who(catalogue, Some(cpu), by) {
+        match self.machine_of_waker(catalogue, Some(cpu), by) {
             Some(machine) => {
-                self.turns_to(cpu, by, (of, false), t);
+                self.turn_to(cpu, by, (of, false), t);
                 self.take(machine, token);
-                self.has_taken(Some(cpu), by);
+                self.note_taken(Some(cpu), by);
             }
             None => {
-                let outside = self.outside();
+                let outside = self.outside_machine();
                 self.take(outside, token);
             }
         }
@@ -174,11 +174,11 @@ impl Composer {
         let disk = self.devices.disk_of.get(&interrupt)?;
         let of_disk = self.devices.requests.iter().filter(|((device, _), _)| device == disk);
         let (_, request) = of_disk.min_by_key(|(at, request)| (request.t, **at))?;
-        Some(Cause { by: request.by, at: Some(request.t), link: Some(self.words.links.disk) })
+        Some(Cause { by: request.by, at: Some(request.t), link: Some(self.words.links[LinkKind::Disk]) })
     }
 
     /// The machine that represents all machines whose events are missing.
-    pub(super) fn nobody(&mut self) -> MachineId {
+    pub(super) fn lost_events_machine(&mut self) -> MachineId {
         let machine = self.system.vocabulary.lost_events();
         if self.devices.nobody.is_none() {
             self.devices.nobody = Some(machine);
@@ -188,7 +188,7 @@ impl Composer {
     }
 
     /// The machine outside of the trace that takes what no machine of the trace takes.
-    pub(super) fn outside(&mut self) -> MachineId {
+    pub(super) fn outside_machine(&mut self) -> MachineId {
         let machine = self.system.vocabulary.machine("", OUTSIDE);
         if self.devices.outside.is_none() {
             self.devices.outside = Some(machine);
@@ -198,7 +198,7 @@ impl Composer {
     }
 
     /// Processes a packet that the driver gets: either a queued packet, or a segment of one.
-    fn cut(&mut self, machine: MachineId, device: &[u8], hop: &Seen) {
+    fn cut(&mut self, machine: MachineId, device: &[u8], hop: &PacketEvent) {
         let Some(link) = self.devices.links.get_mut(device) else { return };
         if let Some(place) = link.wholes.iter().rposition(|whole| whole.packet == hop.packet && !whole.cut) {
             link.wholes.remove(place);
@@ -229,15 +229,15 @@ impl Composer {
         if let Some(token) = piece {
             let flow = Some(self.devices.flows[token.slot as usize]);
             self.emit(Effect::Get { machine, queue: token.queue, amount: Amount::Units(1), flow });
-            self.has_taken(Some(hop.cpu), hop.by);
+            self.note_taken(Some(hop.cpu), hop.by);
         }
         for token in done {
             self.take(machine, token);
         }
     }
 
-    pub(super) fn hop(&mut self, catalogue: &Catalogue, hop: &Seen) {
-        let Some(machine) = self.who(catalogue, Some(hop.cpu), hop.by) else { return };
+    pub(super) fn hop(&mut self, catalogue: &Catalogue, hop: &PacketEvent) {
+        let Some(machine) = self.machine_of_waker(catalogue, Some(hop.cpu), hop.by) else { return };
         if let Some((device, true)) = &hop.out {
             self.cut(machine, device, hop);
         }
@@ -253,14 +253,14 @@ impl Composer {
                 match known {
                     // Another packet in the same buffer, whose former packet was segmented or
                     // dropped.
-                    Some(_) if !transmits && same.is_some() => self.buffer_is_used_again(hop.packet, device),
+                    Some(_) if !transmits && same.is_some() => self.reuse_buffer(hop.packet, device),
                     // The next step of the packet, by the same machine.
                     Some(packet) if packet.by == machine => return,
                     Some(packet) => {
                         self.devices.packets.remove(&hop.packet);
-                        self.turns_to(hop.cpu, hop.by, (packet.by, true), packet.t);
+                        self.turn_to(hop.cpu, hop.by, (packet.by, true), packet.t);
                         self.take(machine, packet.token);
-                        self.has_taken(Some(hop.cpu), hop.by);
+                        self.note_taken(Some(hop.cpu), hop.by);
                     }
                     None => {}
                 }
@@ -280,23 +280,29 @@ impl Composer {
                     if link.wholes.len() >= MAX_WHOLES {
                         given_up = link.wholes.pop_front().filter(|whole| whole.cut);
                     }
-                    link.wholes.push_back(Whole { packet: hop.packet, id, token: Token { queue, slot }, left: hop.length, cut: false });
+                    link.wholes.push_back(Segmentable {
+                        packet: hop.packet,
+                        id,
+                        token: TokenSlot { queue, slot },
+                        left: hop.length,
+                        cut: false,
+                    });
                 }
                 if let Some(whole) = given_up {
-                    let outside = self.outside();
+                    let outside = self.outside_machine();
                     self.take(outside, whole.token);
                 }
                 let n = if *transmits || hop.length <= SEGMENTED_BYTES { 1 } else { PIECES };
                 self.devices
                     .packets
-                    .insert(hop.packet, Packet { token: Token { queue, slot }, id, by: machine, t: self.now, length: hop.length });
+                    .insert(hop.packet, Packet { token: TokenSlot { queue, slot }, id, by: machine, t: self.now, length: hop.length });
                 self.devices.order.push_back((hop.packet, id));
-                self.emit(Effect::Put { machine, queue, n, flow: Some(flow), link: Some(self.words.links.wire) });
+                self.emit(Effect::Put { machine, queue, n, flow: Some(flow), link: Some(self.words.links[LinkKind::Wire]) });
                 while self.devices.order.len() > MAX_UNDER_WAY {
                     let Some((old, id)) = self.devices.order.pop_front() else { break };
                     if self.devices.packets.get(&old).is_some_and(|packet| packet.id == id) {
                         if let Some(packet) = self.devices.packets.remove(&old) {
-                            let outside = self.outside();
+                            let outside = self.outside_machine();
                             self.take(outside, packet.token);
                         }
                     }
@@ -306,20 +312,20 @@ impl Composer {
                 // A longer packet is another one in the same buffer.
                 let Some(packet) = known.filter(|packet| hop.length <= packet.length) else { return };
                 self.devices.packets.remove(&hop.packet);
-                self.turns_to(hop.cpu, hop.by, (packet.by, true), packet.t);
+                self.turn_to(hop.cpu, hop.by, (packet.by, true), packet.t);
                 self.take(machine, packet.token);
-                self.has_taken(Some(hop.cpu), hop.by);
+                self.note_taken(Some(hop.cpu), hop.by);
             }
         }
     }
 
     /// Gives up all packets in flight, because their arrival is no longer recorded.
     pub(super) fn forget_packets(&mut self) {
-        let outside = self.outside();
+        let outside = self.outside_machine();
         self.devices.order.clear();
         let packets = std::mem::take(&mut self.devices.packets).into_values().map(|packet| packet.token);
         let cut = self.devices.links.values_mut().flat_map(|link| std::mem::take(&mut link.wholes)).filter(|whole| whole.cut);
-        let mut tokens: Vec<Token> = packets.chain(cut.map(|whole| whole.token)).collect();
+        let mut tokens: Vec<TokenSlot> = packets.chain(cut.map(|whole| whole.token)).collect();
         tokens.sort_by_key(|token| token.slot);
         for token in tokens {
             self.take(outside, token);
@@ -327,13 +333,13 @@ impl Composer {
     }
 
     /// Processes the reuse of a packet's buffer: the former packet was segmented, or is gone.
-    fn buffer_is_used_again(&mut self, packet: u64, device: &[u8]) {
+    fn reuse_buffer(&mut self, packet: u64, device: &[u8]) {
         let Some(old) = self.devices.packets.remove(&packet) else { return };
         let wholes = self.devices.links.get_mut(device).map(|link| &mut link.wholes);
         match wholes.and_then(|wholes| wholes.iter_mut().find(|whole| whole.id == old.id)) {
             Some(whole) => whole.cut = true,
             None => {
-                let outside = self.outside();
+                let outside = self.outside_machine();
                 self.take(outside, old.token);
             }
         }

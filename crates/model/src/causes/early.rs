@@ -7,7 +7,7 @@
 //! an item in the queue forever. Therefore the steps of such a thread wait for those of the other
 //! one, for at most [`SOON_NS`]; then they are emitted as they are.
 
-use super::threads::Kernel;
+use super::threads::KernelState;
 use super::Composer;
 use crate::actors::ActorId;
 use crate::linux::watch::Base;
@@ -20,7 +20,7 @@ const MAX_THREADS: usize = 1 << 6;
 
 /// The held-back steps of a thread, beginning with one that is too early.
 #[derive(Debug)]
-struct Held {
+struct HeldSteps {
     actor: ActorId,
     until_ns: i64,
     steps: Vec<Step>,
@@ -28,7 +28,7 @@ struct Held {
 
 /// All held-back steps, those of the earliest thread first.
 #[derive(Debug, Default)]
-pub(super) struct Early(Vec<Held>);
+pub(super) struct Early(Vec<HeldSteps>);
 
 impl Composer {
     /// Processes the next step of probes, in the order of time.
@@ -64,11 +64,11 @@ impl Composer {
     }
 
     fn runs_elsewhere(&self, actor: ActorId, cpu: Option<u32>) -> bool {
-        let thread = self.of_actor.get(actor.0 as usize).copied().flatten().map(|at| &self.threads[at as usize]);
+        let thread = self.threads.of_actor(actor).map(|at| &self.threads[at]);
         let cpu = cpu.and_then(|number| self.linux.cpu_of_number(number)).map(|cpu| &self.linux.cpus[cpu.0 as usize]);
         match thread.map(|thread| (thread.kernel, thread.linux)) {
-            Some((Kernel::Silent, _)) => true,
-            Some((Kernel::Runs, Some(id))) => cpu.is_some_and(|cpu| cpu.base != Base::Thread(id)),
+            Some((KernelState::Silent, _)) => true,
+            Some((KernelState::Runs, Some(id))) => cpu.is_some_and(|cpu| cpu.base != Base::Thread(id)),
             _ => false,
         }
     }
@@ -81,7 +81,7 @@ impl Composer {
             }
         } else if self.early.0.len() < MAX_THREADS && self.is_early(&step) {
             let until_ns = step.t_ns.saturating_add(SOON_NS);
-            self.early.0.push(Held { actor: step.actor, until_ns, steps: vec![step] });
+            self.early.0.push(HeldSteps { actor: step.actor, until_ns, steps: vec![step] });
         } else {
             self.apply(catalogue, step);
         }
@@ -100,7 +100,7 @@ impl Composer {
     }
 
     fn apply(&mut self, catalogue: &Catalogue, step: Step) {
-        self.at(step.t_ns);
+        self.advance_to(step.t_ns);
         self.apply_step(catalogue, &step);
     }
 

@@ -45,9 +45,12 @@ pub(super) struct Ending {
     pub main_ended: bool,
     /// True if another thread of its process has done something since then.
     pub outlived: bool,
-    pub over: bool,
+    /// True if [`Composer::finish`] has emitted the end.
+    pub emitted: bool,
+    /// True if events are still resolved to steps but yield no interactions.
+    pub steps_only: bool,
     /// Time since which no program has run; the end was emitted at that time.
-    rests: Option<u64>,
+    resting_since: Option<u64>,
 }
 
 /// A thread that has waited for more than this part (1/20) of the trace, and still waits at the
@@ -62,7 +65,7 @@ impl Composer {
     /// probes.
     fn is_own(&self, at: u32) -> bool {
         let Some(command) = self.about.command else { return false };
-        let thread = &self.threads[at as usize];
+        let thread = &self.threads[at];
         let process = match (thread.linux, thread.actor) {
             (Some(id), _) => self.linux.threads[id.0 as usize].process,
             (None, Some(id)) => self.system.vocabulary.actors.get(id).and_then(|actor| actor.pid),
@@ -74,7 +77,7 @@ impl Composer {
     /// True for the command's main thread.
     pub(super) fn is_main(&self, at: u32) -> bool {
         let Some(command) = self.about.command else { return false };
-        let thread = &self.threads[at as usize];
+        let thread = &self.threads[at];
         match (thread.linux, thread.actor) {
             (Some(id), _) => self.linux.threads[id.0 as usize].tid == command,
             (None, Some(id)) => self.system.vocabulary.actors.get(id).is_some_and(|actor| actor.tid == Some(command)),
@@ -82,21 +85,21 @@ impl Composer {
         }
     }
 
-    pub(super) fn kin(&self, at: u32) -> Relation {
+    pub(super) fn relation(&self, at: u32) -> Relation {
         match self.is_own(at) {
             true => Relation::Own,
-            false => self.threads[at as usize].kin,
+            false => self.threads[at].relation,
         }
     }
 
     #[inline]
-    pub(super) fn probed(&mut self, at: u32) {
-        self.ending.rests = None;
+    pub(super) fn note_probe(&mut self, at: u32) {
+        self.ending.resting_since = None;
         if self.ending.anybody.probed == Some(at) {
             return;
         }
         self.ending.anybody.probed = Some(at);
-        match self.kin(at) {
+        match self.relation(at) {
             Relation::Own => self.ending.own.probed = Some(at),
             Relation::Started => self.ending.started.probed = Some(at),
             Relation::Stranger => {}
@@ -105,8 +108,8 @@ impl Composer {
 
     /// Notes that a thread of a program runs.
     #[inline]
-    pub(super) fn ran(&mut self, at: u32) {
-        self.ending.rests = None;
+    pub(super) fn note_run(&mut self, at: u32) {
+        self.ending.resting_since = None;
         if self.ending.anybody.ran == Some(at) {
             return;
         }
@@ -115,7 +118,7 @@ impl Composer {
         if self.about.command.is_none() {
             return;
         }
-        match self.kin(at) {
+        match self.relation(at) {
             Relation::Own => self.ending.own.ran = Some(at),
             Relation::Started => self.ending.started.ran = Some(at),
             Relation::Stranger => {}
@@ -129,16 +132,16 @@ impl Composer {
     /// not show that: the thread may have been in the call when another thread ended the whole
     /// process.
     #[inline]
-    pub(super) fn lives_on(&mut self, at: u32) {
+    pub(super) fn note_call(&mut self, at: u32) {
         if self.ending.main_ended && !self.ending.outlived {
-            let enters = self.threads[at as usize].linux.is_some_and(|id| self.linux.threads[id.0 as usize].call.is_some());
+            let enters = self.threads[at].linux.is_some_and(|id| self.linux.threads[id.0 as usize].call.is_some());
             self.ending.outlived = enters && self.is_own(at);
         }
     }
 
     /// Emits the end of the command if this thread's end is it. The command ends with its main
     /// thread, or with the last thread of its process that did something after that.
-    pub(super) fn may_be_the_end(&mut self, catalogue: &Catalogue, at: u32) {
+    pub(super) fn note_end_of_thread(&mut self, catalogue: &Catalogue, at: u32) {
         if !self.is_own(at) {
             return;
         }
@@ -158,7 +161,7 @@ impl Composer {
 
     /// Processes the block of a thread, except in a sleep. If no program runs any more, this may
     /// have been the last work in the trace.
-    pub(super) fn rests(&mut self, catalogue: &Catalogue, at: u32) {
+    pub(super) fn note_block(&mut self, catalogue: &Catalogue, at: u32) {
         let Last { probed, ran } = self.ending.anybody;
         if self.about.command.is_some() || probed.or(ran) != Some(at) || self.sleeps(at) {
             return;
@@ -166,26 +169,26 @@ impl Composer {
         if self.linux.cpus.iter().filter_map(|cpu| self.program_on(cpu.base)).all(|other| other == at) {
             let machine = self.machine(catalogue, at);
             self.emit(Effect::End { machine });
-            self.ending.rests = Some(self.now);
+            self.ending.resting_since = Some(self.now);
         }
     }
 
     /// The thread on a CPU, if it belongs neither to the kernel nor to the recorder.
     fn program_on(&self, base: Base) -> Option<u32> {
         let Base::Thread(id) = base else { return None };
-        let at = self.of_linux.get(id.0 as usize).copied().flatten()?;
-        (!self.linux.threads[id.0 as usize].kernel && !self.threads[at as usize].recorder).then_some(at)
+        let at = self.threads.of_linux(id)?;
+        (!self.linux.threads[id.0 as usize].kernel && !self.threads[at].recorder).then_some(at)
     }
 
     /// Emits the end of the path after the last event, if that was not done before.
-    pub(super) fn end(&mut self) {
+    pub(super) fn emit_end(&mut self) {
         let is_short = |since: u64| self.now - since <= self.length() / SHORT_WAIT_PART;
-        if self.command_is_over() || self.ending.rests.is_some_and(is_short) {
+        if self.command_is_over() || self.ending.resting_since.is_some_and(is_short) {
             return;
         }
         let Ending { own, started, anybody, main, .. } = self.ending;
         let of_command = [own.probed, main, own.ran, started.probed, started.ran];
-        let lives = |at: &u32| self.threads[*at as usize].machine.is_some();
+        let lives = |at: &u32| self.threads[*at].machine.is_some();
         let candidates = || of_command.into_iter().flatten().filter(lives);
         let last = candidates().find(|&at| !self.waits_long(at)).or_else(|| candidates().next());
         // If no thread of the command that outlived the main thread is alive, the last one was the
@@ -194,14 +197,14 @@ impl Composer {
         let any =
             || [anybody.probed, anybody.ran].into_iter().flatten().chain(on_cpu.clone()).filter(|_| !self.ending.main_ended).filter(lives);
         let last = last.or_else(|| any().find(|&at| !self.waits_long(at))).or_else(|| any().next());
-        if let Some(machine) = last.and_then(|at| self.threads[at as usize].machine) {
+        if let Some(machine) = last.and_then(|at| self.threads[at].machine) {
             self.emit(Effect::End { machine });
         }
     }
 
     fn waits_long(&self, at: u32) -> bool {
-        let thread = &self.threads[at as usize];
-        thread.blocked && self.now.saturating_sub(thread.since) > self.length() / LONG_WAIT_PART
+        let thread = &self.threads[at];
+        thread.blocked && self.now.saturating_sub(thread.blocked_since) > self.length() / LONG_WAIT_PART
     }
 
     /// Time in ns since the first program ran.

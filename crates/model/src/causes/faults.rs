@@ -4,7 +4,7 @@
 //! for the minimum duration that the recorder measured, or until its thread does something else.
 //! Any longer duration counts as the program's own time.
 
-use super::threads::Kernel;
+use super::threads::KernelState;
 use super::Composer;
 use crate::interaction::Effect;
 use crate::linux::watch::ThreadId;
@@ -31,20 +31,20 @@ impl Composer {
         let at = self.thread_of_linux(id);
         // The fault is only shown where the thread's code runs and nothing more specific is known
         // about it.
-        if self.threads[at as usize].kernel != Kernel::Runs {
+        if self.threads[at].kernel != KernelState::Runs {
             return;
         }
-        if self.threads[at as usize].state == Some(self.words.page_fault) {
-            self.threads[at as usize].state = None;
+        if self.threads[at].state == Some(self.words.page_fault) {
+            self.threads[at].state = None;
         }
-        self.look(catalogue, at);
-        let thread = &self.threads[at as usize];
+        self.emit_state(catalogue, at);
+        let thread = &self.threads[at];
         let (Some(machine), true) = (thread.machine, thread.state == Some(self.words.user) || thread.state == Some(self.words.run)) else {
             return;
         };
         let state = self.words.page_fault;
         self.emit(Effect::State { machine, state });
-        self.threads[at as usize].state = Some(state);
+        self.threads[at].state = Some(state);
         self.faults.open.push_back((self.now.saturating_add(least), at));
     }
 
@@ -55,12 +55,12 @@ impl Composer {
         while let Some(&(due, at)) = self.faults.open.front().filter(|&&(due, _)| due <= t) {
             self.faults.open.pop_front();
             let again = self.faults.open.iter().any(|&(_, other)| other == at);
-            let thread = &mut self.threads[at as usize];
+            let thread = &mut self.threads[at];
             let (Some(machine), true, false) = (thread.machine, thread.state == Some(self.words.page_fault), again) else { continue };
             self.now = self.now.max(due);
             thread.state = None;
-            let state = self.works_in(at);
-            self.threads[at as usize].state = Some(state);
+            let state = self.running_state(at);
+            self.threads[at].state = Some(state);
             self.emit(Effect::State { machine, state });
         }
     }

@@ -25,7 +25,10 @@ pub(super) struct Naming {
     /// Machines that belong to the recorder.
     recorders: HashSet<MachineId>,
     behind: Vec<Behind>,
+    /// True for each machine whose class was emitted.
     classed: Vec<bool>,
+    /// The thread or the CPU of each machine that is a thread or an interrupt context.
+    pub runs_on: Vec<(MachineId, RunsOn)>,
 }
 
 impl Naming {
@@ -79,7 +82,7 @@ pub struct Behind {
 }
 
 /// The name of a machine, and the class that similar machines share.
-pub(super) struct Called {
+pub(super) struct ThreadName {
     pub host: String,
     pub name: String,
     pub class: Option<String>,
@@ -96,42 +99,42 @@ fn whole(label: &str, thread: &str, is_main: bool) -> String {
 }
 
 impl Composer {
-    fn called(&mut self, catalogue: &Catalogue, at: u32) -> Called {
+    fn thread_name(&mut self, catalogue: &Catalogue, at: u32) -> ThreadName {
         self.naming.learn(catalogue);
-        let thread = &self.threads[at as usize];
+        let thread = &self.threads[at];
         let naming = &self.naming;
         if let Some(id) = thread.linux {
             let of_kernel = &self.linux.threads[id.0 as usize];
             let (tid, comm) = (of_kernel.tid, of_kernel.name());
             if let Some((pid, label, name)) = naming.threads.get(&tid) {
                 let name = if name.is_empty() { comm.as_str() } else { name };
-                return Called { host: String::new(), name: whole(label, name, *pid == tid), class: None, tid: Some(tid) };
+                return ThreadName { host: String::new(), name: whole(label, name, *pid == tid), class: None, tid: Some(tid) };
             }
             if of_kernel.kernel {
                 let class = comm.split('/').next().filter(|class| *class != comm).map(str::to_owned);
-                return Called { host: String::new(), name: comm, class, tid: Some(tid) };
+                return ThreadName { host: String::new(), name: comm, class, tid: Some(tid) };
             }
             let process = of_kernel.process.unwrap_or(tid);
             let label = naming.labels.get(&process).cloned().or_else(|| name_of(&self.linux, process)).unwrap_or_default();
-            return Called { host: String::new(), name: whole(&label, &comm, process == tid), class: None, tid: Some(tid) };
+            return ThreadName { host: String::new(), name: whole(&label, &comm, process == tid), class: None, tid: Some(tid) };
         }
         let Some(actor) = self.actor_of(at) else {
-            return Called { host: String::new(), name: "unknown".to_owned(), class: None, tid: None };
+            return ThreadName { host: String::new(), name: "unknown".to_owned(), class: None, tid: None };
         };
         let mut name = whole(&actor.label, &actor.thread, actor.pid.is_some() && actor.pid == actor.tid);
         if name.is_empty() {
             name = actor.tid.map_or_else(|| "unknown".to_owned(), |tid| format!("tid {tid}"));
         }
-        Called { host: naming.host(&actor.host).to_owned(), name, class: None, tid: actor.tid }
+        ThreadName { host: naming.host(&actor.host).to_owned(), name, class: None, tid: actor.tid }
     }
 
     /// The machine of a thread. If the thread has none yet, one is created, and its existence is
     /// emitted.
     pub(super) fn machine(&mut self, catalogue: &Catalogue, at: u32) -> MachineId {
-        match self.threads[at as usize].machine {
+        match self.threads[at].machine {
             Some(machine) => machine,
             None => {
-                let machine = self.named(catalogue, at);
+                let machine = self.assign_machine(catalogue, at);
                 self.emit(Effect::Here { machine });
                 machine
             }
@@ -139,8 +142,8 @@ impl Composer {
     }
 
     /// Gives a thread its machine. The caller emits the machine's first effect.
-    pub(super) fn named(&mut self, catalogue: &Catalogue, at: u32) -> MachineId {
-        let Called { host, name, class, tid } = self.called(catalogue, at);
+    pub(super) fn assign_machine(&mut self, catalogue: &Catalogue, at: u32) -> MachineId {
+        let ThreadName { host, name, class, tid } = self.thread_name(catalogue, at);
         let name = machine_label(&name).into_owned();
         let mut machine = self.system.vocabulary.machine(&host, &name);
         let mut class_name = class.unwrap_or_else(|| name.clone());
@@ -159,29 +162,26 @@ impl Composer {
             }
         }
         self.naming.taken.insert(machine, at);
-        self.runs_on.extend(tid.map(|tid| (machine, RunsOn::Thread(tid))));
-        self.learn_behind(machine, at);
-        self.class(machine, &class_name);
-        let id = self.threads[at as usize].linux;
+        self.naming.runs_on.extend(tid.map(|tid| (machine, RunsOn::Thread(tid))));
+        self.note_thread_of_machine(machine, at);
+        self.emit_class(machine, &class_name);
+        let id = self.threads[at].linux;
         let recorder = self.is_recorders(at, &name);
         self.mark_recorder(machine, recorder);
-        let thread = &mut self.threads[at as usize];
+        let thread = &mut self.threads[at];
         thread.machine = Some(machine);
         thread.recorder = recorder;
-        thread.comm.clear();
-        if let Some(id) = id {
-            thread.comm.extend_from_slice(&self.linux.threads[id.0 as usize].name);
-        }
+        thread.comm.set(id.map_or(&[], |id| &self.linux.threads[id.0 as usize].name));
         machine
     }
 
-    fn learn_behind(&mut self, machine: MachineId, at: u32) {
-        let Some(id) = self.threads[at as usize].linux else { return };
+    fn note_thread_of_machine(&mut self, machine: MachineId, at: u32) {
+        let Some(id) = self.threads[at].linux else { return };
         let of_kernel = &self.linux.threads[id.0 as usize];
         let (tid, process) = (of_kernel.tid, of_kernel.process.unwrap_or(of_kernel.tid));
         let name = of_kernel.name();
         let program = name_of(&self.linux, process).unwrap_or_else(|| name.clone());
-        let is_of_command = self.kin(at) != Relation::Stranger;
+        let is_of_command = self.relation(at) != Relation::Stranger;
         let is_kernel = of_kernel.kernel;
         self.naming.behind.push(Behind { machine, process, tid, program, name, is_kernel, is_of_command });
     }
@@ -195,7 +195,7 @@ impl Composer {
     /// True for a thread of the recorder, and for a process that the recorder forked and that
     /// executes no other program yet.
     fn is_recorders(&self, at: u32, name: &str) -> bool {
-        let thread = &self.threads[at as usize];
+        let thread = &self.threads[at];
         let Some(pid) = self.about.recorder else { return is_named_as_recorder(name) };
         match thread.linux.map(|id| &self.linux.threads[id.0 as usize]) {
             Some(of_kernel) => of_kernel.process.unwrap_or(of_kernel.tid) == pid || thread.forked_by_recorder && !of_kernel.executed,
@@ -205,16 +205,16 @@ impl Composer {
 
     /// Notes that a process forked by the recorder executes a program of its own, even if the
     /// program has the recorder's name.
-    pub(super) fn is_own_program(&mut self, at: u32) {
-        let thread = &self.threads[at as usize];
+    pub(super) fn leave_recorder(&mut self, at: u32) {
+        let thread = &self.threads[at];
         let of_kernel = thread.linux.map(|id| &self.linux.threads[id.0 as usize]);
         // A program with another name becomes another machine; the machine of the forked process
         // remains the recorder's.
-        let renamed = of_kernel.is_some_and(|of_kernel| of_kernel.name != thread.comm);
+        let renamed = of_kernel.is_some_and(|of_kernel| of_kernel.name != thread.comm.text());
         if renamed || !of_kernel.is_some_and(|of_kernel| of_kernel.executed) || !thread.recorder || !thread.forked_by_recorder {
             return;
         }
-        let thread = &mut self.threads[at as usize];
+        let thread = &mut self.threads[at];
         (thread.recorder, thread.forked_by_recorder) = (false, false);
         if let Some(machine) = thread.machine {
             self.mark_recorder(machine, false);
@@ -235,7 +235,7 @@ impl Composer {
     }
 
     /// Emits the class of a machine, once.
-    pub(super) fn class(&mut self, machine: MachineId, class: &str) {
+    pub(super) fn emit_class(&mut self, machine: MachineId, class: &str) {
         let at = machine.0 as usize;
         if self.naming.classed.len() <= at {
             self.naming.classed.resize(at + 1, false);
@@ -246,21 +246,20 @@ impl Composer {
         }
     }
 
-    pub(super) fn gone(&mut self, machine: MachineId) {
+    pub(super) fn free_name(&mut self, machine: MachineId) {
         self.naming.taken.remove(&machine);
     }
 
     /// True if the thread executes another program, or has been renamed: it continues as another
     /// machine.
-    pub(super) fn has_other_name(&mut self, at: u32) -> bool {
-        let thread = &mut self.threads[at as usize];
+    pub(super) fn takes_new_name(&mut self, at: u32) -> bool {
+        let thread = &mut self.threads[at];
         let Some(id) = thread.linux.filter(|_| thread.machine.is_some()) else { return false };
         let of_kernel = &self.linux.threads[id.0 as usize];
-        if thread.comm == of_kernel.name || of_kernel.name.is_empty() {
+        if thread.comm.text() == of_kernel.name || of_kernel.name.is_empty() {
             return false;
         }
-        thread.comm.clear();
-        thread.comm.extend_from_slice(&of_kernel.name);
+        thread.comm.set(&of_kernel.name);
         if thread.renames >= MAX_RENAMES || of_kernel.kernel || self.naming.threads.contains_key(&of_kernel.tid) {
             return false;
         }

@@ -1,13 +1,13 @@
 //! Interactions that follow from probes: states and spans, queues, calls, signals.
 
-use super::threads::{Kernel, Thread};
-use super::waits::For;
-use super::{translated, Composer};
+use super::threads::{KernelState, ThreadMachine};
+use super::waits::{Wait, WaitTarget};
+use super::Composer;
 use crate::actors::{Actor, ActorId};
-use crate::interaction::Cause;
+use crate::interaction::{Cause, Effect, QueueId};
 use crate::kinds::{state_label, NameKind, StateKind};
 use crate::linux::watch::ThreadId;
-use crate::names::{NameId, Names};
+use crate::names::NameId;
 use crate::step::{Op, Step};
 use longpole_trace::event::{Catalogue, Loss};
 
@@ -20,108 +20,46 @@ impl Composer {
         if step.op == Op::Other {
             return;
         }
-        self.probed(at);
+        self.note_probe(at);
         self.machine(catalogue, at);
-        self.does(catalogue, at, step.op);
+        self.apply_op(catalogue, at, step.op);
     }
 
-    pub(super) fn does(&mut self, catalogue: &Catalogue, at: u32, op: Op) {
+    /// Applies an operation of the thread `at`.
+    pub(super) fn apply_op(&mut self, catalogue: &Catalogue, at: u32, op: Op) {
         match op {
-            Op::Wait => self.explicit(catalogue, at, For::Signal),
-            Op::WaitEmpty { queue } => {
-                self.meets(queue);
-                self.explicit(catalogue, at, For::Tokens(queue));
-            }
-            Op::WaitFull { queue } => {
-                self.meets(queue);
-                self.explicit(catalogue, at, For::Space(queue));
-            }
             // These describe something and do not end a wait.
             Op::Mark { .. } | Op::Counter { .. } | Op::Flow { .. } | Op::Other => {}
-            Op::Size { queue, count } => {
-                self.meets(queue);
-                self.counters.size_mismatches += u64::from(!self.level(queue).can_be(count, at));
-            }
-            Op::Put { queue, count } if count > 0 => {
-                self.meets(queue);
-                self.gives(catalogue, at, For::Space(queue));
-                let machine = self.machine(catalogue, at);
-                self.threads[at as usize].blocked = false;
-                self.put(at, machine, queue, count);
-            }
-            Op::Reserve { queue, count } if count > 0 => {
-                self.meets(queue);
-                self.gives(catalogue, at, For::Space(queue));
-                let machine = self.machine(catalogue, at);
-                self.threads[at as usize].blocked = false;
-                self.emit(crate::interaction::Effect::Reserve { machine, queue, n: count });
-            }
-            Op::Get { queue, count } if count > 0 => {
-                self.meets(queue);
-                self.takes_tokens(catalogue, at, queue);
-                self.get(catalogue, at, queue, count, false);
-            }
-            Op::Peek { queue, count } if count > 0 => {
-                self.meets(queue);
-                self.takes_tokens(catalogue, at, queue);
-                self.get(catalogue, at, queue, count, true);
-            }
-            Op::Put { .. } | Op::Reserve { .. } | Op::Get { .. } | Op::Peek { .. } => {}
+            Op::Size { queue, .. }
+            | Op::WaitEmpty { queue }
+            | Op::WaitFull { queue }
+            | Op::Put { queue, .. }
+            | Op::Reserve { queue, .. }
+            | Op::Get { queue, .. }
+            | Op::Peek { queue, .. } => self.apply_queue_op(catalogue, at, queue, op),
+            Op::Call { .. } | Op::Returned { .. } | Op::Dispatch { .. } | Op::Reply { .. } => self.apply_call_op(catalogue, at, op),
+            Op::Wait => self.begins_explicit_wait(catalogue, at, WaitTarget::Signal),
             Op::Submit { context, count } => {
-                self.gives(catalogue, at, For::Signal);
+                self.ends_wait_by_giving(catalogue, at, WaitTarget::Signal);
                 let machine = self.machine(catalogue, at);
                 let queue = self.signal(context);
                 self.put(at, machine, queue, count.max(1));
             }
             Op::Receive { context, count } => self.receive(catalogue, at, context, count),
-            Op::Call { name, id } => {
-                self.ends_wait(catalogue, at);
-                self.calls(catalogue, at, name, id);
-            }
-            Op::Returned { name, id } => {
-                if self.returned(catalogue, at, name, id) {
-                    self.takes(at);
-                } else if let Some(super::waits::Wait { what: For::Reply(_), .. }) = self.threads[at as usize].wait {
-                    // The answering thread has no probes.
-                    self.end_wait_by_last_wakeup(catalogue, at, "probes");
-                }
-            }
-            Op::Dispatch { name, id } => {
-                match self.dispatches(catalogue, at, name, id) {
-                    Some(slot) => {
-                        self.takes(at);
-                        self.threads[at as usize].serving.push((name, slot));
-                    }
-                    None => self.ends_wait(catalogue, at),
-                }
-                self.threads[at as usize].serves = true;
-                let service = self.service(name);
-                self.open(at, service);
-            }
-            Op::Reply { name, .. } => {
-                self.ends_wait(catalogue, at);
-                let serving = &mut self.threads[at as usize].serving;
-                if let Some(place) = serving.iter().rposition(|(known, _)| *known == name) {
-                    let (_, slot) = serving.remove(place);
-                    self.replies(catalogue, at, slot);
-                }
-                let service = self.service(name);
-                self.close(at, service);
-            }
             Op::Begin { name } => {
                 self.ends_wait(catalogue, at);
                 let span = self.span(name);
-                self.open(at, span);
+                self.open_frame(at, span);
             }
             Op::End { name } => {
                 self.ends_wait(catalogue, at);
                 let span = self.span(name);
-                self.close(at, span);
+                self.close_frame(at, span);
             }
             Op::Block { why } => {
                 self.ends_wait(catalogue, at);
                 let why = self.reason_of_system(why);
-                self.begins_to_wait(catalogue, at, For::Event(why));
+                self.begins_to_wait(catalogue, at, WaitTarget::Event(why));
                 self.blocks_in_wait(catalogue, at);
             }
             Op::Wake { actor } => {
@@ -133,31 +71,99 @@ impl Composer {
                 self.declared(at, machine, state);
             }
         }
-        self.look(catalogue, at);
+        self.emit_state(catalogue, at);
         self.may_be_idle(catalogue, at, op);
+    }
+
+    /// Applies an operation on a queue.
+    fn apply_queue_op(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId, op: Op) {
+        if let Op::Put { count: 0, .. } | Op::Reserve { count: 0, .. } | Op::Get { count: 0, .. } | Op::Peek { count: 0, .. } = op {
+            return;
+        }
+        self.declare_if_new(queue);
+        match op {
+            Op::WaitEmpty { .. } => self.begins_explicit_wait(catalogue, at, WaitTarget::Tokens(queue)),
+            Op::WaitFull { .. } => self.begins_explicit_wait(catalogue, at, WaitTarget::Space(queue)),
+            Op::Size { count, .. } => self.counters.size_mismatches += u64::from(!self.level(queue).can_be(count, at)),
+            Op::Put { count, .. } | Op::Reserve { count, .. } => {
+                self.ends_wait_by_giving(catalogue, at, WaitTarget::Space(queue));
+                let machine = self.machine(catalogue, at);
+                self.threads[at].blocked = false;
+                match op {
+                    Op::Put { .. } => self.put(at, machine, queue, count),
+                    _ => self.emit(Effect::Reserve { machine, queue, n: count }),
+                }
+            }
+            Op::Get { count, .. } | Op::Peek { count, .. } => {
+                self.takes_tokens(catalogue, at, queue);
+                self.get(catalogue, at, queue, count, matches!(op, Op::Peek { .. }));
+            }
+            _ => {}
+        }
+    }
+
+    /// Applies an operation on a call between threads.
+    fn apply_call_op(&mut self, catalogue: &Catalogue, at: u32, op: Op) {
+        match op {
+            Op::Call { name, id } => {
+                self.ends_wait(catalogue, at);
+                self.calls(catalogue, at, name, id);
+            }
+            Op::Returned { name, id } => {
+                if self.returned(catalogue, at, name, id) {
+                    self.clear_wait(at);
+                } else if let Some(Wait { what: WaitTarget::Reply(_), .. }) = self.threads[at].wait {
+                    // The answering thread has no probes.
+                    self.end_wait_by_last_wakeup(catalogue, at, "probes");
+                }
+            }
+            Op::Dispatch { name, id } => {
+                match self.dispatches(catalogue, at, name, id) {
+                    Some(slot) => {
+                        self.clear_wait(at);
+                        self.threads[at].probes.serving.push((name, slot));
+                    }
+                    None => self.ends_wait(catalogue, at),
+                }
+                self.threads[at].probes.is_server = true;
+                let service = self.service(name);
+                self.open_frame(at, service);
+            }
+            Op::Reply { name, .. } => {
+                self.ends_wait(catalogue, at);
+                let serving = &mut self.threads[at].probes.serving;
+                if let Some(place) = serving.iter().rposition(|(known, _)| *known == name) {
+                    let (_, slot) = serving.remove(place);
+                    self.replies(catalogue, at, slot);
+                }
+                let service = self.service(name);
+                self.close_frame(at, service);
+            }
+            _ => {}
+        }
     }
 
     /// Ends the block of the thread of `actor`, because a rule says that the thread `at` wakes it.
     fn wakes(&mut self, catalogue: &Catalogue, at: u32, actor: ActorId) {
         let woken = self.thread_of_actor(actor);
-        if woken != at && self.threads[woken as usize].blocked {
+        if woken != at && self.threads[woken].blocked {
             let by = self.machine(catalogue, at);
-            self.takes(woken);
+            self.clear_wait(woken);
             self.unblock(catalogue, woken, Some(Cause { by, at: None, link: None }));
-            self.look(catalogue, woken);
+            self.emit_state(catalogue, woken);
         }
     }
 
-    fn explicit(&mut self, catalogue: &Catalogue, at: u32, what: For) {
-        self.threads[at as usize].waits_explicitly = true;
+    fn begins_explicit_wait(&mut self, catalogue: &Catalogue, at: u32, what: WaitTarget) {
+        self.threads[at].probes.waits_explicitly = true;
         self.begins_to_wait(catalogue, at, what);
     }
 
     /// Notes that the thread gives something. That ends a wait for `what` because it got what it
     /// waited for, and any other wait as well.
-    fn gives(&mut self, catalogue: &Catalogue, at: u32, what: For) {
-        match self.threads[at as usize].wait {
-            Some(super::waits::Wait { what: For::Space(queue), .. }) if what == For::Space(queue) => self.takes_space(catalogue, at, queue),
+    fn ends_wait_by_giving(&mut self, catalogue: &Catalogue, at: u32, what: WaitTarget) {
+        match self.threads[at].wait {
+            Some(Wait { what: WaitTarget::Space(queue), .. }) if what == WaitTarget::Space(queue) => self.takes_space(catalogue, at, queue),
             _ => self.ends_wait(catalogue, at),
         }
     }
@@ -165,20 +171,20 @@ impl Composer {
     fn receive(&mut self, catalogue: &Catalogue, at: u32, context: NameId, count: u64) {
         let queue = self.signal(context);
         let level = *self.level(queue);
-        let wait = self.threads[at as usize].wait;
-        if let Some(wait) = wait.filter(|wait| wait.what == For::Work && level.units > 0 && level.opened <= wait.since) {
+        let wait = self.threads[at].wait;
+        if let Some(wait) = wait.filter(|wait| wait.what == WaitTarget::Work && level.units > 0 && level.opened <= wait.since) {
             // The signal was there before the wait began, so the thread was at work.
-            debug_assert_eq!(wait.what, For::Work);
+            debug_assert_eq!(wait.what, WaitTarget::Work);
             self.ends_wait(catalogue, at);
         }
         if level.units > 0 {
             self.takes_signal(catalogue, at, queue);
         }
-        self.threads[at as usize].serves = true;
+        self.threads[at].probes.is_server = true;
         self.get(catalogue, at, queue, level.units.max(1), false);
         // A signal whose submit was still in progress is put back now, for the next receive.
         let on_its_way = level.put_after(count.max(1), at, self.now);
-        let alive = |by: u32| self.threads[by as usize].machine.filter(|_| !self.threads[by as usize].blocked);
+        let alive = |by: u32| self.threads[by].machine.filter(|_| !self.threads[by].blocked);
         if let Some((by, machine, left)) = on_its_way.and_then(|(by, left)| Some((by, alive(by)?, left))) {
             self.put(by, machine, queue, left);
         }
@@ -187,49 +193,45 @@ impl Composer {
     /// A server without probes for its waits may now wait for its next work. If it then does
     /// something else, it did not wait.
     fn may_be_idle(&mut self, catalogue: &Catalogue, at: u32, op: Op) {
-        let thread = &self.threads[at as usize];
-        if thread.kernel != Kernel::Silent
-            || !thread.serves
-            || thread.waits_explicitly
+        let thread = &self.threads[at];
+        if thread.kernel != KernelState::Silent
+            || !thread.probes.is_server
+            || thread.probes.waits_explicitly
             || thread.wait.is_some()
-            || !thread.frames.is_empty()
+            || !thread.probes.frames.is_empty()
         {
             return;
         }
         if !matches!(op, Op::Mark { .. } | Op::Counter { .. } | Op::Flow { .. } | Op::Size { .. }) {
-            self.begins_to_wait(catalogue, at, For::Work);
+            self.begins_to_wait(catalogue, at, WaitTarget::Work);
         }
     }
 
-    fn open(&mut self, at: u32, name: NameId) {
-        let thread = &mut self.threads[at as usize];
-        match thread.frames.len() < MAX_FRAMES {
-            true => thread.frames.push(name),
-            false => thread.too_deep += 1,
+    fn open_frame(&mut self, at: u32, name: NameId) {
+        let thread = &mut self.threads[at];
+        match thread.probes.frames.len() < MAX_FRAMES {
+            true => thread.probes.frames.push(name),
+            false => thread.probes.too_deep += 1,
         }
     }
 
     /// Ends the innermost open frame with this name, and all that were opened within it. An end
     /// without a begin is ignored.
-    fn close(&mut self, at: u32, name: NameId) {
-        let thread = &mut self.threads[at as usize];
-        if thread.too_deep > 0 {
-            thread.too_deep -= 1;
-        } else if let Some(place) = thread.frames.iter().rposition(|frame| *frame == name) {
-            thread.frames.truncate(place);
+    fn close_frame(&mut self, at: u32, name: NameId) {
+        let thread = &mut self.threads[at];
+        if thread.probes.too_deep > 0 {
+            thread.probes.too_deep -= 1;
+        } else if let Some(place) = thread.probes.frames.iter().rposition(|frame| *frame == name) {
+            thread.probes.frames.truncate(place);
         }
     }
 
-    /// The state of a thread whose innermost open span has this name.
     fn span(&mut self, name: NameId) -> NameId {
-        let label = |names: &Names| state_label(names.text(name)).into_owned();
-        translated(&mut self.span_names, name, &mut self.system.vocabulary, StateKind::Span, label)
+        self.names.span(name, &mut self.system.vocabulary)
     }
 
-    /// The state of a thread that serves the call with this name.
     fn service(&mut self, name: NameId) -> NameId {
-        let label = |names: &Names| state_label(names.text(name)).into_owned();
-        translated(&mut self.service_names, name, &mut self.system.vocabulary, StateKind::Call, label)
+        self.names.service(name, &mut self.system.vocabulary)
     }
 
     fn declared(&mut self, at: u32, machine: NameId, state: NameId) {
@@ -237,19 +239,19 @@ impl Composer {
         let names = &self.system.vocabulary.names;
         let (of, state_name) = (names.text(machine), names.text(state));
         let name = if of == label { state_label(state_name).into_owned() } else { format!("{of}::{state_name}") };
-        self.threads[at as usize].declared = Some(self.system.vocabulary.names.intern_as(&name, NameKind::State(StateKind::Declared)));
+        self.threads[at].probes.declared = Some(self.system.vocabulary.names.intern_as(&name, NameKind::State(StateKind::Declared)));
     }
 
     /// The actor that belongs to a thread, if probes have shown one.
     pub(super) fn actor_of(&self, at: u32) -> Option<&Actor> {
-        self.threads[at as usize].actor.and_then(|id| self.system.vocabulary.actors.get(id))
+        self.threads[at].actor.and_then(|id| self.system.vocabulary.actors.get(id))
     }
 
     fn thread_of_actor(&mut self, id: ActorId) -> u32 {
-        let known = self.of_actor.get(id.0 as usize).copied().flatten();
+        let known = self.threads.of_actor(id);
         match known {
             // A reused thread id belongs to another thread.
-            Some(at) if self.threads[at as usize].machine.is_some() || self.linux_of(id) == self.threads[at as usize].linux => at,
+            Some(at) if self.threads[at].machine.is_some() || self.linux_of(id) == self.threads[at].linux => at,
             _ => self.meet_probes(id),
         }
     }
@@ -273,19 +275,14 @@ impl Composer {
         let at = match self.linux_of(id) {
             Some(linux) => self.thread_of_linux(linux),
             None => {
-                self.threads.push(Thread::default());
-                let at = self.threads.len() as u32 - 1;
+                let at = self.threads.push(ThreadMachine::default());
                 if let Some(tid) = self.tid_here(id) {
-                    self.probed.insert(tid, at);
+                    self.threads.set_probed(tid, at);
                 }
                 at
             }
         };
-        self.threads[at as usize].actor = Some(id);
-        if self.of_actor.len() <= id.0 as usize {
-            self.of_actor.resize(id.0 as usize + 1, None);
-        }
-        self.of_actor[id.0 as usize] = Some(at);
+        self.threads.set_actor(id, at);
         at
     }
 
@@ -299,41 +296,41 @@ impl Composer {
         begun.sort_by_key(|loss| loss.begin_ns);
         for loss in begun {
             let actor = self.system.actor_of_stream(loss.stream);
-            let Some(at) = actor.and_then(|id| self.of_actor.get(id.0 as usize).copied().flatten()) else { continue };
+            let Some(at) = actor.and_then(|id| self.threads.of_actor(id)) else { continue };
             // Other tracers report a loss for a whole packet that also has events. These events are
             // used, and the end of the loss corrects the rest.
             if u64::try_from(loss.begin_ns).is_ok_and(|begin_ns| begin_ns < self.now) {
                 continue;
             }
-            self.at(loss.begin_ns);
-            self.threads[at as usize].silent = true;
-            self.look(catalogue, at);
+            self.advance_to(loss.begin_ns);
+            self.threads[at].probes.silent = true;
+            self.emit_state(catalogue, at);
         }
     }
 
     /// Processes a loss of events from the probes of this actor.
     pub(super) fn probes_lost(&mut self, catalogue: &Catalogue, id: ActorId, begin_ns: i64) {
-        let Some(at) = self.of_actor.get(id.0 as usize).copied().flatten() else { return };
-        let thread = &mut self.threads[at as usize];
-        thread.frames.clear();
-        thread.serving.clear();
-        thread.too_deep = 0;
-        let was_silent = std::mem::take(&mut thread.silent);
+        let Some(at) = self.threads.of_actor(id) else { return };
+        let thread = &mut self.threads[at];
+        thread.probes.frames.clear();
+        thread.probes.serving.clear();
+        thread.probes.too_deep = 0;
+        let was_silent = std::mem::take(&mut thread.probes.silent);
         let kernel = thread.kernel;
-        if thread.wait.take().is_some() && kernel != Kernel::Blocked {
+        if thread.wait.take().is_some() && kernel != KernelState::Blocked {
             let cause = self.unknown("lost");
             self.unblock(catalogue, at, cause);
         }
         match kernel {
-            Kernel::Silent => {
+            KernelState::Silent => {
                 self.lost(catalogue, at, begin_ns);
-                self.threads[at as usize].kernel = Kernel::Silent;
+                self.threads[at].kernel = KernelState::Silent;
             }
             // The span in which the thread was at the begin of the loss may have ended at any time
             // since.
-            Kernel::Runs if !was_silent && !self.threads[at as usize].blocked => self.emit_unknown(catalogue, at, begin_ns),
+            KernelState::Runs if !was_silent && !self.threads[at].blocked => self.emit_unknown(catalogue, at, begin_ns),
             _ => {}
         }
-        self.look(catalogue, at);
+        self.emit_state(catalogue, at);
     }
 }

@@ -21,9 +21,9 @@ const MAX_SET: usize = 1 << 16;
 pub(super) const MAX_HELD: usize = 1 << 12;
 
 #[derive(Debug, Default)]
-pub(super) struct Timers {
+pub(super) struct TimerSetters {
     /// Set timers, by the address of the timer.
-    set: IdMap<u64, Set>,
+    set: IdMap<u64, TimerSetter>,
     pub undecided: Option<Undecided>,
     /// Links of threads' own timers, by the call in which they wait.
     pub of_calls: Vec<(NameId, LinkKind, NameId)>,
@@ -31,14 +31,14 @@ pub(super) struct Timers {
 
 /// The machine that set a timer, and when.
 #[derive(Clone, Copy, Debug)]
-struct Set {
+struct TimerSetter {
     by: MachineId,
     t: u64,
 }
 
 /// The same for an expired timer, and the name of the time until it expired.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Due {
+pub(super) struct TimerCause {
     pub by: MachineId,
     pub t: u64,
     pub link: NameId,
@@ -54,14 +54,14 @@ pub(super) struct Undecided {
 
 impl Composer {
     pub(super) fn timer_is_set(&mut self, catalogue: &Catalogue, cpu: CpuId, timer: u64, by: Waker) {
-        let by = self.actor(catalogue, cpu, by);
+        let by = self.machine_with_cause(catalogue, cpu, by);
         let Some(by) = by.filter(|_| self.timers.set.len() < MAX_SET || self.timers.set.contains_key(&timer)) else {
             self.timers.set.remove(&timer);
             return;
         };
         // The machine is the cause of what happens when the timer expires, perhaps much later.
         self.emit(Effect::Remember { machine: by });
-        self.timers.set.insert(timer, Set { by, t: self.now });
+        self.timers.set.insert(timer, TimerSetter { by, t: self.now });
     }
 
     pub(super) fn timer_goes_off(&mut self, cpu: CpuId, timer: u64, by: Waker, kind: TimerKind) {
@@ -73,7 +73,7 @@ impl Composer {
         }
         let link = self.link_of(kind);
         if let Waker::Context { id, .. } = by {
-            let due = set.map(|Set { by, t }| Due { by, t, link });
+            let due = set.map(|TimerSetter { by, t }| TimerCause { by, t, link });
             if kind == TimerKind::Transmission && due.is_some() && self.is_open(cpu, id) {
                 self.stays_undecided();
                 self.timers.undecided = Some(Undecided { cpu, id, held: Vec::new() });
@@ -84,23 +84,23 @@ impl Composer {
 
     fn link_of(&self, kind: TimerKind) -> NameId {
         match kind {
-            TimerKind::Unknown | TimerKind::Own => self.words.links.timer,
-            TimerKind::DelayedAck => self.words.links.delayed_ack,
-            TimerKind::Transmission => self.words.links.transmission,
-            TimerKind::Retransmission => self.words.links.retransmission,
-            TimerKind::Keepalive => self.words.links.keepalive,
-            TimerKind::Pacing => self.words.links.pacing,
-            TimerKind::RateLimit => self.words.links.rate_limit,
-            TimerKind::QuotaRefill => self.words.links.quota_refill,
-            TimerKind::IoQuota => self.words.links.io_quota,
-            TimerKind::DelayedWork => self.words.links.delayed_work,
-            TimerKind::Kernel => self.words.links.kernel_timer,
+            TimerKind::Unknown | TimerKind::Own => self.words.links[LinkKind::Timer],
+            TimerKind::DelayedAck => self.words.links[LinkKind::DelayedAck],
+            TimerKind::Transmission => self.words.links[LinkKind::Transmission],
+            TimerKind::Retransmission => self.words.links[LinkKind::Retransmission],
+            TimerKind::Keepalive => self.words.links[LinkKind::Keepalive],
+            TimerKind::Pacing => self.words.links[LinkKind::Pacing],
+            TimerKind::RateLimit => self.words.links[LinkKind::RateLimit],
+            TimerKind::QuotaRefill => self.words.links[LinkKind::QuotaRefill],
+            TimerKind::IoQuota => self.words.links[LinkKind::IoQuota],
+            TimerKind::DelayedWork => self.words.links[LinkKind::DelayedWork],
+            TimerKind::Kernel => self.words.links[LinkKind::KernelTimer],
         }
     }
 
     pub(super) fn retransmitted(&mut self, cpu: CpuId) {
         if self.timers.undecided.as_ref().is_some_and(|undecided| undecided.cpu == cpu) {
-            self.decide(self.words.links.retransmission);
+            self.decide(self.words.links[LinkKind::Retransmission]);
         }
     }
 
@@ -108,7 +108,7 @@ impl Composer {
     /// without a retransmission.
     fn no_retransmission(&mut self, cpu: CpuId) {
         if self.timers.undecided.as_ref().is_some_and(|undecided| undecided.cpu == cpu) {
-            self.decide(self.words.links.window_probe);
+            self.decide(self.words.links[LinkKind::WindowProbe]);
         }
     }
 
@@ -125,7 +125,7 @@ impl Composer {
     /// Gives up the decision, because no event will show the purpose of the timer.
     pub(super) fn stays_undecided(&mut self) {
         if self.timers.undecided.is_some() {
-            self.decide(self.words.links.transmission);
+            self.decide(self.words.links[LinkKind::Transmission]);
         }
     }
 
@@ -135,13 +135,13 @@ impl Composer {
         let Some(Undecided { mut held, .. }) = self.timers.undecided.take() else { return };
         for interaction in &mut held {
             if let Effect::Wake { cause: Some(Cause { link: named, .. }), .. } = &mut interaction.effect {
-                if *named == Some(self.words.links.transmission) {
+                if *named == Some(self.words.links[LinkKind::Transmission]) {
                     *named = Some(link);
                 }
             }
         }
         self.ahead.interactions.append(&mut held);
-        let open = self.words.links.transmission;
+        let open = self.words.links[LinkKind::Transmission];
         self.contexts_decided(open, link);
     }
 

@@ -5,8 +5,8 @@
 //! event itself makes, so that a thread which leaves its CPU or ends is still the one that acts.
 //! The exception is an event that begins a context: it belongs to that context.
 
-use super::contexts::Known;
-use super::threads::{Kernel, Thread};
+use super::contexts::ContextMachine;
+use super::threads::{KernelState, ProbeState, ThreadMachine};
 use super::Composer;
 use crate::actors::ActorId;
 use crate::interaction::{Effect, MachineId};
@@ -17,7 +17,7 @@ use longpole_trace::event::{Catalogue, Event};
 
 /// The meaning that a rule gives to a kernel event.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Said {
+pub(super) struct RuleMeaning {
     op: Op,
     /// The actor that the rule names.
     whom: Option<ActorId>,
@@ -31,7 +31,7 @@ pub(super) struct Said {
 impl Composer {
     /// The meaning of a kernel event; `None` if no rule matches it. Must be called before the
     /// kernel's model processes the event.
-    pub(super) fn said(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Option<Said> {
+    pub(super) fn rule_meaning(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Option<RuleMeaning> {
         let (op, whom) = self.system.meaning(catalogue, event);
         if op == Op::Other {
             return None;
@@ -45,36 +45,36 @@ impl Composer {
             (_, Some(cpu)) => self.linux.waker_on(cpu),
             (_, None) => Waker::Unknown,
         };
-        Some(Said { op, whom, by, deep, switches: self.linux.switches.in_all })
+        Some(RuleMeaning { op, whom, by, deep, switches: self.linux.switches.in_all })
     }
 
     /// Emits the meaning before the change that the event itself makes. Returns the meaning if it
     /// must be emitted after that change instead.
-    pub(super) fn emit_before(&mut self, catalogue: &Catalogue, cpu: Option<u32>, said: Said) -> Option<Said> {
-        let Some(cpu) = cpu.and_then(|number| self.linux.cpu_of_number(number)) else { return Some(said) };
-        let began = self.linux.cpus[cpu.0 as usize].open.len() > said.deep;
-        match said.by {
-            _ if said.whom.is_some() || began => return Some(said),
-            Waker::Thread(thread) => self.thread_does(catalogue, thread, said.op),
-            Waker::Context { id, .. } if self.is_open(cpu, id) => self.context_does(catalogue, cpu, said.by, said.op),
-            _ => return Some(said),
+    pub(super) fn emit_before(&mut self, catalogue: &Catalogue, cpu: Option<u32>, meaning: RuleMeaning) -> Option<RuleMeaning> {
+        let Some(cpu) = cpu.and_then(|number| self.linux.cpu_of_number(number)) else { return Some(meaning) };
+        let began = self.linux.cpus[cpu.0 as usize].open.len() > meaning.deep;
+        match meaning.by {
+            _ if meaning.whom.is_some() || began => return Some(meaning),
+            Waker::Thread(thread) => self.thread_does(catalogue, thread, meaning.op),
+            Waker::Context { id, .. } if self.is_open(cpu, id) => self.context_does(catalogue, cpu, meaning.by, meaning.op),
+            _ => return Some(meaning),
         }
         None
     }
 
     /// Emits a meaning that [`Composer::emit_before`] has returned, after the change that the event
     /// itself made.
-    pub(super) fn emit_after(&mut self, catalogue: &Catalogue, event: &Event<'_>, said: Said) {
-        let cpu = event.cpu.and_then(|number| self.linux.cpu_of_number(number)).filter(|_| said.whom.is_none());
+    pub(super) fn emit_after(&mut self, catalogue: &Catalogue, event: &Event<'_>, meaning: RuleMeaning) {
+        let cpu = event.cpu.and_then(|number| self.linux.cpu_of_number(number)).filter(|_| meaning.whom.is_none());
         // After a switch it is unknown which thread has left, and the next one is not the one that
         // acted.
-        let same = self.linux.switches.in_all == said.switches;
+        let same = self.linux.switches.in_all == meaning.switches;
         match (cpu, cpu.map_or(Waker::Unknown, |cpu| self.linux.waker_on(cpu))) {
-            (_, Waker::Thread(thread)) if same => self.thread_does(catalogue, thread, said.op),
-            (Some(cpu), by @ Waker::Context { id, .. }) if self.is_open(cpu, id) => self.context_does(catalogue, cpu, by, said.op),
+            (_, Waker::Thread(thread)) if same => self.thread_does(catalogue, thread, meaning.op),
+            (Some(cpu), by @ Waker::Context { id, .. }) if self.is_open(cpu, id) => self.context_does(catalogue, cpu, by, meaning.op),
             _ => {
-                let actor = said.whom.unwrap_or_else(|| self.system.actor(catalogue, event));
-                self.apply_step(catalogue, &Step { t_ns: event.t_ns, actor, op: said.op });
+                let actor = meaning.whom.unwrap_or_else(|| self.system.actor(catalogue, event));
+                self.apply_step(catalogue, &Step { t_ns: event.t_ns, actor, op: meaning.op });
             }
         }
     }
@@ -82,7 +82,7 @@ impl Composer {
     fn thread_does(&mut self, catalogue: &Catalogue, thread: ThreadId, op: Op) {
         let at = self.thread_of_linux(thread);
         self.machine(catalogue, at);
-        self.does(catalogue, at, op);
+        self.apply_op(catalogue, at, op);
     }
 
     /// Applies a meaning to a context. Contexts neither wait nor serve calls, so such meanings are
@@ -90,7 +90,7 @@ impl Composer {
     fn context_does(&mut self, catalogue: &Catalogue, cpu: CpuId, by: Waker, op: Op) {
         let Waker::Context { id, .. } = by else { return };
         let takes = matches!(op, Op::Get { .. } | Op::Receive { .. });
-        let Known { machine, state } = self.context(cpu, id);
+        let ContextMachine { machine, state } = self.context(cpu, id);
         match op {
             Op::Wait | Op::WaitEmpty { .. } | Op::WaitFull { .. } | Op::Block { .. } => return,
             Op::Call { .. } | Op::Returned { .. } | Op::Dispatch { .. } | Op::Reply { .. } => return,
@@ -100,34 +100,39 @@ impl Composer {
         }
         let at = self.thread_of_context(machine, state);
         let before = self.ahead.interactions.len();
-        self.does(catalogue, at, op);
+        self.apply_op(catalogue, at, op);
         let took = |effect: &Effect| matches!(effect, Effect::Get { machine: by, .. } if *by == machine);
         if takes && self.ahead.interactions[before..].iter().any(|interaction| took(&interaction.effect)) {
-            self.has_taken(Some(cpu), by);
+            self.note_taken(Some(cpu), by);
         }
     }
 
     /// The place of a context in the list of threads, where the state that rules give it is stored.
     fn thread_of_context(&mut self, machine: MachineId, state: NameId) -> u32 {
-        if let Some(&at) = self.of_context.get(&machine) {
+        if let Some(at) = self.threads.of_context(machine) {
             return at;
         }
-        let at = self.threads.len() as u32;
         let state = Some(state);
-        self.threads.push(Thread { machine: Some(machine), kernel: Kernel::Runs, declared: state, state, ..Thread::default() });
-        self.of_context.insert(machine, at);
+        let probes = ProbeState { declared: state, ..ProbeState::default() };
+        let at = self.threads.push(ThreadMachine {
+            machine: Some(machine),
+            kernel: KernelState::Runs,
+            probes,
+            state,
+            ..ThreadMachine::default()
+        });
+        self.threads.set_context(machine, at);
         at
     }
 
     /// Emits the state of a context that begins, or continues after its cause has become known.
-    pub(super) fn is_in(&mut self, machine: MachineId, state: NameId, begins: bool) {
-        let known = if self.of_context.is_empty() { None } else { self.of_context.get(&machine).copied() };
-        let Some(at) = known else { return self.emit(Effect::State { machine, state }) };
-        let thread = &mut self.threads[at as usize];
+    pub(super) fn emit_context_state(&mut self, machine: MachineId, state: NameId, begins: bool) {
+        let Some(at) = self.threads.of_context(machine) else { return self.emit(Effect::State { machine, state }) };
+        let thread = &mut self.threads[at];
         if begins {
-            (thread.frames, thread.too_deep, thread.declared) = (Vec::new(), 0, Some(state));
+            (thread.probes.frames, thread.probes.too_deep, thread.probes.declared) = (Vec::new(), 0, Some(state));
         }
-        let state = thread.frames.last().or(thread.declared.as_ref()).copied().unwrap_or(state);
+        let state = thread.probes.frames.last().or(thread.probes.declared.as_ref()).copied().unwrap_or(state);
         thread.state = Some(state);
         self.emit(Effect::State { machine, state });
     }

@@ -4,10 +4,10 @@
 
 mod calls;
 
-use super::threads::Kernel;
+use super::threads::KernelState;
 use super::{Composer, Slots};
 use crate::interaction::{Cause, Effect, MachineId, QueueId, Wants};
-use crate::kinds::{NameKind, QueueKind, StateKind};
+use crate::kinds::{LinkKind, NameKind, QueueKind, StateKind};
 use crate::linux::watch::{Wake, Waker};
 use crate::names::NameId;
 use crate::step::SOON_NS;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum For {
+pub(super) enum WaitTarget {
     Tokens(QueueId),
     Space(QueueId),
     Signal,
@@ -33,7 +33,7 @@ pub(super) enum For {
 /// A wait that has not ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wait {
-    pub what: For,
+    pub what: WaitTarget,
     pub since: u64,
     /// The name of the block, and of the state of a thread that does not block in this wait.
     pub why: NameId,
@@ -47,7 +47,7 @@ pub(super) struct Wait {
 
 /// What a thread did to a queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Done {
+pub(super) struct QueueEffect {
     queue: QueueId,
     gave: bool,
     t: u64,
@@ -66,13 +66,13 @@ pub(super) struct Level {
     taker: Taker,
     /// The last put and the last get. Either may not have happened yet, because a probe comes
     /// before the operation that it describes.
-    put: Option<InHand>,
-    taken: Option<InHand>,
+    put: Option<RecentUse>,
+    taken: Option<RecentUse>,
 }
 
 /// An operation that may still be in progress: its thread, the number of units, and its time in ns.
 #[derive(Clone, Copy, Debug)]
-struct InHand {
+struct RecentUse {
     at: u32,
     n: u64,
     t: u64,
@@ -94,7 +94,7 @@ impl Level {
 
     /// True if the thread can have found `count` units in the queue.
     pub fn can_be(&self, count: u64, at: u32) -> bool {
-        let of_others = |hand: Option<InHand>| hand.filter(|hand| hand.at != at).map_or(0, |hand| hand.n);
+        let of_others = |hand: Option<RecentUse>| hand.filter(|hand| hand.at != at).map_or(0, |hand| hand.n);
         count.saturating_add(of_others(self.put)) >= self.units && count <= self.units.saturating_add(of_others(self.taken))
     }
 
@@ -118,7 +118,7 @@ enum Taker {
 }
 
 impl Taker {
-    fn takes(&mut self, machine: MachineId) {
+    fn note(&mut self, machine: MachineId) {
         *self = match *self {
             Taker::Nobody => Taker::One(machine),
             Taker::One(one) if one == machine => return,
@@ -136,7 +136,7 @@ pub(super) struct Waits {
     calls: Dense<QueueId>,
     levels: Dense<Level>,
     replies: HashMap<u32, HashMap<u32, QueueId>>,
-    under_way: HashMap<u32, Call>,
+    under_way: HashMap<u32, PendingCall>,
     by_id: HashMap<(NameId, u64), u32>,
     /// Calls without an id that no server has taken yet.
     unnamed: HashMap<NameId, VecDeque<u32>>,
@@ -148,7 +148,7 @@ pub(super) struct Waits {
 
 /// A call that has not returned.
 #[derive(Clone, Copy, Debug)]
-struct Call {
+struct PendingCall {
     /// Number of this call. Unlike a slot it is never reused.
     serial: u64,
     name: NameId,
@@ -163,7 +163,7 @@ struct Call {
 impl Composer {
     /// Declares a program's queue before its first use.
     #[inline]
-    pub(super) fn meets(&mut self, queue: QueueId) {
+    pub(super) fn declare_if_new(&mut self, queue: QueueId) {
         if self.waits.levels.get(queue.0).is_none() {
             self.declare(queue, self.system.vocabulary.shape(queue));
         }
@@ -204,7 +204,7 @@ impl Composer {
         if above > 0 && self.counters.lost.saturating_add(self.counters.uncounted_losses) > 0 {
             // The missing units were taken where events are missing. If only one machine ever takes
             // from this queue, it was that one.
-            let machine = self.nobody();
+            let machine = self.lost_events_machine();
             if let Taker::One(by) = level.taker {
                 self.emit(Effect::Block { machine, why: self.words.lost, on: None, wants: None });
                 self.emit(Effect::Wake { machine, cause: Some(Cause { by, at: None, link: None }) });
@@ -218,107 +218,107 @@ impl Composer {
             level.opened = now;
         }
         level.units = level.units.saturating_add(n);
-        level.put = Some(InHand { at, n, t: now });
-        self.did(at, queue, true);
+        level.put = Some(RecentUse { at, n, t: now });
+        self.note_queue_effect(at, queue, true);
         self.emit(Effect::Put { machine, queue, n, flow: None, link: None });
     }
 
     /// Takes at most the units that are present. The cause of units that were put before the trace
     /// began is unknown.
-    pub(super) fn get(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId, n: u64, looks: bool) {
+    pub(super) fn get(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId, n: u64, peeks: bool) {
         let (machine, now) = (self.machine(catalogue, at), self.now);
         let level = self.level(queue);
         let units = n.min(level.units);
-        if !looks {
+        if !peeks {
             level.units -= units;
             level.room = Some((machine, now));
-            level.taker.takes(machine);
-            level.taken = Some(InHand { at, n, t: now });
+            level.taker.note(machine);
+            level.taken = Some(RecentUse { at, n, t: now });
         }
-        if units < n && !looks {
+        if units < n && !peeks {
             self.counters.from_before += n - units;
         }
         if units == 0 {
             return self.end_wait_by_last_wakeup(catalogue, at, "before");
         }
         let amount = Amount::Units(units);
-        self.emit(match looks {
+        self.emit(match peeks {
             true => Effect::Peek { machine, queue, amount, flow: None },
             false => Effect::Get { machine, queue, amount, flow: None },
         });
-        self.threads[at as usize].blocked = false;
-        if !looks {
-            self.did(at, queue, false);
+        self.threads[at].blocked = false;
+        if !peeks {
+            self.note_queue_effect(at, queue, false);
         }
     }
 
-    fn did(&mut self, at: u32, queue: QueueId, gave: bool) {
+    fn note_queue_effect(&mut self, at: u32, queue: QueueId, gave: bool) {
         let t = self.now;
-        let effects = &mut self.threads[at as usize].effects;
+        let effects = &mut self.threads[at].probes.effects;
         let same = effects.iter().position(|done| done.is_some_and(|done| done.queue == queue && done.gave == gave));
         let place = same.unwrap_or(effects.len() - 1);
-        effects[place] = Some(Done { queue, gave, t });
+        effects[place] = Some(QueueEffect { queue, gave, t });
         effects[..=place].rotate_right(1);
     }
 
     /// Notes that the thread waits, according to its probes.
-    pub(super) fn begins_to_wait(&mut self, catalogue: &Catalogue, at: u32, what: For) {
-        let thread = &self.threads[at as usize];
+    pub(super) fn begins_to_wait(&mut self, catalogue: &Catalogue, at: u32, what: WaitTarget) {
+        let thread = &self.threads[at];
         let (since, signals) = match (thread.wait, what) {
             // Waiting for a signal because a queue is empty or full is a wait for the queue.
-            (Some(Wait { what: For::Tokens(_) | For::Space(_), .. }), For::Signal) => {
-                if let Some(wait) = &mut self.threads[at as usize].wait {
+            (Some(Wait { what: WaitTarget::Tokens(_) | WaitTarget::Space(_), .. }), WaitTarget::Signal) => {
+                if let Some(wait) = &mut self.threads[at].wait {
                     wait.signals = true;
                 }
                 return;
             }
             // The same wait continues with another reason.
-            (Some(wait), _) if wait.what != For::Work => (wait.since, wait.signals),
+            (Some(wait), _) if wait.what != WaitTarget::Work => (wait.since, wait.signals),
             _ => (self.now, false),
         };
         let why = match what {
-            For::Tokens(queue) => self.named_wait("empty ", queue),
-            For::Space(queue) => self.named_wait("full ", queue),
-            For::Signal => self.words.signal,
-            For::Event(why) => why,
-            For::Work => self.words.work,
-            For::Reply(slot) => {
+            WaitTarget::Tokens(queue) => self.named_wait("empty ", queue),
+            WaitTarget::Space(queue) => self.named_wait("full ", queue),
+            WaitTarget::Signal => self.words.signal,
+            WaitTarget::Event(why) => why,
+            WaitTarget::Work => self.words.work,
+            WaitTarget::Reply(slot) => {
                 let call = self.waits.under_way.get(&slot);
                 let name = call.map_or(String::new(), |call| format!("rpc {}", self.system.vocabulary.names.text(call.name)));
                 self.reason_called(&name)
             }
         };
-        let thread = &mut self.threads[at as usize];
-        thread.wait = Some(Wait { what, since, why, reported: false, signals: signals || what == For::Signal, woken: None });
+        let thread = &mut self.threads[at];
+        thread.wait = Some(Wait { what, since, why, reported: false, signals: signals || what == WaitTarget::Signal, woken: None });
         // If the trace has kernel events of this thread, the block begins when the kernel blocks
         // it: until then the thread may still be running, or may poll.
-        if thread.kernel == Kernel::Silent {
+        if thread.kernel == KernelState::Silent {
             self.blocks_in_wait(catalogue, at);
         }
     }
 
     pub(super) fn blocks_in_wait(&mut self, catalogue: &Catalogue, at: u32) {
         let now = self.now;
-        let thread = &mut self.threads[at as usize];
+        let thread = &mut self.threads[at];
         let Some(wait) = thread.wait.as_mut().filter(|wait| !wait.reported) else { return };
         wait.reported = true;
         let Wait { what, why, .. } = *wait;
         if !thread.blocked {
-            (thread.blocked, thread.since, thread.gap) = (true, now, false);
+            (thread.blocked, thread.blocked_since, thread.lost_while_blocked) = (true, now, false);
         }
         let (on, wants) = match what {
-            For::Tokens(queue) => (Some(queue), Some(Wants::Tokens)),
-            For::Space(queue) => (Some(queue), Some(Wants::Space)),
-            For::Reply(slot) => (self.waits.under_way.get(&slot).map(|call| call.reply), Some(Wants::Tokens)),
-            For::Signal | For::Work | For::Event(_) => (None, None),
+            WaitTarget::Tokens(queue) => (Some(queue), Some(Wants::Tokens)),
+            WaitTarget::Space(queue) => (Some(queue), Some(Wants::Space)),
+            WaitTarget::Reply(slot) => (self.waits.under_way.get(&slot).map(|call| call.reply), Some(Wants::Tokens)),
+            WaitTarget::Signal | WaitTarget::Work | WaitTarget::Event(_) => (None, None),
         };
         let machine = self.machine(catalogue, at);
         self.emit(Effect::Block { machine, why, on, wants });
     }
 
     /// Emits the block of a thread that polled, if what it takes now arrived after its wait began.
-    fn polled(&mut self, catalogue: &Catalogue, at: u32, what: For, came: u64) {
-        let wait = self.threads[at as usize].wait.filter(|wait| wait.what == what && !wait.reported && came > wait.since);
+    fn emit_polled_block(&mut self, catalogue: &Catalogue, at: u32, what: WaitTarget, arrived: u64) {
+        let wait = self.threads[at].wait.filter(|wait| wait.what == what && !wait.reported && arrived > wait.since);
         if wait.is_some() {
             self.blocks_in_wait(catalogue, at);
         }
@@ -334,38 +334,38 @@ impl Composer {
     }
 
     /// True if what the thread waits for is present.
-    fn is_there(&mut self, at: u32, what: For) -> bool {
+    fn is_present(&mut self, at: u32, what: WaitTarget) -> bool {
         match what {
-            For::Tokens(queue) => self.level(queue).units > 0,
-            For::Space(queue) => {
+            WaitTarget::Tokens(queue) => self.level(queue).units > 0,
+            WaitTarget::Space(queue) => {
                 let level = self.level(queue);
                 level.capacity.is_none_or(|capacity| level.units < capacity)
             }
-            For::Reply(slot) => self.waits.under_way.get(&slot).is_some_and(|call| call.replied && call.caller == at),
-            For::Signal | For::Work => true,
-            For::Event(_) => false,
+            WaitTarget::Reply(slot) => self.waits.under_way.get(&slot).is_some_and(|call| call.replied && call.caller == at),
+            WaitTarget::Signal | WaitTarget::Work => true,
+            WaitTarget::Event(_) => false,
         }
     }
 
     /// Processes a wake-up by the kernel of a thread that waits according to its probes.
     pub(super) fn woken_while_waiting(&mut self, catalogue: &Catalogue, at: u32, wake: Wake) {
-        let Some(wait) = self.threads[at as usize].wait else { return };
+        let Some(wait) = self.threads[at].wait else { return };
         let is_it = match wake.waker {
             // Only time ends a sleep: the thread sleeps in a loop that polls.
             _ if self.sleeps(at) => false,
-            Waker::Context { id, .. } => !self.is_timed(wake.cpu, id) && wait.what != For::Signal && self.is_there(at, wait.what),
+            Waker::Context { id, .. } => !self.is_timed(wake.cpu, id) && wait.what != WaitTarget::Signal && self.is_present(at, wait.what),
             Waker::Thread(id) => {
                 let by = self.thread_of_linux(id);
-                let signalled = wait.signals && self.has_done(by, For::Signal, wait.since);
-                signalled || self.is_there(at, wait.what) && self.has_done(by, wait.what, wait.since)
+                let signalled = wait.signals && self.has_done(by, WaitTarget::Signal, wait.since);
+                signalled || self.is_present(at, wait.what) && self.has_done(by, wait.what, wait.since)
             }
             Waker::Idle | Waker::Unknown => false,
         };
         if is_it {
             self.wake(catalogue, at, wake);
-            self.threads[at as usize].wait = None;
-            self.look(catalogue, at);
-        } else if let Some(wait) = &mut self.threads[at as usize].wait {
+            self.threads[at].wait = None;
+            self.emit_state(catalogue, at);
+        } else if let Some(wait) = &mut self.threads[at].wait {
             wait.woken = Some(wake);
             self.remember_waker(catalogue, wake);
         }
@@ -384,8 +384,8 @@ impl Composer {
     /// Ends the block of a wait if what was waited for does not show the cause; the last wake-up by
     /// the kernel may be it.
     pub(super) fn end_wait_by_last_wakeup(&mut self, catalogue: &Catalogue, at: u32, group: &'static str) {
-        let woken = self.threads[at as usize].wait.take().and_then(|wait| wait.woken);
-        if !self.threads[at as usize].blocked {
+        let woken = self.threads[at].wait.take().and_then(|wait| wait.woken);
+        if !self.threads[at].blocked {
             return;
         }
         match woken {
@@ -398,80 +398,82 @@ impl Composer {
     }
 
     /// True if the thread has done something since `since` that ends such a wait.
-    fn has_done(&self, by: u32, what: For, since: u64) -> bool {
-        let effects = &self.threads[by as usize].effects;
-        let did = |wanted: &dyn Fn(&Done) -> bool| effects.iter().flatten().any(|done| done.t >= since && wanted(done));
+    fn has_done(&self, by: u32, what: WaitTarget, since: u64) -> bool {
+        let effects = &self.threads[by].probes.effects;
+        let did = |wanted: &dyn Fn(&QueueEffect) -> bool| effects.iter().flatten().any(|done| done.t >= since && wanted(done));
         match what {
-            For::Tokens(queue) => did(&|done| done.queue == queue && done.gave),
-            For::Space(queue) => did(&|done| done.queue == queue && !done.gave),
-            For::Reply(slot) => {
+            WaitTarget::Tokens(queue) => did(&|done| done.queue == queue && done.gave),
+            WaitTarget::Space(queue) => did(&|done| done.queue == queue && !done.gave),
+            WaitTarget::Reply(slot) => {
                 let reply = self.waits.under_way.get(&slot).map(|call| call.reply);
                 did(&|done| Some(done.queue) == reply && done.gave)
             }
-            For::Signal => did(&|done| done.gave && self.waits.of_signals.contains(&done.queue)),
-            For::Work => did(&|done| done.gave),
-            For::Event(_) => false,
+            WaitTarget::Signal => did(&|done| done.gave && self.waits.of_signals.contains(&done.queue)),
+            WaitTarget::Work => did(&|done| done.gave),
+            WaitTarget::Event(_) => false,
         }
     }
 
     /// Ends the wait of a thread that does something other than taking what it waited for.
     pub(super) fn ends_wait(&mut self, catalogue: &Catalogue, at: u32) {
-        let Some(wait) = self.threads[at as usize].wait else { return };
-        if !self.threads[at as usize].blocked {
-            self.threads[at as usize].wait = None;
+        let Some(wait) = self.threads[at].wait else { return };
+        if !self.threads[at].blocked {
+            self.threads[at].wait = None;
             return;
         }
         let machine = self.machine(catalogue, at);
-        let there = self.is_there(at, wait.what);
+        let there = self.is_present(at, wait.what);
         let cause = match wait.what {
-            For::Tokens(queue) if there => {
-                self.takes(at);
+            WaitTarget::Tokens(queue) if there => {
+                self.clear_wait(at);
                 return self.get(catalogue, at, queue, 1, true);
             }
-            For::Space(queue) if there => {
+            WaitTarget::Space(queue) if there => {
                 self.level(queue).room.filter(|room| room.1 >= wait.since).map(|(by, t)| Cause { by, at: Some(t), link: None })
             }
             // The thread continues without the reply, or did not wait at all.
-            For::Reply(_) | For::Work => Some(Cause { by: machine, at: Some(wait.since), link: Some(self.words.links.run) }),
-            For::Tokens(_) | For::Space(_) | For::Signal | For::Event(_) => None,
+            WaitTarget::Reply(_) | WaitTarget::Work => {
+                Some(Cause { by: machine, at: Some(wait.since), link: Some(self.words.links[LinkKind::Run]) })
+            }
+            WaitTarget::Tokens(_) | WaitTarget::Space(_) | WaitTarget::Signal | WaitTarget::Event(_) => None,
         };
         if cause.is_none() {
             return self.end_wait_by_last_wakeup(catalogue, at, "probes");
         }
-        self.takes(at);
+        self.clear_wait(at);
         self.unblock(catalogue, at, cause);
     }
 
     /// Notes that the thread takes what it waited for, with the effect that follows.
-    pub(super) fn takes(&mut self, at: u32) {
-        self.threads[at as usize].wait = None;
+    pub(super) fn clear_wait(&mut self, at: u32) {
+        self.threads[at].wait = None;
     }
 
     pub(super) fn takes_tokens(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId) {
-        let Level { opened: came, units, .. } = *self.level(queue);
+        let Level { opened: arrived, units, .. } = *self.level(queue);
         if units == 0 {
             return;
         }
-        self.polled(catalogue, at, For::Tokens(queue), came);
-        self.takes(at);
+        self.emit_polled_block(catalogue, at, WaitTarget::Tokens(queue), arrived);
+        self.clear_wait(at);
     }
 
     pub(super) fn takes_space(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId) {
-        let came = self.level(queue).room.map_or(0, |room| room.1);
-        self.polled(catalogue, at, For::Space(queue), came);
-        self.takes(at);
+        let arrived = self.level(queue).room.map_or(0, |room| room.1);
+        self.emit_polled_block(catalogue, at, WaitTarget::Space(queue), arrived);
+        self.clear_wait(at);
     }
 
     pub(super) fn takes_signal(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId) {
-        let came = self.level(queue).opened;
-        self.polled(catalogue, at, For::Signal, came);
-        self.takes(at);
+        let arrived = self.level(queue).opened;
+        self.emit_polled_block(catalogue, at, WaitTarget::Signal, arrived);
+        self.clear_wait(at);
     }
 
     /// Ends the call of a thread that has ended.
     pub(super) fn forget_waits(&mut self, at: u32) {
-        let ended: Vec<u32> = match self.threads[at as usize].wait {
-            Some(Wait { what: For::Reply(slot), .. }) => vec![slot],
+        let ended: Vec<u32> = match self.threads[at].wait {
+            Some(Wait { what: WaitTarget::Reply(slot), .. }) => vec![slot],
             _ => Vec::new(),
         };
         ended.into_iter().for_each(|slot| self.end_call(slot));

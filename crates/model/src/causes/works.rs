@@ -8,6 +8,7 @@
 use super::Composer;
 use crate::hash::IdMap;
 use crate::interaction::{Cause, Effect, MachineId};
+use crate::kinds::LinkKind;
 use crate::linux::watch::{CpuId, ThreadId, Waker};
 use longpole_trace::event::Catalogue;
 use std::collections::VecDeque;
@@ -18,13 +19,13 @@ const MAX_QUEUED: usize = 1 << 14;
 #[derive(Debug, Default)]
 pub(super) struct Works {
     /// Waiting work items, by address.
-    queued: IdMap<u64, Queued>,
+    queued: IdMap<u64, QueuedWork>,
     order: VecDeque<(u64, u64)>,
 }
 
 /// A work item that waits for a worker.
 #[derive(Clone, Copy, Debug)]
-struct Queued {
+struct QueuedWork {
     /// The machine that queued the item; `None` if that was a timer, or is unknown.
     by: Option<MachineId>,
     t: u64,
@@ -39,13 +40,13 @@ impl Works {
 
 impl Composer {
     pub(super) fn work_queued(&mut self, catalogue: &Catalogue, cpu: CpuId, work: u64, by: Waker) {
-        let by = self.actor(catalogue, cpu, by);
+        let by = self.machine_with_cause(catalogue, cpu, by);
         // The machine is the cause of the work, which may begin much later.
         if let Some(machine) = by {
             self.emit(Effect::Remember { machine });
         }
         let t = self.now;
-        self.works.queued.insert(work, Queued { by, t });
+        self.works.queued.insert(work, QueuedWork { by, t });
         self.works.order.push_back((work, t));
         while self.works.order.len() > MAX_QUEUED {
             let Some((old, t)) = self.works.order.pop_front() else { break };
@@ -57,20 +58,20 @@ impl Composer {
 
     /// Processes the begin of a work item by a worker thread.
     pub(super) fn work_begins(&mut self, catalogue: &Catalogue, id: ThreadId, work: u64) {
-        let Some(Queued { by, t }) = self.works.queued.remove(&work) else { return };
+        let Some(QueuedWork { by, t }) = self.works.queued.remove(&work) else { return };
         let at = self.thread_of_linux(id);
-        let thread = &mut self.threads[at as usize];
-        let woken = thread.woken.take();
+        let thread = &mut self.threads[at];
+        let woken = thread.woken_by.take();
         let (Some(machine), Some(by), false) = (thread.machine, by, thread.blocked || thread.wait.is_some()) else { return };
         // The machine that queued the item has woken the worker for it, so that wake-up is the
         // cause already.
         if by == machine || woken.is_some_and(|(waker, when)| waker == by && when >= t) {
             return;
         }
-        let link = Some(self.words.links.workqueue);
+        let link = Some(self.words.links[LinkKind::Workqueue]);
         self.emit(Effect::Block { machine, why: self.words.workqueue, on: None, wants: None });
         self.emit(Effect::Wake { machine, cause: Some(Cause { by, at: Some(t), link }) });
-        self.threads[at as usize].state = None;
-        self.look(catalogue, at);
+        self.threads[at].state = None;
+        self.emit_state(catalogue, at);
     }
 }

@@ -85,7 +85,12 @@ impl Linux {
                 Key::Softirq(number) => softirq_name(number).map_or_else(|| format!("softirq {number}"), |name| format!("softirq {name}")),
                 Key::Vector(name) => self.names.text(name).to_owned(),
             };
-            self.contexts.push(Context { key, name, allowed: None });
+            let runs_timers = match key {
+                Key::Softirq(number) => matches!(number, Key::TIMER_SOFTIRQ | Key::HRTIMER_SOFTIRQ),
+                Key::Vector(_) => name == "local_timer",
+                Key::Irq(_) => name.contains("timer"),
+            };
+            self.contexts.push(Context { key, name, runs_timers, allowed: None });
         }
         id
     }

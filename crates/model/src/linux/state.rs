@@ -89,6 +89,8 @@ pub struct Context {
     pub key: Key,
     /// Name like `irq 36 eth0`, `softirq NET_RX`, `local_timer`.
     pub name: String,
+    /// True if timers run in it. For an interrupt, only its name shows that.
+    pub(crate) runs_timers: bool,
     /// The CPUs on which it may be handled, from the dump of the system's state.
     pub allowed: Option<CpuSet>,
 }

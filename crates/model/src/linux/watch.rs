@@ -547,6 +547,11 @@ pub(crate) fn softirq_name(number: i64) -> Option<&'static str> {
 }
 
 impl Key {
+    /// Numbers of softirqs, as in the kernel's `enum` of them.
+    pub(crate) const TIMER_SOFTIRQ: i64 = 1;
+    pub(crate) const HRTIMER_SOFTIRQ: i64 = 8;
+    pub(crate) const RCU_SOFTIRQ: i64 = 9;
+
     pub fn is_softirq(self) -> bool {
         matches!(self, Key::Softirq(_))
     }

@@ -1,7 +1,7 @@
 //! Calls between threads by their probes: the request, its server, the reply, and the return.
 
-use super::{Call, For, Wait};
-use crate::causes::threads::Kernel;
+use super::{PendingCall, Wait, WaitTarget};
+use crate::causes::threads::KernelState;
 use crate::causes::Composer;
 use crate::interaction::{Cause, Effect, QueueId};
 use crate::kinds::{call_label, QueueKind};
@@ -41,7 +41,7 @@ impl Composer {
         }
         self.waits.serial += 1;
         let serial = self.waits.serial;
-        self.waits.under_way.insert(slot, Call { serial, name, id, caller: at, request, reply, taken: false, replied: false });
+        self.waits.under_way.insert(slot, PendingCall { serial, name, id, caller: at, request, reply, taken: false, replied: false });
         self.waits.order.insert(serial, slot);
         match id {
             Some(id) => {
@@ -61,10 +61,10 @@ impl Composer {
             }
         }
         let machine = self.machine(catalogue, at);
-        self.did(at, request, true);
+        self.note_queue_effect(at, request, true);
         let flow = Some(self.call_flow(slot));
         self.emit(Effect::Put { machine, queue: request, n: 1, flow, link: None });
-        self.begins_to_wait(catalogue, at, For::Reply(slot));
+        self.begins_to_wait(catalogue, at, WaitTarget::Reply(slot));
     }
 
     fn call_flow(&mut self, slot: u32) -> NameId {
@@ -90,7 +90,7 @@ impl Composer {
         let machine = self.machine(catalogue, at);
         let flow = Some(self.call_flow(slot));
         self.emit(Effect::Get { machine, queue: request, amount: Amount::Units(1), flow });
-        self.threads[at as usize].blocked = false;
+        self.threads[at].blocked = false;
         Some(slot)
     }
 
@@ -100,24 +100,24 @@ impl Composer {
         let call = *call;
         let reply = call.reply;
         let machine = self.machine(catalogue, at);
-        self.did(at, reply, true);
+        self.note_queue_effect(at, reply, true);
         self.emit(Effect::Put { machine, queue: reply, n: 1, flow: None, link: None });
         let caller = call.caller;
-        let waits = self.threads[caller as usize].wait.is_some_and(|wait| wait.what == For::Reply(slot));
-        if waits && matches!(self.threads[caller as usize].kernel, Kernel::Ready | Kernel::Preempted | Kernel::Runs) {
+        let waits = self.threads[caller].wait.is_some_and(|wait| wait.what == WaitTarget::Reply(slot));
+        if waits && matches!(self.threads[caller].kernel, KernelState::Ready | KernelState::Preempted | KernelState::Runs) {
             // No wake-up will follow: from now on the thread waits only for its CPU.
             self.blocks_in_wait(catalogue, caller);
             self.unblock(catalogue, caller, Some(Cause { by: machine, at: None, link: None }));
-            self.takes(caller);
-            self.look(catalogue, caller);
+            self.clear_wait(caller);
+            self.emit_state(catalogue, caller);
         }
     }
 
     /// Notes that the caller has its reply. Returns false if nobody was seen to send the reply.
     pub(in crate::causes) fn returned(&mut self, catalogue: &Catalogue, at: u32, name: NameId, id: Option<u64>) -> bool {
-        let slot = match (id, self.threads[at as usize].wait) {
+        let slot = match (id, self.threads[at].wait) {
             (Some(id), _) => self.waits.by_id.get(&(name, id)).copied(),
-            (None, Some(Wait { what: For::Reply(slot), .. })) => Some(slot),
+            (None, Some(Wait { what: WaitTarget::Reply(slot), .. })) => Some(slot),
             (None, _) => {
                 let of_thread = |slot: &&u32| self.waits.under_way.get(slot).is_some_and(|call| call.caller == at && call.name == name);
                 self.waits.order.values().rev().take(MAX_LOOKED_AT).find(of_thread).copied()
@@ -126,10 +126,10 @@ impl Composer {
         let call = slot.and_then(|slot| self.waits.under_way.get(&slot).copied().map(|call| (slot, call)));
         let Some((slot, call)) = call.filter(|(_, call)| call.name == name && call.caller == at) else { return false };
         if call.replied {
-            self.polled(catalogue, at, For::Reply(slot), u64::MAX);
+            self.emit_polled_block(catalogue, at, WaitTarget::Reply(slot), u64::MAX);
             let machine = self.machine(catalogue, at);
             self.emit(Effect::Get { machine, queue: call.reply, amount: Amount::Units(1), flow: None });
-            self.threads[at as usize].blocked = false;
+            self.threads[at].blocked = false;
             if let Some(call) = self.waits.under_way.get_mut(&slot) {
                 call.replied = false;
             }
@@ -148,7 +148,7 @@ impl Composer {
         // call in this slot.
         for (queue, left) in [(call.request, !call.taken), (call.reply, call.replied)] {
             if left {
-                let machine = self.outside();
+                let machine = self.outside_machine();
                 let flow = (queue == call.request).then(|| self.call_flow(slot));
                 self.emit(Effect::Get { machine, queue, amount: Amount::Units(1), flow });
             }
