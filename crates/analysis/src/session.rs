@@ -2,7 +2,7 @@
 
 use crate::stats::distinct::Distinct;
 use crate::stats::windows::Windows;
-use longpole_model::actors::{ActorId, Met};
+use longpole_model::actors::{ActorId, ActorSteps};
 use longpole_model::interaction::{QueueId, Vocabulary};
 use longpole_model::step::{Op, Step};
 use longpole_model::system::activity::{Activity, Outcome};
@@ -16,7 +16,7 @@ pub struct Scene<'a> {
     pub vocabulary: &'a Vocabulary,
     pub activity: &'a Activity,
     /// Actors that occur in the range.
-    pub met: &'a Met,
+    pub met: &'a ActorSteps,
 }
 
 impl Scene<'_> {
@@ -56,7 +56,7 @@ pub trait Observer {
 pub struct Session {
     pub activity: Activity,
     pub windows: Windows,
-    pub met: Met,
+    pub met: ActorSteps,
     pub events: u64,
     /// Number of lost events, as far as it is known.
     pub lost: u64,
@@ -96,7 +96,7 @@ impl Session {
             Some(events) => self.lost = self.lost.saturating_add(events),
             None => self.uncounted_losses += 1,
         }
-        let actor = actor.filter(|&actor| self.met.is_met(actor));
+        let actor = actor.filter(|&actor| self.met.occurs(actor));
         if let Some(actor) = actor {
             let lost = self.lost_of.entry(actor).or_default();
             *lost = lost.saturating_add(loss.events.unwrap_or(1));

@@ -32,9 +32,9 @@ pub struct Actors {
 /// The actors that occur in the requested part of a trace, and the number of steps that each does
 /// there.
 #[derive(Clone, Debug, Default)]
-pub struct Met(Vec<Option<u64>>);
+pub struct ActorSteps(Vec<Option<u64>>);
 
-impl Met {
+impl ActorSteps {
     /// Notes that the actor occurs, and adds `steps` to its number.
     #[inline]
     pub fn add(&mut self, actor: ActorId, steps: u64) {
@@ -45,7 +45,8 @@ impl Met {
         *self.0[at].get_or_insert(0) += steps;
     }
 
-    pub fn is_met(&self, actor: ActorId) -> bool {
+    /// True if the actor occurs, with or without steps.
+    pub fn occurs(&self, actor: ActorId) -> bool {
         self.0.get(actor.0 as usize).is_some_and(Option::is_some)
     }
 
@@ -77,16 +78,16 @@ impl Actors {
 
     /// Changes the names of an actor; an empty text leaves the name unchanged.
     pub fn rename(&mut self, actor: ActorId, label: &str, thread: &str) {
-        let place = &mut self.all[actor.0 as usize];
+        let actor_names = &mut self.all[actor.0 as usize];
         let is_other = |known: &str, new: &str| !new.is_empty() && known != new;
-        if !is_other(&place.label, label) && !is_other(&place.thread, thread) {
+        if !is_other(&actor_names.label, label) && !is_other(&actor_names.thread, thread) {
             return;
         }
         if !label.is_empty() {
-            label.clone_into(&mut place.label);
+            label.clone_into(&mut actor_names.label);
         }
         if !thread.is_empty() {
-            thread.clone_into(&mut place.thread);
+            thread.clone_into(&mut actor_names.thread);
         }
         self.changed.push(actor);
     }
@@ -111,7 +112,7 @@ impl Actors {
 
     /// Names for people, one per actor, all different: the label; with the thread if several active
     /// threads have one label; with the thread id if that is still ambiguous.
-    pub fn names(&self, met: &Met) -> Vec<String> {
+    pub fn names(&self, met: &ActorSteps) -> Vec<String> {
         let mut active: HashMap<(&str, &str), usize> = HashMap::new();
         for (_, actor) in self.each().filter(|(id, _)| met.acts(*id)) {
             *active.entry((&actor.host, &actor.label)).or_default() += 1;
@@ -135,7 +136,7 @@ impl Actors {
             })
             .collect();
         let mut count: HashMap<&str, usize> = HashMap::new();
-        for (_, name) in self.each().zip(&names).filter(|((id, _), _)| met.is_met(*id)) {
+        for (_, name) in self.each().zip(&names).filter(|((id, _), _)| met.occurs(*id)) {
             *count.entry(name).or_default() += 1;
         }
         names
@@ -152,7 +153,7 @@ impl Actors {
     /// Names that do not depend on the other actors, so that they are comparable between runs: the
     /// label, and the thread if it has a name of its own. Thread ids are not included, so threads
     /// of one program with equal names share one name.
-    pub fn classes(&self, met: &Met) -> Vec<String> {
+    pub fn classes(&self, met: &ActorSteps) -> Vec<String> {
         let several_hosts = self.several_hosts(met);
         let class = |actor: &Actor| {
             let class = match (actor.label.as_str(), actor.thread.as_str()) {
@@ -174,8 +175,8 @@ impl Actors {
         (0..).map(ActorId).zip(&self.all)
     }
 
-    fn several_hosts(&self, met: &Met) -> bool {
-        let mut hosts = self.each().filter(|(id, _)| met.is_met(*id)).map(|(_, actor)| actor.host.as_str());
+    fn several_hosts(&self, met: &ActorSteps) -> bool {
+        let mut hosts = self.each().filter(|(id, _)| met.occurs(*id)).map(|(_, actor)| actor.host.as_str());
         let first = hosts.next();
         hosts.any(|host| Some(host) != first)
     }

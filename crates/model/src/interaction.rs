@@ -187,7 +187,7 @@ impl Vocabulary {
         }
         let label = queue_label(self.names.text(name)).into_owned();
         let queue = self.queue(&label);
-        *self.program_queues.place(name.0) = Some(queue);
+        *self.program_queues.slot(name.0) = Some(queue);
         self.set_program_queue(queue, name, Shape::default());
         queue
     }

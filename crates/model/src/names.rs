@@ -71,20 +71,21 @@ impl Names {
 
     /// The name with this text and kind; added if necessary.
     pub fn intern_as(&mut self, text: &str, kind: NameKind) -> NameId {
-        let place = quick_hash(text, kind);
-        if let Some(id) = self.glance(place, text, kind) {
+        let slot = quick_hash(text, kind);
+        if let Some(id) = self.find_recent(slot, text, kind) {
             return id;
         }
         if self.recent.is_empty() {
             self.recent.resize(RECENT, NameId(u32::MAX));
         }
         let id = self.intern_slowly(text, kind);
-        self.recent[place] = id;
+        self.recent[slot] = id;
         id
     }
 
-    fn glance(&self, place: usize, text: &str, kind: NameKind) -> Option<NameId> {
-        let &id = self.recent.get(place)?;
+    /// The name, if it is the last one with its quick hash.
+    fn find_recent(&self, slot: usize, text: &str, kind: NameKind) -> Option<NameId> {
+        let &id = self.recent.get(slot)?;
         self.names.get(id.0 as usize).is_some_and(|known| known.kind == kind && *known.text == *text).then_some(id)
     }
 
@@ -186,7 +187,7 @@ impl Names {
     /// The name with this text and without a kind.
     pub fn find(&self, text: &str) -> Option<NameId> {
         let plain = |id: &NameId| self.kind(*id) == NameKind::Plain;
-        let known = self.glance(quick_hash(text, NameKind::Plain), text, NameKind::Plain);
+        let known = self.find_recent(quick_hash(text, NameKind::Plain), text, NameKind::Plain);
         known.or_else(|| self.same_text(self.first_of(text)?).find(plain))
     }
 

@@ -29,9 +29,9 @@ pub struct Rules {
     own: usize,
 }
 
-/// The place of a rule that is not built in, for reports about rules.
+/// A rule that is not built in, for reports about rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct OwnRule {
     pub file: String,
     pub line: usize,
     pub event: String,
@@ -48,7 +48,7 @@ pub(crate) struct Rule {
     pub name: Option<Template>,
     pub machine: Option<Template>,
     /// The actor of the event, if that is not the event's thread.
-    pub whom: Option<Template>,
+    pub as_actor: Option<Template>,
     pub id: Option<Template>,
     pub count: Option<Template>,
     pub value: Option<Template>,
@@ -187,13 +187,13 @@ impl RuleError {
     }
 }
 
-/// The file to which errors refer.
-pub(crate) struct Place<'a> {
+/// The text of a rule file, with the file's name for errors.
+pub(crate) struct RuleText<'a> {
     pub file: &'a str,
     pub text: &'a str,
 }
 
-impl Place<'_> {
+impl RuleText<'_> {
     pub fn error(&self, span: Range<usize>, message: String) -> RuleError {
         RuleError::at(self.file, self.text, span.start, message)
     }
@@ -238,7 +238,7 @@ struct Entry {
     name: Option<Spanned<String>>,
     machine: Option<Spanned<String>>,
     #[serde(rename = "as")]
-    whom: Option<Spanned<String>>,
+    as_actor: Option<Spanned<String>>,
     id: Option<Spanned<String>>,
     count: Option<Spanned<String>>,
     value: Option<Spanned<String>>,
@@ -249,7 +249,7 @@ struct Entry {
 impl Rule {
     /// Fields without which the rule does not apply.
     pub fn needed_fields(&self) -> impl Iterator<Item = &str> {
-        [&self.name, &self.machine, &self.whom].into_iter().flatten().filter_map(|template| match template {
+        [&self.name, &self.machine, &self.as_actor].into_iter().flatten().filter_map(|template| match template {
             Template::Field(field) | Template::TextAndField(_, field) => Some(field.as_str()),
             Template::Text(_) | Template::Capture(_) => None,
         })
@@ -272,8 +272,8 @@ impl Rules {
     }
 
     /// The rules that are not built in, in order.
-    pub fn own(&self) -> impl Iterator<Item = Origin> + '_ {
-        self.rules[..self.own].iter().map(|rule| Origin { file: rule.file.to_string(), line: rule.line, event: rule.pattern.text() })
+    pub fn own(&self) -> impl Iterator<Item = OwnRule> + '_ {
+        self.rules[..self.own].iter().map(|rule| OwnRule { file: rule.file.to_string(), line: rule.line, event: rule.pattern.text() })
     }
 
     pub fn has_own(&self) -> bool {
@@ -291,7 +291,7 @@ impl Rules {
     /// Appends the rules of a file; earlier rules take precedence. Nothing is added if one of them
     /// is wrong.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), RuleError> {
-        let place = Place { file, text };
+        let place = RuleText { file, text };
         let parsed: File = parse(file, text)?;
         let mut rules = Vec::new();
         let name: Arc<str> = file.into();
@@ -304,7 +304,7 @@ impl Rules {
     }
 }
 
-fn check(entry: Entry, whole: Range<usize>, place: &Place<'_>, file: &Arc<str>) -> Result<Rule, RuleError> {
+fn check(entry: Entry, whole: Range<usize>, place: &RuleText<'_>, file: &Arc<str>) -> Result<Rule, RuleError> {
     let pattern = Pattern::new(entry.event.get_ref());
     let stars = pattern.stars();
     let action = place.action(&Action::ALL, &entry.action)?;
@@ -322,7 +322,7 @@ fn check(entry: Entry, whole: Range<usize>, place: &Place<'_>, file: &Arc<str>) 
         line: line_of(place.text, entry.event.span().start),
         name: template(&entry.name)?,
         machine: template(&entry.machine)?,
-        whom: template(&entry.whom)?,
+        as_actor: template(&entry.as_actor)?,
         id: template(&entry.id)?,
         count: template(&entry.count)?,
         value: template(&entry.value)?,

@@ -10,10 +10,10 @@ use crate::actors::{Actor, ActorId};
 use crate::hash::IdMap;
 use crate::interaction::{QueueId, Vocabulary};
 use crate::names::{NameId, OTHER_NAMES};
-pub use crate::rules::plan::Never;
+pub use crate::rules::plan::Unmatched;
 use crate::rules::plan::{Alternative, NameSource, Plan};
 use crate::rules::value;
-use crate::rules::{Action, Origin, RuleError, Rules};
+use crate::rules::{Action, OwnRule, RuleError, Rules};
 use crate::step::{Op, Step};
 use crate::tokens::dense::Dense;
 use crate::tokens::{Order, Unit};
@@ -33,8 +33,8 @@ pub struct System {
     actor_of_name: IdMap<u32, ActorId>,
     /// Per rule, the number of events that it matched.
     matched: Vec<u64>,
-    /// Per rule, why it matched no event, as far as known.
-    never: Vec<Never>,
+    /// Per rule, what kept it from matching an event; the variant nearest to a match.
+    unmatched: Vec<Unmatched>,
 }
 
 /// The name, and the queue, that represent all further ones if there are too many. They are the
@@ -54,7 +54,7 @@ impl System {
         debug_assert_eq!((name, queue), (OTHER_NAME, OTHER_QUEUE));
         System {
             matched: vec![0; rules.len()],
-            never: vec![Never::Absent; rules.len()],
+            unmatched: vec![Unmatched::NoEvent; rules.len()],
             rules,
             plans: Vec::new(),
             vocabulary,
@@ -70,8 +70,8 @@ impl System {
     #[inline]
     pub fn step(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Step {
         let actor = self.actor(catalogue, event);
-        let (op, whom) = self.meaning(catalogue, event);
-        Step { t_ns: event.t_ns, actor: whom.unwrap_or(actor), op }
+        let (op, as_actor) = self.meaning(catalogue, event);
+        Step { t_ns: event.t_ns, actor: as_actor.unwrap_or(actor), op }
     }
 
     /// The meaning of the event without its actor, and the actor if the rule names one.
@@ -86,11 +86,11 @@ impl System {
         let meaning = match plan.choose(event.fields) {
             Some(alternative) => {
                 self.matched[alternative.rule] += 1;
-                let whom = alternative.whom.map(|whom| {
-                    let name = self.name(whom, event.fields);
+                let as_actor = alternative.as_actor.map(|as_actor| {
+                    let name = self.name(as_actor, event.fields);
                     self.named_actor(name)
                 });
-                (self.op(alternative, event.fields), whom)
+                (self.op(alternative, event.fields), as_actor)
             }
             None => (Op::Other, None),
         };
@@ -108,9 +108,9 @@ impl System {
 
     /// The rules that are not built in, each with the number of events that it matched, and the
     /// reason if there were none.
-    pub fn own_rules(&self) -> impl Iterator<Item = (Origin, u64, Option<&Never>)> + '_ {
-        let found = self.matched.iter().zip(&self.never);
-        self.rules.own().zip(found).map(|(rule, (&events, never))| (rule, events, (events == 0).then_some(never)))
+    pub fn own_rules(&self) -> impl Iterator<Item = (OwnRule, u64, Option<&Unmatched>)> + '_ {
+        let found = self.matched.iter().zip(&self.unmatched);
+        self.rules.own().zip(found).map(|(rule, (&events, unmatched))| (rule, events, (events == 0).then_some(unmatched)))
     }
 
     /// The actor that a rule names: one that was named before, else a thread with this name, label
@@ -140,7 +140,7 @@ impl System {
             Some(actor) => actor,
             None => self.meet(catalogue, event),
         };
-        *self.actor_of_stream.place(event.stream.0) = Some(actor);
+        *self.actor_of_stream.slot(event.stream.0) = Some(actor);
         actor
     }
 
@@ -175,8 +175,8 @@ impl System {
         let class = catalogue.classes.get(at).unwrap_or(&unknown);
         let mut plan = Plan::compile(&self.rules, class, &mut self.vocabulary.names);
         for (rule, why) in std::mem::take(&mut plan.unmatched_rules) {
-            if why > self.never[rule] {
-                self.never[rule] = why;
+            if why > self.unmatched[rule] {
+                self.unmatched[rule] = why;
             }
         }
         let fixed: Vec<NameId> = plan

@@ -1,8 +1,9 @@
 //! The purpose of each system call, as far as an analysis depends on it.
 //!
-//! The kernel's interface identifies a call by its name, so this is the only module that compares
-//! names of calls. All others compare families. For example, `epoll_wait` and `select` are both
-//! [`CallFamily::WaitForEvents`].
+//! The kernel's interface identifies a call by its name. Names of calls are compared only here and
+//! where the model follows what a call changes (`linux/files.rs`, `linux/masks.rs`,
+//! `linux/pid_namespace.rs`); all others compare families. For example, `epoll_wait` and `select`
+//! are both [`CallFamily::WaitForEvents`].
 
 /// A group of calls that an analysis treats alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,6 +63,27 @@ pub fn takes_a_timeout(name: &str) -> bool {
                 | "recvmmsg"
         ),
     }
+}
+
+/// What a call can send a signal to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignalTarget {
+    Thread,
+    ProcessOrGroup,
+}
+
+/// What a call with this name can send a signal to; `None` if it sends none.
+pub fn signal_target(name: &str) -> Option<SignalTarget> {
+    match name {
+        "kill" => Some(SignalTarget::ProcessOrGroup),
+        "tkill" | "tgkill" => Some(SignalTarget::Thread),
+        _ => None,
+    }
+}
+
+/// True if the call ends its thread or process.
+pub fn ends_the_caller(name: &str) -> bool {
+    matches!(name, "exit" | "exit_group")
 }
 
 /// True if the first argument may be a file descriptor, and is not a process, an address or the

@@ -112,7 +112,9 @@ struct Queue<O> {
 #[derive(Clone, Debug)]
 pub struct Queues<O> {
     queues: Vec<Option<Queue<O>>>,
+    /// Sequence number of the latest arrival.
     seq: u64,
+    /// Number of tokens that have an origin, and its limit.
     known: usize,
     most: usize,
     forgotten: u64,
@@ -155,7 +157,7 @@ impl<O: Copy> Queues<O> {
         if queue.shape.capacity.is_none() {
             return Taken::NOTHING;
         }
-        let mut take = Take::new(n);
+        let mut take = Taking::new(n);
         if let Some(reserved) = queue.reserved.get_mut(&machine) {
             take.from(reserved, Order::Fifo, &mut count);
             queue.reserved_units -= take.units;
@@ -193,7 +195,7 @@ impl<O: Copy> Queues<O> {
     /// Takes units, of a flow or of all flows.
     pub fn get(&mut self, queue: QueueId, amount: Amount, flow: Option<NameId>) -> Taken<O> {
         let (queue, mut count) = self.queue(queue);
-        let mut take = Take::new(queue.amount(amount, flow));
+        let mut take = Taking::new(queue.amount(amount, flow));
         queue.tokens.take(&mut take, flow, queue.shape.order, &mut count);
         let mut taken = take.taken();
         if queue.shape.merge && taken.units > 0 {
@@ -210,8 +212,8 @@ impl<O: Copy> Queues<O> {
     /// Like [`Queues::get`], but takes nothing.
     pub fn peek(&mut self, queue: QueueId, amount: Amount, flow: Option<NameId>) -> Taken<O> {
         let (queue, _) = self.queue(queue);
-        let mut take = Take::new(queue.amount(amount, flow));
-        queue.tokens.look(&mut take, flow, queue.shape.order);
+        let mut take = Taking::new(queue.amount(amount, flow));
+        queue.tokens.peek(&mut take, flow, queue.shape.order);
         let mut taken = take.taken();
         if queue.shape.merge && taken.units > 0 && taken.missing == 0 {
             taken.cause = queue.opener;
@@ -245,7 +247,7 @@ impl<O: Copy> Queues<O> {
         if queue.shape.capacity.is_none() {
             return Taken::NOTHING;
         }
-        let mut take = Take::new(n);
+        let mut take = Taking::new(n);
         let mut moved = Vec::new();
         take.parts(&mut queue.space, &mut moved, &mut count);
         queue.space_units -= take.units;
@@ -290,10 +292,10 @@ impl<O: Copy> Queues<O> {
         &mut self.queues[at]
     }
 
-    fn queue(&mut self, queue: QueueId) -> (&mut Queue<O>, Count<'_, O>) {
+    fn queue(&mut self, queue: QueueId) -> (&mut Queue<O>, OriginCounts<'_, O>) {
         self.slot(queue);
         let made = self.queues[queue.0 as usize].get_or_insert_with(|| Queue::new(Shape::default()));
-        (made, Count { known: &mut self.known, spent: &mut self.spent, copied: &mut self.copied })
+        (made, OriginCounts { known: &mut self.known, spent: &mut self.spent, copied: &mut self.copied })
     }
 
     /// Forgets origins if there are too many. All queues are visited for that, so afterwards a part
@@ -314,13 +316,13 @@ impl<O: Copy> Queues<O> {
                 break;
             }
             let Some(queue) = &mut self.queues[at] else { continue };
-            queue.forget(&mut Count { known: &mut self.known, spent: &mut self.spent, copied: &mut self.copied });
+            queue.forget(&mut OriginCounts { known: &mut self.known, spent: &mut self.spent, copied: &mut self.copied });
         }
         self.forgotten += (before - self.known) as u64;
     }
 }
 
-/// One part in this many of the limit is free after forgetting.
+/// One part in this many of the limit is free after origins were forgotten.
 const ROOM: usize = 8;
 
 /// Number of origins for which unneeded memory is retained.
@@ -372,7 +374,7 @@ impl<O: Copy> Queue<O> {
         self.tokens.runs() + self.space.len() + self.reserved.values().map(VecDeque::len).sum::<usize>() + opener
     }
 
-    fn forget(&mut self, count: &mut Count<'_, O>) {
+    fn forget(&mut self, count: &mut OriginCounts<'_, O>) {
         self.tokens.forget(count);
         self.tokens.index(self.shape.order);
         forget(&mut self.space, count);
@@ -384,13 +386,13 @@ impl<O: Copy> Queue<O> {
 }
 
 /// The counters of origins that enter or leave the queues.
-struct Count<'a, O> {
+struct OriginCounts<'a, O> {
     known: &'a mut usize,
     spent: &'a mut Vec<O>,
     copied: &'a mut Vec<O>,
 }
 
-impl<O> Count<'_, O> {
+impl<O> OriginCounts<'_, O> {
     fn drop(&mut self, origin: Origin<O>) {
         if let Origin::From(origin) = origin {
             *self.known -= 1;
@@ -400,15 +402,17 @@ impl<O> Count<'_, O> {
 }
 
 /// A get or peek in progress.
-struct Take<O> {
+struct Taking<O> {
     wanted: u64,
+    /// Units that were found by now.
     units: u64,
+    /// Arrival and origin of the latest of them.
     last: Option<(u64, Origin<O>)>,
 }
 
-impl<O: Copy> Take<O> {
-    fn new(wanted: u64) -> Take<O> {
-        Take { wanted, units: 0, last: None }
+impl<O: Copy> Taking<O> {
+    fn new(wanted: u64) -> Taking<O> {
+        Taking { wanted, units: 0, last: None }
     }
 
     fn open(&self) -> u64 {
@@ -425,7 +429,7 @@ impl<O: Copy> Take<O> {
         n
     }
 
-    fn from(&mut self, tokens: &mut VecDeque<Token<O>>, order: Order, count: &mut Count<'_, O>) {
+    fn from(&mut self, tokens: &mut VecDeque<Token<O>>, order: Order, count: &mut OriginCounts<'_, O>) {
         while self.open() > 0 {
             let head = match order {
                 Order::Fifo => tokens.front_mut(),
@@ -445,7 +449,7 @@ impl<O: Copy> Take<O> {
     }
 
     /// Moves units with their origins. A token that is split becomes two tokens with one origin.
-    fn parts(&mut self, tokens: &mut VecDeque<Token<O>>, to: &mut Vec<Token<O>>, count: &mut Count<'_, O>) {
+    fn parts(&mut self, tokens: &mut VecDeque<Token<O>>, to: &mut Vec<Token<O>>, count: &mut OriginCounts<'_, O>) {
         while self.open() > 0 {
             let Some(token) = tokens.front_mut() else { return };
             let n = self.note(token);
@@ -475,7 +479,7 @@ impl<O: Copy> Take<O> {
 
 /// Makes the origins of the older half of the tokens that have one unknown, and merges adjacent
 /// tokens of unknown origin.
-fn forget<O: Copy>(tokens: &mut VecDeque<Token<O>>, count: &mut Count<'_, O>) {
+fn forget<O: Copy>(tokens: &mut VecDeque<Token<O>>, count: &mut OriginCounts<'_, O>) {
     let has_origin = |token: &Token<O>| matches!(token.origin, Origin::From(_));
     let mut older = tokens.iter().filter(|token| has_origin(token)).count().div_ceil(2);
     if older == 0 {
@@ -484,23 +488,23 @@ fn forget<O: Copy>(tokens: &mut VecDeque<Token<O>>, count: &mut Count<'_, O>) {
     count.spent.reserve_exact(older);
     // The tokens are compacted in place: a second queue of this size would be the peak of memory
     // use.
-    let mut kept = 0usize;
+    let mut end = 0usize;
     for at in 0..tokens.len() {
         let mut token = tokens[at];
         if older > 0 && has_origin(&token) {
             older -= 1;
             count.drop(std::mem::replace(&mut token.origin, Origin::Unknown));
         }
-        match kept.checked_sub(1).map(|last| &mut tokens[last]) {
+        match end.checked_sub(1).map(|last| &mut tokens[last]) {
             Some(last) if matches!((last.origin, token.origin), (Origin::Unknown, Origin::Unknown)) => {
                 last.n = last.n.saturating_add(token.n);
                 last.seq = token.seq;
             }
             _ => {
-                tokens[kept] = token;
-                kept += 1;
+                tokens[end] = token;
+                end += 1;
             }
         }
     }
-    tokens.truncate(kept);
+    tokens.truncate(end);
 }

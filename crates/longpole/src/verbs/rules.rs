@@ -9,7 +9,7 @@ use crate::render::answer;
 use crate::render::table::{number, plain};
 use longpole_analysis::critical_path::{CriticalPath, Options};
 use longpole_model::rules::Rules;
-use longpole_model::system::Never;
+use longpole_model::system::Unmatched;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -138,12 +138,14 @@ fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, strict: bool, raw: Ra
     })
 }
 
-fn never_matched(event: &str, why: &Never) -> String {
+fn never_matched(event: &str, why: &Unmatched) -> String {
     match why {
-        Never::Absent => format!("no event \"{event}\" is in the trace"),
-        Never::Lacks(field) => format!("no event \"{event}\" of the trace has the field \"{field}\""),
-        Never::Covered => format!("earlier rules match every event \"{event}\" of the trace"),
-        Never::NotHeld => format!("its condition is false for each event \"{event}\" of the trace that earlier rules do not match"),
+        Unmatched::NoEvent => format!("no event \"{event}\" is in the trace"),
+        Unmatched::LacksField(field) => format!("no event \"{event}\" of the trace has the field \"{field}\""),
+        Unmatched::Covered => format!("earlier rules match every event \"{event}\" of the trace"),
+        Unmatched::ConditionFalse => {
+            format!("its condition is false for each event \"{event}\" of the trace that earlier rules do not match")
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use longpole_trace::event::{Catalogue, Event};
 pub(super) struct RuleMeaning {
     op: Op,
     /// The actor that the rule names.
-    whom: Option<ActorId>,
+    as_actor: Option<ActorId>,
     /// The machine that acted on the CPU before the event, the number of open contexts on it, and
     /// the number of switches until then.
     by: Waker,
@@ -32,7 +32,7 @@ impl Composer {
     /// The meaning of a kernel event; `None` if no rule matches it. Must be called before the
     /// kernel's model processes the event.
     pub(super) fn rule_meaning(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Option<RuleMeaning> {
-        let (op, whom) = self.system.meaning(catalogue, event);
+        let (op, as_actor) = self.system.meaning(catalogue, event);
         if op == Op::Other {
             return None;
         }
@@ -45,7 +45,7 @@ impl Composer {
             (_, Some(cpu)) => self.linux.waker_on(cpu),
             (_, None) => Waker::Unknown,
         };
-        Some(RuleMeaning { op, whom, by, deep, switches: self.linux.switches.in_all })
+        Some(RuleMeaning { op, as_actor, by, deep, switches: self.linux.switches.in_all })
     }
 
     /// Emits the meaning before the change that the event itself makes. Returns the meaning if it
@@ -54,7 +54,7 @@ impl Composer {
         let Some(cpu) = cpu.and_then(|number| self.linux.cpu_of_number(number)) else { return Some(meaning) };
         let began = self.linux.cpus[cpu.0 as usize].open.len() > meaning.deep;
         match meaning.by {
-            _ if meaning.whom.is_some() || began => return Some(meaning),
+            _ if meaning.as_actor.is_some() || began => return Some(meaning),
             Waker::Thread(thread) => self.thread_does(catalogue, thread, meaning.op),
             Waker::Context { id, .. } if self.is_open(cpu, id) => self.context_does(catalogue, cpu, meaning.by, meaning.op),
             _ => return Some(meaning),
@@ -65,7 +65,7 @@ impl Composer {
     /// Emits a meaning that [`Composer::emit_before`] has returned, after the change that the event
     /// itself made.
     pub(super) fn emit_after(&mut self, catalogue: &Catalogue, event: &Event<'_>, meaning: RuleMeaning) {
-        let cpu = event.cpu.and_then(|number| self.linux.cpu_of_number(number)).filter(|_| meaning.whom.is_none());
+        let cpu = event.cpu.and_then(|number| self.linux.cpu_of_number(number)).filter(|_| meaning.as_actor.is_none());
         // After a switch it is unknown which thread has left, and the next one is not the one that
         // acted.
         let same = self.linux.switches.in_all == meaning.switches;
@@ -73,7 +73,7 @@ impl Composer {
             (_, Waker::Thread(thread)) if same => self.thread_does(catalogue, thread, meaning.op),
             (Some(cpu), by @ Waker::Context { id, .. }) if self.is_open(cpu, id) => self.context_does(catalogue, cpu, by, meaning.op),
             _ => {
-                let actor = meaning.whom.unwrap_or_else(|| self.system.actor(catalogue, event));
+                let actor = meaning.as_actor.unwrap_or_else(|| self.system.actor(catalogue, event));
                 self.apply_step(catalogue, &Step { t_ns: event.t_ns, actor, op: meaning.op });
             }
         }

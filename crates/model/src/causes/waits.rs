@@ -170,7 +170,7 @@ impl Composer {
     }
 
     fn declare(&mut self, queue: QueueId, shape: Shape) {
-        *self.waits.levels.place(queue.0) = Some(Level { capacity: shape.capacity, ..Level::default() });
+        *self.waits.levels.slot(queue.0) = Some(Level { capacity: shape.capacity, ..Level::default() });
         if shape != Shape::default() {
             self.emit(Effect::Declare { queue, shape });
         }
@@ -182,14 +182,14 @@ impl Composer {
         }
         let of = self.system.vocabulary.names.text(context).to_owned();
         let queue = self.system.vocabulary.queue_as(&format!("signal:{of}"), QueueKind::Signals, &of);
-        *self.waits.signals.place(context.0) = Some(queue);
+        *self.waits.signals.slot(context.0) = Some(queue);
         self.waits.of_signals.insert(queue);
         self.declare(queue, Shape { merge: true, ..Shape::default() });
         queue
     }
 
     pub(super) fn level(&mut self, queue: QueueId) -> &mut Level {
-        self.waits.levels.place(queue.0).get_or_insert_default()
+        self.waits.levels.slot(queue.0).get_or_insert_default()
     }
 
     /// The content of a queue; `None` if the queue was not used yet.

@@ -4,6 +4,7 @@ use super::state::OpenCall;
 use super::watch::{Base, CpuId, FinishedCall, Mode, Moment, ThreadId, Watch};
 use super::{Arguments, Linux};
 use crate::names::NameId;
+use crate::system_calls::signal_target;
 
 impl Linux {
     /// A system call begins.
@@ -22,9 +23,8 @@ impl Linux {
         if name == self.sched_setaffinity {
             self.begins_mask_call(thread, arguments.about);
         }
-        if let (call @ ("kill" | "tkill" | "tgkill"), Some(to), Some(signal)) = (self.names.text(name), arguments.about, arguments.second) {
-            let takes_groups = call == "kill";
-            self.sends_signal(cpu, t_ns, takes_groups, to, signal);
+        if let (Some(target), Some(to), Some(signal)) = (signal_target(self.names.text(name)), arguments.about, arguments.second) {
+            self.sends_signal(cpu, t_ns, target, to, signal);
         }
         if self.covers(t_ns) {
             watch.entered(thread, name, t_ns);

@@ -8,7 +8,7 @@ use crate::linux::fact::{Fact, Key};
 use crate::linux::watch::TimerKind;
 use crate::linux::{Answer, Arguments, CallerNamespace};
 use crate::names::{NameId, Names};
-use crate::rules::{parse, Pattern, Place, RuleError, Template};
+use crate::rules::{parse, Pattern, RuleError, RuleText, Template};
 use longpole_trace::event::{Catalogue, Class, Event, Value};
 use serde::Deserialize;
 use std::convert::Infallible;
@@ -193,7 +193,7 @@ impl LinuxRules {
     ///
     /// The first wrong rule, with its line.
     pub fn read(file: &str, text: &str) -> Result<LinuxRules, RuleError> {
-        let place = Place { file, text };
+        let place = RuleText { file, text };
         let parsed: File = parse(file, text)?;
         let mut rules = Vec::new();
         for entry in parsed.rule {

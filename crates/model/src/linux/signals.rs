@@ -9,6 +9,7 @@
 use super::files::Arguments;
 use super::Linux;
 use crate::linux::watch::{CpuId, Mode, Moment, ThreadId, Waker, Watch};
+use crate::system_calls::{ends_the_caller, SignalTarget};
 use std::collections::{BTreeSet, HashMap};
 
 /// Maximum number of threads and processes for which a signal is pending.
@@ -88,17 +89,17 @@ impl Linux {
         }
     }
 
-    /// Notes that the CPU's thread sends a signal: by `kill`, which also accepts groups, or by a
-    /// call that accepts threads only.
-    pub(super) fn sends_signal(&mut self, cpu: CpuId, t_ns: i64, takes_groups: bool, to: i64, signal: i64) {
+    /// Notes that the CPU's thread sends a signal by a system call. A number of 0 or less means a
+    /// process group if the call accepts one.
+    pub(super) fn sends_signal(&mut self, cpu: CpuId, t_ns: i64, target: SignalTarget, to: i64, signal: i64) {
         // The argument is an int; only the low 32 bits of the register belong to it.
         let to = to as i32;
-        match (takes_groups, to) {
+        match (target, to) {
             (_, 1..) => self.signalled(cpu, t_ns, to, signal),
             // A signal to all processes reaches those that the sender has permission to signal,
             // which is not known here.
-            (true, -1) => {}
-            (true, _) => {
+            (SignalTarget::ProcessOrGroup, -1) => {}
+            (SignalTarget::ProcessOrGroup, _) => {
                 let group = match (to, self.wake(cpu, t_ns).waker) {
                     (0, Waker::Thread(by)) => self.threads[by.0 as usize].process.map(|process| self.signals.groups.of(process)),
                     (0, _) => None,
@@ -107,7 +108,7 @@ impl Linux {
                 let members = group.map_or_else(Vec::new, |group| self.signals.groups.members(group));
                 members.into_iter().for_each(|process| self.signalled(cpu, t_ns, process, signal));
             }
-            (false, _) => {}
+            (SignalTarget::Thread, _) => {}
         }
     }
 
@@ -146,7 +147,7 @@ impl Linux {
         let thread = &self.threads[id.0 as usize];
         let (tid, process) = (thread.tid, thread.process.unwrap_or(thread.tid));
         let sent = self.signals.sent.get(&tid).or_else(|| self.signals.sent.get(&process)).copied();
-        let calls_exit = thread.call.is_some_and(|call| matches!(self.names.text(call.name), "exit" | "exit_group"));
+        let calls_exit = thread.call.is_some_and(|call| ends_the_caller(self.names.text(call.name)));
         // Without recorded system calls, only SIGKILL is certain to be uncaught.
         let known = self.system_calls.in_all > 0 && thread.mode != Mode::Unknown;
         if let Some(sent) = sent.filter(|sent| !calls_exit && (known || sent.signal == KILL)) {

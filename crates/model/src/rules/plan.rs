@@ -13,21 +13,21 @@ use longpole_trace::event::{Class, Value};
 pub(crate) struct Plan {
     pub alternatives: Vec<Alternative>,
     /// Rules whose pattern matches the class, each with what keeps it from matching the events.
-    pub unmatched_rules: Vec<(usize, Never)>,
+    pub unmatched_rules: Vec<(usize, Unmatched)>,
 }
 
 /// Why a rule matches no event of a trace. Later variants are nearer to a match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Never {
+pub enum Unmatched {
     /// No event has the name.
     #[default]
-    Absent,
+    NoEvent,
     /// No event with this name has the field.
-    Lacks(String),
+    LacksField(String),
     /// An earlier rule matches all of the events.
     Covered,
     /// The condition holds for no event, or an earlier rule matches those for which it holds.
-    NotHeld,
+    ConditionFalse,
 }
 
 /// A rule, compiled for an event class.
@@ -39,7 +39,7 @@ pub(crate) struct Alternative {
     pub action: Action,
     pub name: NameSource,
     pub machine: NameSource,
-    pub whom: Option<NameSource>,
+    pub as_actor: Option<NameSource>,
     pub id: NumberSource,
     pub count: NumberSource,
     pub value: NumberSource,
@@ -76,11 +76,11 @@ impl Plan {
             if let Some(field) = rule.needed_fields().find(lacks) {
                 // A rule that needs a field which this class lacks is meant for another class with
                 // the same name.
-                unmatched_rules.push((at, Never::Lacks(field.to_owned())));
+                unmatched_rules.push((at, Unmatched::LacksField(field.to_owned())));
                 continue;
             }
             if last {
-                unmatched_rules.push((at, Never::Covered));
+                unmatched_rules.push((at, Unmatched::Covered));
                 continue;
             }
             let mut name_source = |template: &Option<Template>| match template {
@@ -91,10 +91,10 @@ impl Plan {
                 Some(Template::TextAndField(text, field)) => Some(NameSource::TextAndField(names.intern(text), field_of(class, field)?)),
             };
             let (Some(name), Some(machine)) = (name_source(&rule.name), name_source(&rule.machine)) else { continue };
-            let whom = match &rule.whom {
+            let as_actor = match &rule.as_actor {
                 None => None,
-                Some(_) => match name_source(&rule.whom) {
-                    Some(whom) => Some(whom),
+                Some(_) => match name_source(&rule.as_actor) {
+                    Some(as_actor) => Some(as_actor),
                     None => continue,
                 },
             };
@@ -110,10 +110,10 @@ impl Plan {
             let when = rule.when.as_ref().map(|when| (when.clone(), when.names().iter().map(|name| field_of(class, &name.name)).collect()));
             last = when.is_none();
             let unmet = rule.when.iter().flat_map(|when| when.names()).find(|name| field_of(class, &name.name).is_none());
-            unmatched_rules.push((at, unmet.map_or(Never::NotHeld, |name| Never::Lacks(name.name.clone()))));
+            unmatched_rules.push((at, unmet.map_or(Unmatched::ConditionFalse, |name| Unmatched::LacksField(name.name.clone()))));
             alternatives.push(Alternative {
                 rule: at,
-                whom,
+                as_actor,
                 when,
                 action: rule.action,
                 name,

@@ -70,9 +70,10 @@ const LONG_NS: u64 = 200_000;
 /// Minimum length in ns of a gap that is searched when a loss is reported afterwards.
 const GAP_NS: u64 = 50_000;
 /// Time in ns that stays are remembered: a packet that reports a loss covers less than this.
-const STAY_KEPT_NS: i64 = 2_000_000_000;
+const STAY_REMEMBERED_NS: i64 = 2_000_000_000;
 /// Minimum ratio of an extraordinary stay to the usual stay.
 const LONG_FACTOR: u64 = 32;
+/// Minimum number of usual stays from which a stay can be extraordinary.
 const USUAL_FROM: u64 = 16;
 
 impl Total {
@@ -113,7 +114,7 @@ pub struct Outcome {
 /// The states of all actors and their times.
 #[derive(Debug, Default)]
 pub struct Activity {
-    threads: Vec<Thread>,
+    threads: Vec<ActorTime>,
     cells: Vec<Cell>,
     totals: Vec<Total>,
     ids: IdMap<Cell, u32>,
@@ -122,20 +123,24 @@ pub struct Activity {
     declared_totals: IdMap<(u32, u32), u64>,
 }
 
+/// What an actor does now, and since when.
 #[derive(Debug, Default)]
-struct Thread {
+struct ActorTime {
+    /// True after its first step.
     begun: bool,
     first_ns: i64,
     last_ns: i64,
     stack: Vec<Frame>,
     /// Number of open spans beyond [`MAX_NESTING`].
     too_deep: usize,
+    /// The declared state, which lasts while nothing is open.
     base: Option<Frame>,
     wait: Option<Waiting>,
     waits_explicitly: bool,
+    /// True if its last step was the reply to a call.
     replied: bool,
     /// True after a loss until the thread waits: an unseen span may be open.
-    blurred: bool,
+    unsure_since_loss: bool,
     /// The longest of the last stays; one of them may be the gap of a loss that is reported later.
     stays: [Stay; 8],
     /// Cells of recent states, indexed by the low bits of the state's id.
@@ -180,7 +185,7 @@ impl Activity {
     pub fn step(&mut self, step: &Step) -> Outcome {
         let at = step.actor.0 as usize;
         if self.threads.len() <= at {
-            self.threads.resize_with(at + 1, Thread::default);
+            self.threads.resize_with(at + 1, ActorTime::default);
         }
         if !self.threads[at].begun {
             let thread = &mut self.threads[at];
@@ -205,7 +210,7 @@ impl Activity {
             let was_long = self.totals[cell as usize].longs > longs;
             let thread = &mut self.threads[at];
             let stay = Stay { begin_ns: step.t_ns - spent_ns as i64, end_ns: step.t_ns, cell, was_long };
-            let worth = |known: &Stay| match known.end_ns < step.t_ns.saturating_sub(STAY_KEPT_NS) {
+            let worth = |known: &Stay| match known.end_ns < step.t_ns.saturating_sub(STAY_REMEMBERED_NS) {
                 true => 0,
                 false => known.end_ns - known.begin_ns,
             };
@@ -247,7 +252,7 @@ impl Activity {
                 self.totals[lost_cell as usize].ns += ns;
                 thread.stack.retain(|frame| frame.begin_ns >= gap.end_ns);
                 thread.too_deep = 0;
-                thread.blurred |= thread.wait.is_none();
+                thread.unsure_since_loss |= thread.wait.is_none();
                 return;
             }
         }
@@ -268,7 +273,7 @@ impl Activity {
         thread.too_deep = 0;
         thread.wait = None;
         thread.replied = false;
-        thread.blurred = true;
+        thread.unsure_since_loss = true;
     }
 
     pub fn cells(&self) -> &[Cell] {
@@ -331,9 +336,9 @@ impl Activity {
         if let Some(wait) = thread.wait {
             return (wait.reason, self.cell(actor, wait.reason));
         }
-        match thread.stack.last().or(thread.base.as_ref().filter(|_| !thread.blurred)) {
+        match thread.stack.last().or(thread.base.as_ref().filter(|_| !thread.unsure_since_loss)) {
             Some(frame) => (frame.state, frame.cell),
-            None if thread.blurred => (State::Lost, self.cell(actor, State::Lost)),
+            None if thread.unsure_since_loss => (State::Lost, self.cell(actor, State::Lost)),
             None => (State::Run, self.cell(actor, State::Run)),
         }
     }
@@ -355,7 +360,7 @@ impl Activity {
             (None, Some(reason)) => Some(Waiting { reason, since_ns: step.t_ns }),
         };
         thread.waits_explicitly |= wait.is_some();
-        thread.blurred &= wait.is_none() && !matches!(step.op, Op::Receive { .. } | Op::State { .. });
+        thread.unsure_since_loss &= wait.is_none() && !matches!(step.op, Op::Receive { .. } | Op::State { .. });
         thread.replied = matches!(step.op, Op::Reply { .. });
         match step.op {
             Op::Begin { name } => self.push(at, State::Span(name)),

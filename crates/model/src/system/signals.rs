@@ -16,11 +16,11 @@ const MAX_PENDING: usize = 1024;
 /// Submits and receives of all contexts.
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
-    contexts: IdMap<u32, Context>,
+    contexts: IdMap<u32, SignalContext>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Context {
+struct SignalContext {
     receivers: Vec<ActorId>,
     pending: VecDeque<Pending>,
     last_receive_ns: i64,

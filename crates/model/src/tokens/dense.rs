@@ -16,9 +16,9 @@ impl<T> Dense<T> {
         self.0.get(at as usize)?.as_ref()
     }
 
-    /// The place of a number, with or without an entry.
+    /// The entry of a number, which may be empty.
     #[inline]
-    pub fn place(&mut self, at: u32) -> &mut Option<T> {
+    pub fn slot(&mut self, at: u32) -> &mut Option<T> {
         let at = at as usize;
         if self.0.len() <= at {
             self.0.resize_with(at + 1, || None);

@@ -1,7 +1,7 @@
 //! The tokens of one queue in their order. The tokens of each flow are in a list of their
 //! own, so that a get of one flow need not search all tokens.
 
-use super::{append, forget, Count, Order, Origin, Take, Token};
+use super::{append, forget, Order, Origin, OriginCounts, Taking, Token};
 use crate::hash::IdMap;
 use crate::names::NameId;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct QueuedTokens<O> {
     plain: VecDeque<Token<O>>,
     flows: IdMap<NameId, FlowTokens<O>>,
-    /// Empty lists, kept to reuse their memory: many flows consist of one token that comes and
+    /// Empty lists whose memory is reused: many flows consist of one token that comes and
     /// goes.
     spare: Vec<VecDeque<Token<O>>>,
     /// The next token of each flow, by arrival.
@@ -90,7 +90,7 @@ impl<O: Copy> QueuedTokens<O> {
         }
     }
 
-    pub fn take(&mut self, take: &mut Take<O>, flow: Option<NameId>, order: Order, count: &mut Count<'_, O>) {
+    pub fn take(&mut self, take: &mut Taking<O>, flow: Option<NameId>, order: Order, count: &mut OriginCounts<'_, O>) {
         let before = take.units;
         if let Some(flow) = flow {
             self.take_flow(take, flow, order, count);
@@ -104,7 +104,7 @@ impl<O: Copy> QueuedTokens<O> {
 
     /// Takes from the flow whose token is next in the order of the queue. Returns false if nothing
     /// was taken.
-    fn take_next(&mut self, take: &mut Take<O>, order: Order, count: &mut Count<'_, O>) -> bool {
+    fn take_next(&mut self, take: &mut Taking<O>, order: Order, count: &mut OriginCounts<'_, O>) -> bool {
         let plain = head(&self.plain, order).map(|token| (token.seq, token.n));
         let flow = match order {
             Order::Fifo => self.next.first_key_value(),
@@ -132,7 +132,7 @@ impl<O: Copy> QueuedTokens<O> {
         n > 0
     }
 
-    fn take_flow(&mut self, take: &mut Take<O>, flow: NameId, order: Order, count: &mut Count<'_, O>) {
+    fn take_flow(&mut self, take: &mut Taking<O>, flow: NameId, order: Order, count: &mut OriginCounts<'_, O>) {
         let Some(of_flow) = self.flows.get_mut(&flow) else { return };
         if let Some(old) = head(&of_flow.tokens, order) {
             self.next.remove(&old.seq);
@@ -152,7 +152,7 @@ impl<O: Copy> QueuedTokens<O> {
     }
 
     /// Like [`QueuedTokens::take`], but removes nothing.
-    pub fn look(&self, take: &mut Take<O>, flow: Option<NameId>, order: Order) {
+    pub fn peek(&self, take: &mut Taking<O>, flow: Option<NameId>, order: Order) {
         let of_flow = match flow {
             Some(flow) => match self.flows.get(&flow) {
                 Some(of_flow) => &of_flow.tokens,
@@ -162,20 +162,20 @@ impl<O: Copy> QueuedTokens<O> {
         };
         if flow.is_some() || self.flows.is_empty() {
             match order {
-                Order::Fifo => look(take, of_flow.iter()),
-                Order::Lifo => look(take, of_flow.iter().rev()),
+                Order::Fifo => peek(take, of_flow.iter()),
+                Order::Lifo => peek(take, of_flow.iter().rev()),
             }
             return;
         }
         let mut all: Vec<&Token<O>> = self.plain.iter().chain(self.flows.values().flat_map(|of_flow| &of_flow.tokens)).collect();
         all.sort_unstable_by_key(|token| token.seq);
         match order {
-            Order::Fifo => look(take, all.into_iter()),
-            Order::Lifo => look(take, all.into_iter().rev()),
+            Order::Fifo => peek(take, all.into_iter()),
+            Order::Lifo => peek(take, all.into_iter().rev()),
         }
     }
 
-    pub fn forget(&mut self, count: &mut Count<'_, O>) {
+    pub fn forget(&mut self, count: &mut OriginCounts<'_, O>) {
         forget(&mut self.plain, count);
         for of_flow in self.flows.values_mut() {
             // Forgetting changes the sequence numbers of a flow; the caller rebuilds the index
@@ -203,7 +203,7 @@ impl<O: Copy> QueuedTokens<O> {
     }
 }
 
-fn look<'a, O: Copy + 'a>(take: &mut Take<O>, tokens: impl Iterator<Item = &'a Token<O>>) {
+fn peek<'a, O: Copy + 'a>(take: &mut Taking<O>, tokens: impl Iterator<Item = &'a Token<O>>) {
     for token in tokens {
         if take.open() == 0 {
             return;

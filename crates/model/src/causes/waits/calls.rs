@@ -32,7 +32,7 @@ impl Composer {
             Some(queue) => *queue,
             None => self.queue_of_call(name, ""),
         };
-        *self.waits.calls.place(name.0) = Some(request);
+        *self.waits.calls.slot(name.0) = Some(request);
         let slot = self.waits.slots.take();
         let known = self.waits.replies.get(&name.0).and_then(|replies| replies.get(&slot)).copied();
         let reply = known.unwrap_or_else(|| self.queue_of_call(name, &format!(":reply:{slot}")));
