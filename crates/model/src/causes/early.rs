@@ -7,7 +7,7 @@
 //! an item in the queue forever. Therefore the steps of such a thread wait for those of the other
 //! one, for at most [`SOON_NS`]; then they are emitted as they are.
 
-use super::threads::KernelState;
+use super::thread_table::KernelState;
 use super::Composer;
 use crate::actors::ActorId;
 use crate::linux::watch::Base;

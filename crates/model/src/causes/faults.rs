@@ -4,7 +4,7 @@
 //! for the minimum duration that the recorder measured, or until its thread does something else.
 //! Any longer duration counts as the program's own time.
 
-use super::threads::KernelState;
+use super::thread_table::KernelState;
 use super::Composer;
 use crate::interaction::Effect;
 use crate::linux::watch::ThreadId;

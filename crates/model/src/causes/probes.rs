@@ -1,6 +1,6 @@
 //! Interactions that follow from probes: states and spans, queues, calls, signals.
 
-use super::threads::{KernelState, ThreadMachine};
+use super::thread_table::{KernelState, ThreadMachine};
 use super::waits::{Wait, WaitTarget};
 use super::Composer;
 use crate::actors::{Actor, ActorId};

@@ -1,126 +1,15 @@
 //! Threads as machines: the interactions that follow from the kernel's events about threads.
 
 use super::ending::Relation;
-use super::waits::Wait;
+use super::thread_table::{KernelState, RcuThread, ThreadMachine};
 use super::Composer;
-use crate::actors::ActorId;
-use crate::interaction::{Cause, Effect, MachineId};
+use crate::interaction::{Cause, Effect};
 use crate::kinds::{LinkKind, NameKind};
 use crate::linux::watch::{BlockCause, BlockReason, Mode, Moment, TaskState, ThreadId, ThreadState, Wake, Waker};
 use crate::linux::Arguments;
 use crate::names::NameId;
 use crate::system_calls::{sleeps_without_files, takes_a_timeout, CallFamily};
 use longpole_trace::event::Catalogue;
-
-/// The state of a thread according to the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum KernelState {
-    /// The trace has no kernel events of this thread.
-    #[default]
-    Silent,
-    Runs,
-    Ready,
-    Preempted,
-    /// The thread could run, but its control group has used up its share of CPU time.
-    Throttled,
-    Blocked,
-    /// The thread sleeps until a time that it has set itself.
-    Asleep,
-    /// Events are missing.
-    Unsure,
-}
-
-/// A thread as a machine, and what is known about it.
-#[derive(Debug, Default)]
-pub(super) struct ThreadMachine {
-    /// The thread's machine while the thread lives.
-    pub machine: Option<MachineId>,
-    /// The thread in the kernel's model, and as the subject of probes.
-    pub linux: Option<ThreadId>,
-    pub actor: Option<ActorId>,
-    /// The kernel's name of the thread, as used in the name of its machine.
-    pub comm: Comm,
-    /// Number of times that it continued as another machine because it had another name.
-    pub renames: u8,
-    /// True if it belongs to the recorder.
-    pub recorder: bool,
-    pub forked_by_recorder: bool,
-    /// Relation to the recorded command, known from its birth.
-    pub relation: Relation,
-    pub kernel: KernelState,
-    /// True if the thread is blocked according to the emitted interactions.
-    pub blocked: bool,
-    /// Time at which the last block began.
-    pub blocked_since: u64,
-    /// Time at which the last block ended.
-    pub block_ended: u64,
-    /// The state that was emitted last.
-    pub state: Option<NameId>,
-    /// True if events were lost while it was blocked.
-    pub lost_while_blocked: bool,
-    /// What the thread waits for according to its probes.
-    pub wait: Option<Wait>,
-    pub probes: ProbeState,
-    /// The machine that ended its last block, and when, if the thread has done nothing for others
-    /// since then.
-    pub woken_by: Option<(MachineId, u64)>,
-    /// The last thread that woke it, and when. Only recorded for threads that end RCU grace
-    /// periods, which several threads wake to request one.
-    pub asked_by: Option<(u32, u64)>,
-}
-
-/// What probes have shown about a thread.
-#[derive(Debug, Default)]
-pub(super) struct ProbeState {
-    /// True if a loss of its probes' events has begun: the span that it was in may end at any time.
-    pub silent: bool,
-    /// Open spans and services.
-    pub frames: Vec<NameId>,
-    /// Number of open spans and services beyond the limit of `frames`.
-    pub too_deep: usize,
-    /// The state that the program declared last.
-    pub declared: Option<NameId>,
-    /// The last effects on queues.
-    pub effects: [Option<super::waits::QueueEffect>; 4],
-    /// Calls that the thread serves, with their slots.
-    pub serving: Vec<(NameId, u32)>,
-    /// True if the thread has taken a call or a signal.
-    pub is_server: bool,
-    /// True if the thread has probes for its waits.
-    pub waits_explicitly: bool,
-}
-
-/// The kernel's name of a thread, and what the name of a kernel thread means.
-#[derive(Debug, Default)]
-pub(super) struct Comm {
-    text: Vec<u8>,
-    rcu: Option<RcuThread>,
-}
-
-/// What a thread of the kernel's RCU does. The kernel shows it by the thread's name only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RcuThread {
-    /// Lets grace periods pass for all threads.
-    GracePeriods,
-    /// Lets an expedited grace period pass for the thread that asked for it.
-    Expedited,
-}
-
-impl Comm {
-    pub fn text(&self) -> &[u8] {
-        &self.text
-    }
-
-    pub fn set(&mut self, text: &[u8]) {
-        self.text.clear();
-        self.text.extend_from_slice(text);
-        self.rcu = match text {
-            _ if text.starts_with(b"rcu_exp") => Some(RcuThread::Expedited),
-            _ if text.starts_with(b"rcu") => Some(RcuThread::GracePeriods),
-            _ => None,
-        };
-    }
-}
 
 impl Composer {
     /// The thread that has this id in the kernel's model.
@@ -416,14 +305,14 @@ impl Composer {
 
     /// True for a thread that ends the kernel's grace periods (RCU).
     fn waits_for_all_cpus(&self, at: u32) -> bool {
-        self.is_kernel_thread(at) && self.threads[at].comm.rcu.is_some()
+        self.is_kernel_thread(at) && self.threads[at].comm.rcu().is_some()
     }
 
     /// True for a thread of the kernel that lets grace periods pass. The threads for expedited ones
     /// work for the thread that asked, so the path goes through them.
     fn lets_grace_periods_pass(&mut self, id: ThreadId) -> bool {
         let at = self.thread_of_linux(id);
-        self.is_kernel_thread(at) && self.threads[at].comm.rcu == Some(RcuThread::GracePeriods)
+        self.is_kernel_thread(at) && self.threads[at].comm.rcu() == Some(RcuThread::GracePeriods)
     }
 
     fn is_kernel_thread(&self, at: u32) -> bool {

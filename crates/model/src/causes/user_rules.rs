@@ -6,7 +6,7 @@
 //! The exception is an event that begins a context: it belongs to that context.
 
 use super::contexts::ContextMachine;
-use super::threads::{KernelState, ProbeState, ThreadMachine};
+use super::thread_table::{KernelState, ProbeState, ThreadMachine};
 use super::Composer;
 use crate::actors::ActorId;
 use crate::interaction::{Effect, MachineId};

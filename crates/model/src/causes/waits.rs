@@ -4,7 +4,7 @@
 
 mod calls;
 
-use super::threads::KernelState;
+use super::thread_table::KernelState;
 use super::{Composer, Slots};
 use crate::interaction::{Cause, Effect, MachineId, QueueId, Wants};
 use crate::kinds::{LinkKind, NameKind, QueueKind, StateKind};

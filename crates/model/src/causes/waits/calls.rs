@@ -1,7 +1,7 @@
 //! Calls between threads by their probes: the request, its server, the reply, and the return.
 
 use super::{PendingCall, Wait, WaitTarget};
-use crate::causes::threads::KernelState;
+use crate::causes::thread_table::KernelState;
 use crate::causes::Composer;
 use crate::interaction::{Cause, Effect, QueueId};
 use crate::kinds::{call_label, QueueKind};
