@@ -61,7 +61,7 @@ fn compare_cpu(kernel: &Kernel, truth: &Truth, range: (i64, i64)) -> Result<(), 
         prop_assert_eq!(found.instances, truth.instances.len() as u64);
         prop_assert_eq!(found.instance_ns.as_ref().map(|times| times.max), truth.instances.iter().max().copied());
     }
-    prop_assert_eq!((linux.contradictions, linux.unseen_idle_ends), (0, 0));
+    prop_assert_eq!((linux.counts.contradictions, linux.counts.unseen_idle_ends), (0, 0));
     Ok(())
 }
 
@@ -308,7 +308,7 @@ fn idle_time_ends_with_an_event_of_another_thread() {
     let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
     let cpu = times.cpus(&linux)[0];
     assert_eq!((cpu.idle_ns, cpu.thread_ns, cpu.unknown_ns), (800, 100, 0));
-    assert_eq!(linux.unseen_idle_ends, 2);
+    assert_eq!(linux.counts.unseen_idle_ends, 2);
     assert_eq!(thread(&kernel, 20).running_ns, 100);
     let (linux, calls) = pass::<Calls>(&kernel, ALL);
     assert_eq!(calls.answer(&linux)[0].times.total_ns, Some(50));
@@ -330,7 +330,7 @@ fn a_thread_woken_on_an_idle_cpu_has_run_since_then_if_the_next_switch_is_from_i
     let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
     let cpu = times.cpus(&linux)[0];
     assert_eq!((cpu.idle_ns, cpu.thread_ns, cpu.irq_ns, cpu.unknown_ns), (600, 250, 50, 0));
-    assert_eq!(linux.unseen_idle_ends, 1);
+    assert_eq!(linux.counts.unseen_idle_ends, 1);
     let (linux, delays) = pass::<Delays>(&kernel, ALL);
     assert!(delays.answer(&linux).is_empty(), "when it started is not known");
 }
@@ -404,7 +404,7 @@ fn the_number_of_lost_events_saturates() {
     }
     kernel.switch(3_000, 0, 10, 1, 0);
     let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
-    assert_eq!((linux.lost, times.cpus(&linux)[0].lost), (u64::MAX, u64::MAX));
+    assert_eq!((linux.counts.lost, times.cpus(&linux)[0].lost), (u64::MAX, u64::MAX));
 }
 
 #[test]
@@ -412,7 +412,7 @@ fn events_of_programs_are_not_kernel_events() {
     let mut kernel = nested();
     kernel.catalogue.streams[0].kind = StreamKind::User;
     let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
-    assert_eq!((linux.events, linux.range()), (0, None));
+    assert_eq!((linux.counts.events, linux.range()), (0, None));
     assert!(times.cpus(&linux).is_empty() && times.threads(&linux).is_empty());
 }
 
@@ -442,7 +442,7 @@ fn a_call_without_a_recorded_return_ends_where_calls_were_switched_off() {
     let thread = thread(&kernel, 10);
     assert_eq!((thread.running_ns, thread.syscall_ns), (2500, Some(500)));
     let (linux, calls) = pass::<Calls>(&kernel, ALL);
-    assert_eq!(linux.system_calls.in_all, 2);
+    assert_eq!(linux.counts.system_calls.in_all, 2);
     let (off, began) = (linux.switched_off(), linux.begin_ns().unwrap());
     assert_eq!((off.len(), off[0].t_ns - began), (1, 900));
     let read = calls.answer(&linux).into_iter().find(|line| line.name == "read").unwrap();
@@ -481,7 +481,7 @@ fn a_thread_without_a_switch_runs_since_the_last_event_of_the_idle_cpu() {
     for (tells, running, calls) in [(true, 700, 1), (false, 790, 0)] {
         let kernel = unseen(tells);
         let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
-        assert_eq!((linux.unseen_idle_ends, linux.contradictions), (1, 0));
+        assert_eq!((linux.counts.unseen_idle_ends, linux.counts.contradictions), (1, 0));
         let twenty = times.threads(&linux).into_iter().find(|thread| thread.tid == 20).unwrap();
         assert_eq!((twenty.running_ns, twenty.interrupted_ns), (running, if tells { 0 } else { 100 }), "{tells}");
         // Without the event, the thread of the call is known only afterwards.
@@ -537,7 +537,7 @@ fn without_switches_no_event_is_reported_as_missing() {
         fork(&mut kernel, 100 * turn, 10 + (turn % 2) as i32, 20 + turn as i32, 20 + turn as i32);
     }
     let (linux, _) = pass::<CpuTimes>(&kernel, ALL);
-    assert_eq!((linux.contradictions, linux.unseen_switches, linux.unseen_idle_ends), (0, 0, 0));
+    assert_eq!((linux.counts.contradictions, linux.counts.unseen_switches, linux.counts.unseen_idle_ends), (0, 0, 0));
 }
 
 #[test]
@@ -567,7 +567,7 @@ fn timers_are_listed_by_function_with_their_times_and_delays() {
     let (linux, interrupts) = pass::<Interrupts>(&kernel, ALL);
     let mut functions: Vec<u64> = interrupts.functions().collect();
     functions.sort_unstable();
-    assert_eq!((functions, linux.expiries.in_all), (vec![77, 88], 4));
+    assert_eq!((functions, linux.counts.expiries.in_all), (vec![77, 88], 4));
     let answer = interrupts.answer(&linux, |address| (address == 77).then(|| "wake".to_owned()));
     let told: Vec<_> = answer.iter().map(|line| (line.kind, line.name.as_str(), line.handling.count, line.handling.total_ns)).collect();
     assert_eq!(told, [("timer", "hrtimer wake", 3, 65), ("timer", "timer 0x58", 1, 30)]);

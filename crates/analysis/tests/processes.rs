@@ -36,7 +36,7 @@ fn a_thread_that_executes_a_program_continues_under_its_leaders_id() {
         kernel.event(500, 0, "sched_process_exec", &[("tid", Val::I(10)), ("old_tid", Val::I(11)), ("filename", text("/bin/new"))]);
         kernel.switch(700, 0, 10, 1, 0);
         let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
-        assert_eq!(linux.contradictions, 0);
+        assert_eq!(linux.counts.contradictions, 0);
         let found: Vec<_> =
             times.threads(&linux).into_iter().filter(|thread| thread.running_ns > 0).map(|t| (t.tid, t.name, t.running_ns)).collect();
         let expected = [(10, "t10".to_owned(), rest + 100), (10, "t10".to_owned(), 100)];

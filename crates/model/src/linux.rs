@@ -19,6 +19,7 @@
 
 mod block_devices;
 mod call_facts;
+mod counts;
 mod cpus;
 pub mod fact;
 mod facts;
@@ -39,6 +40,7 @@ pub(crate) mod timers;
 pub mod watch;
 
 pub use block_devices::BlockDevices;
+pub use counts::{Count, Counts};
 pub use files::{Arguments, FileKind};
 pub use masks::{Answer, CallerNamespace, CpuSet, Mask};
 pub use processes::{Process, Processes};
@@ -62,24 +64,18 @@ use std::collections::HashMap;
 /// then call [`Linux::finish`].
 #[derive(Debug)]
 pub struct Linux {
-    rules: LinuxRules,
-    hop_rules: HopRules,
-    plans: Vec<Option<ClassPlan>>,
+    classes: Classes,
     pub names: Names,
     pub cpus: Vec<Cpu>,
     pub processes: Processes,
     pub block_devices: BlockDevices,
-    /// Ids of CPUs, by the kernel's number.
-    cpu_ids: Vec<Option<CpuId>>,
-    pub(crate) cpu_of_stream: Vec<Option<CpuId>>,
+    ids: Ids,
     /// Losses on streams whose CPU is not known yet.
     pub(crate) early_losses: IdMap<u32, Loss>,
     pub threads: Vec<Thread>,
     /// Threads that are not known to be dead. A dead one is removed with the next loss.
     pub(crate) living: Vec<ThreadId>,
-    thread_ids: IdMap<i32, ThreadId>,
     pub contexts: Vec<Context>,
-    context_ids: HashMap<Key, ContextId>,
     files: files::Files,
     signals: signals::PendingSignals,
     pub(crate) timers: Timers,
@@ -88,74 +84,65 @@ pub struct Linux {
     pub(crate) requested: (i64, i64),
     /// Time of the first kernel event.
     begin_ns: Option<i64>,
+    masks: masks::MaskCalls,
+    call_names: CallNames,
+    /// Time of the last kernel event, or of the end of a later loss.
+    pub(crate) last_ns: i64,
+    /// The filter by which the recorder selected switches. With a filter it is unknown which thread
+    /// has a CPU, so the recorded switches are ignored.
+    pub switch_filter: Option<String>,
+    pub counts: Counts,
+}
+
+/// The meaning of the trace's event classes.
+#[derive(Debug)]
+struct Classes {
+    rules: LinuxRules,
+    hop_rules: HopRules,
+    plans: Vec<Option<ClassPlan>>,
     /// True if the trace has an event for each thread that runs without a recorded switch; that
     /// event comes before the thread's next event.
     has_running_events: bool,
     /// Two flags: the trace has events of interrupts, and of softirqs. They are derived from the
-    /// first `classes_known` event classes.
+    /// first `seen` event classes.
     has_context_events: [bool; 2],
-    classes_known: usize,
-    /// True if the trace has answers of the kernel about changed masks.
-    pub has_mask_answers: bool,
-    /// Threads that are within a call that sets a mask, each with the thread whose mask it sets;
-    /// `None` if that one is unknown.
-    mask_calls: Vec<(ThreadId, Option<ThreadId>)>,
-    /// Threads of other pid namespaces that have set the mask of an unknown thread, with the time
-    /// of the call in ns.
-    foreign_mask_changes: IdMap<u32, i64>,
-    namespace_calls: pid_namespace::NamespaceCalls,
-    /// The CPUs that were online when the recording ended.
-    online: Option<CpuSet>,
-    /// Names of system calls that change masks, and process groups.
-    sched_setaffinity: NameId,
-    group_calls: [NameId; 2],
-    /// Time of the last kernel event, or of the end of a later loss.
-    pub(crate) last_ns: i64,
-    /// Kernel events within the range.
-    pub events: u64,
-    /// Switches between threads. Without any, no CPU time can be accounted.
-    pub switches: Count,
-    /// The filter by which the recorder selected switches. With a filter it is unknown which thread
-    /// has a CPU, so the recorded switches are ignored.
-    pub switch_filter: Option<String>,
-    pub system_calls: Count,
-    pub interrupts: Count,
-    pub faults: Count,
-    /// Calls of timer functions.
-    pub expiries: Count,
-    /// Events about packets.
-    pub hops: Count,
-    pub lost: u64,
-    pub uncounted_losses: u64,
-    /// Events that cannot follow from the events before them, although no loss was recorded.
-    pub contradictions: u64,
-    /// Idle intervals whose end is not in the trace.
-    pub unseen_idle_ends: u64,
-    /// Switches between threads that are not in the trace.
-    pub unseen_switches: u64,
+    seen: usize,
 }
 
-/// A number of events of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Events from the begin of the trace on.
-    pub in_all: u64,
-    /// Events in the requested range.
-    pub in_range: u64,
-}
-
-impl Count {
-    pub(crate) fn add(&mut self, covered: bool) {
-        self.in_all += 1;
-        self.in_range += u64::from(covered);
+impl Classes {
+    fn new(rules: LinuxRules, hop_rules: HopRules) -> Classes {
+        Classes { rules, hop_rules, plans: Vec::new(), has_running_events: false, has_context_events: [false; 2], seen: 0 }
     }
 }
 
-impl std::ops::Add for Count {
-    type Output = Count;
+/// Ids of this model, by the numbers in events.
+#[derive(Debug, Default)]
+struct Ids {
+    /// By the kernel's number of the CPU.
+    cpus: Vec<Option<CpuId>>,
+    /// By the stream.
+    cpu_of_stream: Vec<Option<CpuId>>,
+    /// By the thread id; the newest thread with this id.
+    threads: IdMap<i32, ThreadId>,
+    contexts: HashMap<Key, ContextId>,
+}
 
-    fn add(self, other: Count) -> Count {
-        Count { in_all: self.in_all + other.in_all, in_range: self.in_range + other.in_range }
+/// Names of system calls after whose return more is known about a thread or its process.
+#[derive(Debug)]
+struct CallNames {
+    sched_setaffinity: NameId,
+    /// Calls that change the group of a process.
+    group_calls: [NameId; 2],
+    namespace_calls: pid_namespace::NamespaceCalls,
+}
+
+impl CallNames {
+    fn new(names: &mut Names) -> CallNames {
+        CallNames {
+            sched_setaffinity: names.intern("sched_setaffinity"),
+            group_calls: ["setpgid", "setsid"].map(|name| names.intern(name)),
+            namespace_calls: pid_namespace::NamespaceCalls::new(names),
+        }
     }
 }
 
@@ -182,55 +169,29 @@ impl Linux {
     /// Like [`Linux::new`], with other rules than the built-in ones.
     pub fn with_rules(rules: LinuxRules, hop_rules: HopRules, begin_ns: i64, end_ns: i64) -> Linux {
         let mut names = Names::default();
-        let sched_setaffinity = names.intern("sched_setaffinity");
-        let group_calls = ["setpgid", "setsid"].map(|name| names.intern(name));
-        let namespace_calls = pid_namespace::NamespaceCalls::new(&mut names);
+        let call_names = CallNames::new(&mut names);
         Linux {
-            rules,
-            hop_rules,
-            plans: Vec::new(),
+            classes: Classes::new(rules, hop_rules),
             names,
             cpus: Vec::new(),
             processes: Processes::default(),
             block_devices: BlockDevices::default(),
-            cpu_ids: Vec::new(),
-            cpu_of_stream: Vec::new(),
+            ids: Ids::default(),
             early_losses: IdMap::default(),
             threads: Vec::new(),
             living: Vec::new(),
-            thread_ids: IdMap::default(),
             contexts: Vec::new(),
-            context_ids: HashMap::new(),
             files: files::Files::default(),
             signals: signals::PendingSignals::default(),
             timers: Timers::default(),
             missing: switched_off::Missing::default(),
             requested: (begin_ns, end_ns),
             begin_ns: None,
-            has_running_events: false,
-            has_context_events: [false; 2],
-            classes_known: 0,
-            has_mask_answers: false,
-            mask_calls: Vec::new(),
-            foreign_mask_changes: IdMap::default(),
-            namespace_calls,
-            online: None,
-            sched_setaffinity,
-            group_calls,
+            masks: masks::MaskCalls::default(),
+            call_names,
             last_ns: i64::MIN,
-            events: 0,
-            switches: Count::default(),
             switch_filter: None,
-            system_calls: Count::default(),
-            interrupts: Count::default(),
-            faults: Count::default(),
-            expiries: Count::default(),
-            hops: Count::default(),
-            lost: 0,
-            uncounted_losses: 0,
-            contradictions: 0,
-            unseen_idle_ends: 0,
-            unseen_switches: 0,
+            counts: Counts::default(),
         }
     }
 
@@ -282,14 +243,14 @@ impl Linux {
 
     /// The newest thread with this thread id.
     pub fn thread_of(&self, tid: i32) -> Option<ThreadId> {
-        self.thread_ids.get(&tid).copied()
+        self.ids.threads.get(&tid).copied()
     }
 
     /// Processes the next event. Events that are not from a kernel trace are ignored.
     #[inline]
     pub fn event<W: Watch + ?Sized>(&mut self, catalogue: &Catalogue, event: &Event<'_>, watch: &mut W) {
         let at = event.class.0 as usize;
-        let foreign = match self.plans.get(at) {
+        let foreign = match self.classes.plans.get(at) {
             Some(Some(plan)) => plan.foreign,
             _ => self.compile(catalogue, event),
         };
@@ -303,7 +264,7 @@ impl Linux {
         }
         self.last_ns = self.last_ns.max(t_ns);
         if self.covers(t_ns) {
-            self.events += 1;
+            self.counts.events += 1;
         }
         self.apply_event(catalogue, event, cpu, watch);
         self.cpus[cpu.0 as usize].seen_ns = t_ns;
@@ -313,7 +274,7 @@ impl Linux {
     fn apply_event<W: Watch + ?Sized>(&mut self, catalogue: &Catalogue, event: &Event<'_>, cpu: CpuId, watch: &mut W) {
         let t_ns = event.t_ns;
         // Borrow the plan instead of copying it: it is large.
-        let Some(Some(plan)) = self.plans.get(event.class.0 as usize) else { return };
+        let Some(Some(plan)) = self.classes.plans.get(event.class.0 as usize) else { return };
         if let Some(hop) = plan.hop {
             self.hop(cpu, t_ns, hop, event, watch);
             return;
@@ -322,7 +283,7 @@ impl Linux {
         let Some(fact) = plan_of_kernel.fact(event) else { return };
         let names_thread = plan.names_thread;
         if plan_of_kernel.is_switch() {
-            self.switches.add(self.covers(t_ns));
+            self.counts.switches.add(self.covers(t_ns));
         }
         if names_thread && !matches!(fact, Fact::Switch { .. }) {
             if let Some(tid) = catalogue.subjects.get(event.subject.0 as usize).and_then(|subject| subject.tid) {
@@ -330,7 +291,7 @@ impl Linux {
             }
         }
         let place = &mut self.cpus[cpu.0 as usize];
-        if self.has_running_events && place.base == Base::Idle && !matches!(fact, Fact::Switch { .. } | Fact::Running { .. }) {
+        if self.classes.has_running_events && place.base == Base::Idle && !matches!(fact, Fact::Switch { .. } | Fact::Running { .. }) {
             // The CPU was idle until now, even if a thread waits in its queue.
             place.ready_ns = place.ready_ns.map(|ready| ready.max(t_ns));
         }
@@ -348,7 +309,7 @@ impl Linux {
         }
         let Some(step) = plan.step(event.fields) else { return };
         let covered = self.covers(t_ns);
-        self.hops.add(covered);
+        self.counts.hops.add(covered);
         let by = self.wake(cpu, t_ns).waker;
         let call = match by {
             Waker::Thread(thread) => self.threads[thread.0 as usize].call,
@@ -389,14 +350,14 @@ impl Linux {
     /// True if the thread is known to be in no system call. If the trace contains system calls,
     /// that includes a thread that has made none yet.
     pub fn calls_nothing(&self, id: ThreadId) -> bool {
-        let known = self.threads[id.0 as usize].mode != Mode::Unknown || self.system_calls.in_all > 0 && !self.misses_calls();
+        let known = self.threads[id.0 as usize].mode != Mode::Unknown || self.counts.system_calls.in_all > 0 && !self.misses_calls();
         known && self.runs_a_program(id)
     }
 
     /// The event group that is missing for a complete record of interrupts and softirqs; `None` if
     /// the record is complete.
     pub fn missing_context_group(&self) -> Option<&'static str> {
-        match self.has_context_events {
+        match self.classes.has_context_events {
             [true, true] => None,
             [false, _] => Some("irq"),
             [true, false] => Some("softirq"),
@@ -413,8 +374,8 @@ impl Linux {
     /// Reports all open intervals. Must be called once, after the last event.
     pub fn finish<W: Watch + ?Sized>(&mut self, watch: &mut W) {
         let Some((_, end)) = self.range() else { return };
-        if !self.foreign_mask_changes.is_empty() {
-            self.foreign_mask_changes.clear();
+        if !self.masks.foreign_changes.is_empty() {
+            self.masks.foreign_changes.clear();
             self.forget_foreign_masks();
         }
         for cpu in 0..self.cpus.len() {
@@ -423,10 +384,10 @@ impl Linux {
         for thread in 0..self.threads.len() {
             self.close(ThreadId(thread as u32), end, watch);
         }
-        if self.switches.in_all == 0 {
+        if self.counts.switches.in_all == 0 {
             // Without any recorded switch, each change from one thread to another is to be expected
             // and not a contradiction.
-            (self.contradictions, self.unseen_switches, self.unseen_idle_ends) = (0, 0, 0);
+            (self.counts.contradictions, self.counts.unseen_switches, self.counts.unseen_idle_ends) = (0, 0, 0);
         }
     }
 
@@ -446,19 +407,19 @@ impl Linux {
         let class = catalogue.classes.get(at).unwrap_or(&unknown);
         let stream = catalogue.streams.get(event.stream.0 as usize);
         let foreign = stream.is_none_or(|stream| stream.kind != StreamKind::Kernel);
-        self.has_running_events |= self.rules.has_running_events(catalogue);
-        let more = catalogue.classes.get(self.classes_known..).unwrap_or_default();
-        for (has, also) in self.has_context_events.iter_mut().zip(self.rules.has_context_events(more)) {
+        self.classes.has_running_events |= self.classes.rules.has_running_events(catalogue);
+        let more = catalogue.classes.get(self.classes.seen..).unwrap_or_default();
+        for (has, also) in self.classes.has_context_events.iter_mut().zip(self.classes.rules.has_context_events(more)) {
             *has |= also;
         }
-        self.classes_known = catalogue.classes.len();
-        let mut kernel = if foreign { None } else { self.rules.compile(class, &mut self.names) };
+        self.classes.seen = catalogue.classes.len();
+        let mut kernel = if foreign { None } else { self.classes.rules.compile(class, &mut self.names) };
         let filter = class.attributes.iter().find(|(key, _)| key == "filter");
         if let (Some(true), Some((_, filter))) = (kernel.as_ref().map(KernelPlan::is_switch), filter) {
             self.switch_filter = Some(filter.clone());
             kernel = None;
         }
-        let hop = if foreign { None } else { self.hop_rules.compile(class) };
+        let hop = if foreign { None } else { self.classes.hop_rules.compile(class) };
         let plan = ClassPlan {
             kernel,
             hop,
@@ -467,10 +428,10 @@ impl Linux {
         };
         let plan = self.without_missing(class, plan);
         if at < catalogue.classes.len() {
-            if self.plans.len() <= at {
-                self.plans.resize(at + 1, None);
+            if self.classes.plans.len() <= at {
+                self.classes.plans.resize(at + 1, None);
             }
-            self.plans[at] = Some(plan);
+            self.classes.plans[at] = Some(plan);
         }
         foreign
     }

@@ -191,8 +191,8 @@ impl Packets<'_> {
                 .collect(),
             flows,
             given_up: packet_paths.given_up,
-            lost_events: self.linux.lost,
-            uncounted_losses: self.linux.uncounted_losses,
+            lost_events: self.linux.counts.lost,
+            uncounted_losses: self.linux.counts.uncounted_losses,
         }
     }
 

@@ -187,7 +187,7 @@ impl EventAnswers {
     /// Returns true if the trace shows when the threads with probes ran, or if there are none.
     fn tells_running(&self, interactions: &Interactions) -> bool {
         let linux = self.linux(interactions);
-        let has_switches = linux.is_some_and(|linux| linux.switches.in_all > 0 && linux.switch_filter.is_none());
+        let has_switches = linux.is_some_and(|linux| linux.counts.switches.in_all > 0 && linux.switch_filter.is_none());
         has_switches || interactions.trace().is_some_and(has_samples) || !self.pass.has_threads()
     }
 

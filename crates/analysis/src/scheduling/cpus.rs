@@ -69,8 +69,8 @@ impl ThreadParts {
     fn changes(&self, thread: &Thread, linux: &Linux, numbers: &dyn Fn(&BTreeSet<CpuId>) -> Vec<u32>) -> Vec<AllowedChange> {
         let why = |change: &MaskChange| match (&change.cpus, change.why) {
             (Some(_), _) => None,
-            (None, Some(why)) if linux.has_mask_answers => Some(reason(why)),
-            (None, None) if linux.has_mask_answers => Some("the trace has no answer of the thread"),
+            (None, Some(why)) if linux.has_mask_answers() => Some(reason(why)),
+            (None, None) if linux.has_mask_answers() => Some("the trace has no answer of the thread"),
             (None, _) => Some("unknown"),
         };
         let allowed_change = |(change, used): (&MaskChange, &BTreeSet<CpuId>)| AllowedChange {
@@ -236,7 +236,7 @@ impl CpuTimes {
                 name: thread.name(),
                 total_ns,
                 running_ns,
-                syscall_ns: (linux.system_calls.in_all > 0).then_some(parts.running[2]),
+                syscall_ns: (linux.counts.system_calls.in_all > 0).then_some(parts.running[2]),
                 interrupted_ns: parts.interrupted,
                 runnable_ns: parts.runnable + parts.preempted,
                 preempted_ns: parts.preempted,

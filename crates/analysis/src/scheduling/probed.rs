@@ -238,7 +238,7 @@ impl Cpu {
     /// the same ids.
     pub fn add_kernel(&mut self, times: &CpuTimes, linux: &Linux, joined: bool) {
         self.cpus = times.cpus(linux);
-        self.lost = self.lost.saturating_add(linux.lost);
+        self.lost = self.lost.saturating_add(linux.counts.lost);
         for found in times.threads(linux) {
             let same = |thread: &&mut ThreadTime| {
                 joined && thread.kernel.is_none() && thread.tid == Some(found.tid) && (found.pid.is_none() || thread.pid == found.pid)

@@ -49,7 +49,7 @@ impl Accounts {
     /// identify threads by ids of another namespace.
     pub fn at(&mut self, linux: &mut Linux, catalogue: &Catalogue, event: &Event<'_>) -> Option<Account> {
         let stream = catalogue.streams.get(event.stream.0 as usize)?;
-        if linux.switches.in_all == 0 || catalogue.foreign_pids || stream.kind != StreamKind::User {
+        if linux.counts.switches.in_all == 0 || catalogue.foreign_pids || stream.kind != StreamKind::User {
             return None;
         }
         let tid = catalogue.subjects.get(event.subject.0 as usize)?.tid?;

@@ -45,7 +45,7 @@ impl Kernel {
     }
 
     pub fn has_packets(&self) -> bool {
-        self.reading.linux.hops.in_range > 0
+        self.reading.linux.counts.hops.in_range > 0
     }
 
     /// Calls `ask` with the packets and the symbols for their addresses.

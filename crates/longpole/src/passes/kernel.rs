@@ -17,7 +17,7 @@ use anyhow::bail;
 use longpole_analysis::pipeline::kernel::{self, KernelReading};
 use longpole_analysis::verdict::not_recorded;
 use longpole_model::linux::watch::Watch;
-use longpole_model::linux::{Count, Linux};
+use longpole_model::linux::{Count, Counts, Linux};
 use longpole_trace::recording_at;
 use longpole_trace::Catalogue;
 use longpole_trace::Item;
@@ -93,7 +93,7 @@ pub fn needs(input: &Input, found: Count, what: &str, groups: &str) -> anyhow::R
 pub fn needs_switches(input: &Input, linux: &Linux) -> anyhow::Result<()> {
     match &linux.switch_filter {
         Some(filter) => bail!("{}", filtered(filter)),
-        None => needs(input, linux.switches, "switches between threads", "sched,irq,softirq"),
+        None => needs(input, linux.counts.switches, "switches between threads", "sched,irq,softirq"),
     }
 }
 
@@ -114,7 +114,7 @@ impl Source for &Reading {
     }
 
     fn note(&self) -> Option<String> {
-        let Linux { lost, uncounted_losses, contradictions, .. } = self.linux;
+        let Counts { lost, uncounted_losses, contradictions, .. } = self.linux.counts;
         let parts = [
             (lost, "kernel events are lost"),
             (uncounted_losses, "gaps of unknown size in the kernel's events"),
@@ -130,21 +130,21 @@ impl Source for &Reading {
 /// kernel's events, which the model bridges, only if the user asked for notes.
 pub fn footer(out: &mut dyn Write, asked: &dyn Asked, reading: &Reading) -> io::Result<()> {
     let linux = &reading.linux;
-    let count = EventCount { events: reading.events, lost: linux.lost, gaps: linux.uncounted_losses };
+    let count = EventCount { events: reading.events, lost: linux.counts.lost, gaps: linux.counts.uncounted_losses };
     writeln!(out, "\n{}", count.line(asked, true))?;
     if let Some(not_recorded) = not_recorded::sentence(&not_recorded::not_recorded(linux)) {
         writeln!(out, "{}", painted(Role::Caveat, plain(not_recorded)))?;
     }
     let notes = [
         (
-            linux.unseen_idle_ends,
+            linux.counts.unseen_idle_ends,
             "times the end of a CPU's idle time is not in the trace; it is taken to end when a thread is woken on that CPU, or with the next event of another thread",
         ),
         (
-            if linux.switch_filter.is_none() { linux.unseen_switches } else { 0 },
+            if linux.switch_filter.is_none() { linux.counts.unseen_switches } else { 0 },
             "switches between threads are not in the trace; which thread had the CPU since the event before is unknown",
         ),
-        (linux.contradictions, "events contradict the events before them: some are missing that were not counted as lost"),
+        (linux.counts.contradictions, "events contradict the events before them: some are missing that were not counted as lost"),
     ];
     for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0 && global::is_verbose()) {
         writeln!(out, "{}", painted(Role::Caveat, format!("{} {what}", number(count))))?;

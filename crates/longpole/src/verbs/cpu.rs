@@ -78,7 +78,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Reading { linux, trace, events } = &reading;
     let mut answer = pass.cpu(trace.probe_cost_ns());
     samples.add(&mut answer);
-    if linux.switches.in_all == 0 {
+    if linux.counts.switches.in_all == 0 {
         // The parts of the answer from probes and samples need no scheduler events.
         let others = !answer.threads.is_empty() || answer.samples.is_some();
         match &linux.switch_filter {

@@ -39,7 +39,7 @@ const FIRST_THREADS: usize = 15;
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::default();
     let reading = kernel::read(&args.input, &mut interrupts, |_, _| {})?;
-    kernel::needs(&args.input, reading.linux.interrupts + reading.linux.expiries, "interrupts", "sched,irq,softirq")?;
+    kernel::needs(&args.input, reading.linux.counts.interrupts + reading.linux.counts.expiries, "interrupts", "sched,irq,softirq")?;
     let functions: Vec<u64> = interrupts.functions().collect();
     let symbols = kernel::symbols(&args.input.paths()?, &functions);
     let answer = interrupts.answer(&reading.linux, |address| symbols.name(address));

@@ -134,7 +134,7 @@ fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, strict: bool, raw: Ra
             .collect(),
         size_mismatches: counters.size_mismatches,
         from_before: counters.from_before,
-        kernel_contradictions: composer.map_or(0, |composer| composer.linux().contradictions),
+        kernel_contradictions: composer.map_or(0, |composer| composer.linux().counts.contradictions),
     })
 }
 

@@ -47,7 +47,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let calls = Calls::new(args.by == By::Process);
     let mut calls = if scope.leaves_out() { calls.by_thread() } else { calls };
     let reading = kernel::read(&args.input, &mut calls, |_, _| {})?;
-    kernel::needs(&args.input, reading.linux.system_calls + reading.linux.faults, "system calls", "sched,syscall,fault")?;
+    kernel::needs(&args.input, reading.linux.counts.system_calls + reading.linux.counts.faults, "system calls", "sched,syscall,fault")?;
     let answer = calls.answer_of(&reading.linux, |thread| match thread {
         Some(thread) => scope.covers(&reading.linux, thread.process, thread.tid),
         None => !scope.is_command(),

@@ -276,7 +276,7 @@ fn of_recording(path: &std::path::Path, pid: i32) -> anyhow::Result<Answer> {
         });
     }
     let cpus: Vec<Cpu> = times.cpus(&linux).into_iter().map(Cpu::from).collect();
-    Ok(Answer::new("kernel", total_ns, cpus, threads, None, Some(linux.lost)))
+    Ok(Answer::new("kernel", total_ns, cpus, threads, None, Some(linux.counts.lost)))
 }
 
 impl From<CpuTime> for Cpu {

@@ -45,7 +45,7 @@ impl Composer {
             (_, Some(cpu)) => self.linux.waker_on(cpu),
             (_, None) => Waker::Unknown,
         };
-        Some(RuleMeaning { op, as_actor, by, deep, switches: self.linux.switches.in_all })
+        Some(RuleMeaning { op, as_actor, by, deep, switches: self.linux.counts.switches.in_all })
     }
 
     /// Emits the meaning before the change that the event itself makes. Returns the meaning if it
@@ -68,7 +68,7 @@ impl Composer {
         let cpu = event.cpu.and_then(|number| self.linux.cpu_of_number(number)).filter(|_| meaning.as_actor.is_none());
         // After a switch it is unknown which thread has left, and the next one is not the one that
         // acted.
-        let same = self.linux.switches.in_all == meaning.switches;
+        let same = self.linux.counts.switches.in_all == meaning.switches;
         match (cpu, cpu.map_or(Waker::Unknown, |cpu| self.linux.waker_on(cpu))) {
             (_, Waker::Thread(thread)) if same => self.thread_does(catalogue, thread, meaning.op),
             (Some(cpu), by @ Waker::Context { id, .. }) if self.is_open(cpu, id) => self.context_does(catalogue, cpu, by, meaning.op),

@@ -10,17 +10,17 @@ impl Linux {
     /// A system call begins.
     pub(super) fn call_begins<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, name: NameId, arguments: Arguments, watch: &mut W) {
         self.in_thread(cpu, t_ns, watch);
-        self.system_calls.add(self.covers(t_ns));
+        self.counts.system_calls.add(self.covers(t_ns));
         let call = (Mode::Syscall, Some(OpenCall { name, t_ns: Some(t_ns), arguments }));
         let thread = self.set_mode(cpu, call);
         if let Some(thread) = thread {
             self.survives_signals(thread);
             watch.moment(Moment::Mode { thread });
-            if !self.mask_calls.is_empty() {
+            if !self.masks.open.is_empty() {
                 self.end_mask_call(thread, false, t_ns, watch);
             }
         }
-        if name == self.sched_setaffinity {
+        if name == self.call_names.sched_setaffinity {
             self.begins_mask_call(thread, arguments.about);
         }
         if let (Some(target), Some(to), Some(signal)) = (signal_target(self.names.text(name)), arguments.about, arguments.second) {
@@ -34,7 +34,7 @@ impl Linux {
     /// A system call ends.
     pub(super) fn call_ends<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, name: NameId, result: Option<i64>, watch: &mut W) {
         self.in_thread(cpu, t_ns, watch);
-        self.system_calls.add(self.covers(t_ns));
+        self.counts.system_calls.add(self.covers(t_ns));
         let entered = match self.cpus[cpu.0 as usize].base {
             Base::Thread(thread) => self.threads[thread.0 as usize].call,
             _ => self.cpus[cpu.0 as usize].unclaimed.mode.and_then(|(_, call)| call),
@@ -43,7 +43,7 @@ impl Linux {
         let thread = self.set_mode(cpu, (Mode::User, None));
         if let Some(thread) = thread {
             watch.moment(Moment::Mode { thread });
-            if !self.mask_calls.is_empty() {
+            if !self.masks.open.is_empty() {
                 self.end_mask_call(thread, entered.is_some(), t_ns, watch);
             }
         }
@@ -63,10 +63,10 @@ impl Linux {
         if let Some(process) = process {
             self.files.returned(process, call.name, &self.names, call.arguments, result);
         }
-        if let Some(process) = process.filter(|_| result >= 0 && self.group_calls.contains(&call.name)) {
+        if let Some(process) = process.filter(|_| result >= 0 && self.call_names.group_calls.contains(&call.name)) {
             self.sets_group(process, call.arguments);
         }
-        if result >= 0 && call.name == self.sched_setaffinity {
+        if result >= 0 && call.name == self.call_names.sched_setaffinity {
             self.mask_set_by_call(thread, call.arguments.about, t_ns, watch);
         }
         if let (Some(thread), true) = (thread, result >= 0) {

@@ -69,7 +69,7 @@ impl Linux {
     /// Closes all open interrupts, because this event cannot happen within one.
     pub(super) fn outside_contexts<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, watch: &mut W) {
         if !self.cpus[cpu.0 as usize].open.is_empty() {
-            self.contradictions += u64::from(self.covers(t_ns));
+            self.counts.contradictions += u64::from(self.covers(t_ns));
             self.report_cpu_until(cpu, t_ns, watch);
             self.cpus[cpu.0 as usize].open.clear();
         }
@@ -109,10 +109,10 @@ impl Linux {
         self.report_cpu_until(cpu, t_ns, watch);
         let id = self.context(key, name);
         let covers = self.covers(t_ns);
-        self.interrupts.add(covers);
+        self.counts.interrupts.add(covers);
         let place = &mut self.cpus[cpu.0 as usize];
         if place.open.len() >= MAX_OPEN {
-            self.contradictions += u64::from(covers);
+            self.counts.contradictions += u64::from(covers);
             place.open.clear();
         }
         let raised_ns = match key {
@@ -132,7 +132,7 @@ impl Linux {
                 self.report_cpu_until(cpu, t_ns, watch);
                 self.cpus[cpu.0 as usize].open.clear();
             } else {
-                self.contradictions += u64::from(self.covers(t_ns));
+                self.counts.contradictions += u64::from(self.covers(t_ns));
             }
             return;
         };
@@ -140,7 +140,7 @@ impl Linux {
         let covers = self.covers(t_ns);
         let place = &mut self.cpus[cpu.0 as usize];
         if at + 1 < place.open.len() {
-            self.contradictions += u64::from(covers);
+            self.counts.contradictions += u64::from(covers);
         }
         let (open, base) = (place.open[at], place.base);
         place.open.truncate(at);

@@ -31,7 +31,7 @@ impl Linux {
             Fact::Running { tid } => {
                 self.take_leader_id(cpu, tid, t_ns, watch);
                 if matches!(self.cpus[cpu.0 as usize].base, Base::Thread(known) if self.threads[known.0 as usize].tid != tid) {
-                    self.unseen_switches += u64::from(self.covers(t_ns));
+                    self.counts.unseen_switches += u64::from(self.covers(t_ns));
                     self.displace(cpu, t_ns, watch);
                 }
                 self.runs(cpu, t_ns, tid, watch);
@@ -64,13 +64,13 @@ impl Linux {
             Fact::TimerLeave { timer } => {
                 if let Some(expiry) = self.timers.leave(cpu, t_ns, timer) {
                     let covers = self.covers(t_ns);
-                    self.expiries.add(covers);
+                    self.counts.expiries.add(covers);
                     if covers {
                         watch.expired(&expiry);
                     }
                 }
             }
-            Fact::Function { address, name } => self.timers.function(address, self.rules.timer(name)),
+            Fact::Function { address, name } => self.timers.function(address, self.classes.rules.timer(name)),
             Fact::Reclaim { begins } => self.reclaims(cpu, t_ns, begins, watch),
             Fact::Retransmit => watch.moment(Moment::Retransmitted { cpu }),
             Fact::Disk => self.notes_disk_request(cpu),
@@ -146,7 +146,7 @@ impl Linux {
         if let Some(parent) = parent {
             self.runs(cpu, t_ns, parent, watch);
         }
-        if let Some(old) = self.thread_ids.remove(&tid) {
+        if let Some(old) = self.ids.threads.remove(&tid) {
             // The end of the former thread with this id was not seen.
             self.close(old, t_ns, watch);
             watch.moment(Moment::Left { thread: old, state: ThreadState::Dead });
@@ -215,7 +215,7 @@ impl Linux {
     /// A page fault occurred.
     fn faulted<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, name: NameId, watch: &mut W) {
         let covers = self.covers(t_ns);
-        self.faults.add(covers);
+        self.counts.faults.add(covers);
         if let (Base::Thread(thread), true) = (self.cpus[cpu.0 as usize].base, self.names.text(name) == "user") {
             watch.moment(Moment::Faulted { thread });
         }

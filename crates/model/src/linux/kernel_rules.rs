@@ -374,6 +374,63 @@ impl KernelPlan {
             KernelAction::Exec => Fact::Exec { tid: tid(), before: roles.before.id(fields), file: roles.name.bytes(fields) },
             KernelAction::Exit => Fact::Exit { tid: tid()? },
             KernelAction::Running => Fact::Running { tid: tid()? },
+            KernelAction::IrqEnter => Fact::Enter(Key::Irq(number()?), roles.name.bytes(fields)),
+            KernelAction::IrqLeave => Fact::Leave(Key::Irq(number()?)),
+            KernelAction::SoftirqRaise => Fact::Raise { number: number()? },
+            KernelAction::SoftirqEnter => Fact::Enter(Key::Softirq(number()?), &[]),
+            KernelAction::SoftirqLeave => Fact::Leave(Key::Softirq(number()?)),
+            KernelAction::VectorEnter => Fact::Enter(Key::Vector(roles.name.name()?), &[]),
+            KernelAction::VectorLeave => Fact::Leave(Key::Vector(roles.name.name()?)),
+            KernelAction::SyscallEnter => Fact::SyscallEnter {
+                name: roles.name.name()?,
+                arguments: Arguments {
+                    about: roles.about.number(fields),
+                    second: roles.second.number(fields),
+                    third: roles.third.number(fields),
+                },
+            },
+            KernelAction::SyscallLeave => Fact::SyscallLeave { name: roles.name.name()?, result: roles.result.number(fields) },
+            KernelAction::Fault => Fact::Fault { name: roles.name.name()? },
+            KernelAction::Disk => Fact::Disk,
+            KernelAction::Issue => Fact::Issue { device: number()?, sector: roles.about.number(fields)? },
+            KernelAction::Complete => Fact::Complete { device: number()?, sector: roles.about.number(fields)? },
+            KernelAction::WorkQueued => Fact::WorkQueued { work: roles.about.address(fields)? },
+            KernelAction::WorkBegins => Fact::WorkBegins { work: roles.about.address(fields)? },
+            KernelAction::TimerStart => Fact::TimerStart { timer: roles.about.address(fields)?, at: roles.second.number(fields) },
+            KernelAction::TimerCancel => Fact::TimerCancel { timer: roles.about.address(fields)? },
+            KernelAction::TimerEnter => Fact::TimerEnter {
+                timer: roles.about.address(fields)?,
+                function: roles.call.address(fields),
+                now: roles.second.number(fields),
+            },
+            KernelAction::TimerLeave => Fact::TimerLeave { timer: roles.about.address(fields)? },
+            KernelAction::Retransmit => Fact::Retransmit,
+            KernelAction::ReclaimBegins => Fact::Reclaim { begins: true },
+            KernelAction::ReclaimEnds => Fact::Reclaim { begins: false },
+            KernelAction::Signal => Fact::Signal { tid: tid()?, signal: number()? },
+            KernelAction::Allowed
+            | KernelAction::AllowedAtEnd
+            | KernelAction::SwitchedOff
+            | KernelAction::Process
+            | KernelAction::File
+            | KernelAction::BlockDevice
+            | KernelAction::Script
+            | KernelAction::Title
+            | KernelAction::Cgroup
+            | KernelAction::IrqName
+            | KernelAction::Function => return self.recorder_fact(event),
+            KernelAction::Ignore => return None,
+        })
+    }
+
+    /// The meaning of an event that the recorder has written itself: what it asked the kernel, and
+    /// the dump of the system's state. Such events are rare.
+    fn recorder_fact<'a>(&self, event: &Event<'a>) -> Option<Fact<'a>> {
+        let fields = event.fields;
+        let roles = &self.roles;
+        let tid = || roles.tid.id(fields);
+        let number = || roles.number.number(fields);
+        Some(match self.action {
             KernelAction::Allowed | KernelAction::AllowedAtEnd => {
                 let answer = Answer {
                     tid: tid()?,
@@ -420,42 +477,8 @@ impl KernelPlan {
             KernelAction::IrqName => {
                 Fact::IrqName { number: number()?, name: roles.name.bytes(fields), allowed: roles.allowed.bytes(fields) }
             }
-            KernelAction::IrqEnter => Fact::Enter(Key::Irq(number()?), roles.name.bytes(fields)),
-            KernelAction::IrqLeave => Fact::Leave(Key::Irq(number()?)),
-            KernelAction::SoftirqRaise => Fact::Raise { number: number()? },
-            KernelAction::SoftirqEnter => Fact::Enter(Key::Softirq(number()?), &[]),
-            KernelAction::SoftirqLeave => Fact::Leave(Key::Softirq(number()?)),
-            KernelAction::VectorEnter => Fact::Enter(Key::Vector(roles.name.name()?), &[]),
-            KernelAction::VectorLeave => Fact::Leave(Key::Vector(roles.name.name()?)),
-            KernelAction::SyscallEnter => Fact::SyscallEnter {
-                name: roles.name.name()?,
-                arguments: Arguments {
-                    about: roles.about.number(fields),
-                    second: roles.second.number(fields),
-                    third: roles.third.number(fields),
-                },
-            },
-            KernelAction::SyscallLeave => Fact::SyscallLeave { name: roles.name.name()?, result: roles.result.number(fields) },
-            KernelAction::Fault => Fact::Fault { name: roles.name.name()? },
-            KernelAction::Disk => Fact::Disk,
-            KernelAction::Issue => Fact::Issue { device: number()?, sector: roles.about.number(fields)? },
-            KernelAction::Complete => Fact::Complete { device: number()?, sector: roles.about.number(fields)? },
-            KernelAction::WorkQueued => Fact::WorkQueued { work: roles.about.address(fields)? },
-            KernelAction::WorkBegins => Fact::WorkBegins { work: roles.about.address(fields)? },
-            KernelAction::TimerStart => Fact::TimerStart { timer: roles.about.address(fields)?, at: roles.second.number(fields) },
-            KernelAction::TimerCancel => Fact::TimerCancel { timer: roles.about.address(fields)? },
-            KernelAction::TimerEnter => Fact::TimerEnter {
-                timer: roles.about.address(fields)?,
-                function: roles.call.address(fields),
-                now: roles.second.number(fields),
-            },
-            KernelAction::TimerLeave => Fact::TimerLeave { timer: roles.about.address(fields)? },
             KernelAction::Function => Fact::Function { address: roles.about.address(fields)?, name: roles.name.bytes(fields) },
-            KernelAction::Retransmit => Fact::Retransmit,
-            KernelAction::ReclaimBegins => Fact::Reclaim { begins: true },
-            KernelAction::ReclaimEnds => Fact::Reclaim { begins: false },
-            KernelAction::Signal => Fact::Signal { tid: tid()?, signal: number()? },
-            KernelAction::Ignore => return None,
+            _ => return None,
         })
     }
 

@@ -57,7 +57,7 @@ impl Linux {
     /// new one is created.
     pub(super) fn thread(&mut self, tid: i32, name: &[u8], fresh: bool) -> ThreadId {
         let next = ThreadId(self.threads.len() as u32);
-        let id = *self.thread_ids.entry(tid).or_insert(next);
+        let id = *self.ids.threads.entry(tid).or_insert(next);
         if id == next {
             self.living.push(id);
             self.threads.push(Thread { tid, name: name.to_vec(), since_ns: self.begin_ns.unwrap_or(0), ..Thread::default() });
@@ -65,7 +65,7 @@ impl Linux {
         }
         let thread = &mut self.threads[id.0 as usize];
         if fresh && thread.state == ThreadState::Dead {
-            self.thread_ids.remove(&tid);
+            self.ids.threads.remove(&tid);
             return self.thread(tid, name, false);
         }
         if !name.is_empty() && thread.name != name {
@@ -77,7 +77,7 @@ impl Linux {
 
     pub(super) fn context(&mut self, key: Key, name: &[u8]) -> ContextId {
         let next = ContextId(self.contexts.len() as u32);
-        let id = *self.context_ids.entry(key).or_insert(next);
+        let id = *self.ids.contexts.entry(key).or_insert(next);
         if id == next {
             let name = String::from_utf8_lossy(name);
             let name = match key {
@@ -96,12 +96,12 @@ impl Linux {
     }
 
     pub(super) fn known_cpu(&self, number: u32) -> Option<CpuId> {
-        self.cpu_ids.get(number as usize).copied().flatten()
+        self.ids.cpus.get(number as usize).copied().flatten()
     }
 
     #[inline]
     pub(super) fn cpu(&mut self, number: u32, event: &Event<'_>) -> Option<CpuId> {
-        match self.cpu_ids.get(number as usize) {
+        match self.ids.cpus.get(number as usize) {
             Some(Some(id)) => Some(*id),
             _ => self.meet(number, event),
         }
@@ -128,20 +128,20 @@ impl Linux {
             inferred_busy: false,
             lost: 0,
         });
-        if self.cpu_ids.len() <= number as usize {
-            self.cpu_ids.resize(number as usize + 1, None);
+        if self.ids.cpus.len() <= number as usize {
+            self.ids.cpus.resize(number as usize + 1, None);
         }
-        self.cpu_ids[number as usize] = Some(id);
+        self.ids.cpus[number as usize] = Some(id);
         Some(id)
     }
 
     #[cold]
     pub(super) fn meet_stream<W: Watch + ?Sized>(&mut self, cpu: CpuId, event: &Event<'_>, watch: &mut W) {
         let at = event.stream.0 as usize;
-        if self.cpu_of_stream.len() <= at {
-            self.cpu_of_stream.resize(at + 1, None);
+        if self.ids.cpu_of_stream.len() <= at {
+            self.ids.cpu_of_stream.resize(at + 1, None);
         }
-        self.cpu_of_stream[at] = Some(cpu);
+        self.ids.cpu_of_stream[at] = Some(cpu);
         if let Some(loss) = self.early_losses.remove(&event.stream.0) {
             self.lose(cpu, loss, watch);
         }

@@ -74,8 +74,8 @@ impl Linux {
         }
         if loss.end_ns >= self.requested.0 && loss.begin_ns <= self.requested.1 {
             match loss.events {
-                Some(events) => self.lost = self.lost.saturating_add(events),
-                None => self.uncounted_losses += 1,
+                Some(events) => self.counts.lost = self.counts.lost.saturating_add(events),
+                None => self.counts.uncounted_losses += 1,
             }
         }
         match self.cpu_of_stream(loss.stream) {
@@ -93,7 +93,7 @@ impl Linux {
     }
 
     pub(crate) fn cpu_of_stream(&self, stream: StreamId) -> Option<CpuId> {
-        self.cpu_of_stream.get(stream.0 as usize).copied().flatten()
+        self.ids.cpu_of_stream.get(stream.0 as usize).copied().flatten()
     }
 
     pub(crate) fn lose<W: Watch + ?Sized>(&mut self, id: CpuId, loss: Loss, watch: &mut W) {

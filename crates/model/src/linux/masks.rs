@@ -7,6 +7,7 @@
 //! the same thread.
 
 use super::{Linux, Thread};
+use crate::hash::IdMap;
 use crate::linux::watch::{MaskChange, ThreadId, ThreadState, UnknownReason, Watch};
 use std::sync::Arc;
 
@@ -196,6 +197,21 @@ impl Mask {
     }
 }
 
+/// What is known about calls that set masks, of all threads.
+#[derive(Debug, Default)]
+pub(super) struct MaskCalls {
+    /// Threads that are within such a call, each with the thread whose mask it sets; `None` if that
+    /// one is unknown.
+    pub open: Vec<(ThreadId, Option<ThreadId>)>,
+    /// Threads of other pid namespaces that have set the mask of an unknown thread, with the time
+    /// of the call in ns.
+    pub foreign_changes: IdMap<u32, i64>,
+    /// The CPUs that were online when the recording ended.
+    online: Option<CpuSet>,
+    /// True if the trace has answers of the kernel about changed masks.
+    has_answers: bool,
+}
+
 /// The answer of the kernel to the question for a thread's mask.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer<'a> {
@@ -235,22 +251,27 @@ impl CallerNamespace {
 }
 
 impl Linux {
+    /// True if the trace has answers of the kernel about changed masks.
+    pub fn has_mask_answers(&self) -> bool {
+        self.masks.has_answers
+    }
+
     /// Notes that the thread `who` enters a call that sets the mask of the thread `tid`; 0 means
     /// `who` itself.
     pub(super) fn begins_mask_call(&mut self, who: Option<ThreadId>, tid: Option<i64>) {
         let Some(who) = who else { return };
         let target = self.target(Some(who), tid);
-        if self.mask_calls.len() >= MAX_CALLERS {
-            self.mask_calls.remove(0);
+        if self.masks.open.len() >= MAX_CALLERS {
+            self.masks.open.remove(0);
         }
-        self.mask_calls.push((who, target));
+        self.masks.open.push((who, target));
     }
 
     /// Notes that the thread `who` is not within such a call any more. If the end of the call was
     /// not recorded (`ended` is false), the effect of the call is unknown.
     pub(super) fn end_mask_call<W: Watch + ?Sized>(&mut self, who: ThreadId, ended: bool, t_ns: i64, watch: &mut W) {
-        let Some(at) = self.mask_calls.iter().position(|(caller, _)| *caller == who) else { return };
-        let (_, target) = self.mask_calls.remove(at);
+        let Some(at) = self.masks.open.iter().position(|(caller, _)| *caller == who) else { return };
+        let (_, target) = self.masks.open.remove(at);
         match target {
             _ if ended => {}
             Some(target) => self.mask_changed(target, Some(who), t_ns, watch),
@@ -279,7 +300,7 @@ impl Linux {
     /// Notes that `who` has changed the mask of a thread that only the answer can name, because
     /// `who` uses the numbers of another pid namespace.
     fn unknown_mask_changed(&mut self, who: ThreadId, t_ns: i64) {
-        if self.foreign_mask_changes.insert(who.0, t_ns).is_some() || self.foreign_mask_changes.len() > MAX_CALLERS {
+        if self.masks.foreign_changes.insert(who.0, t_ns).is_some() || self.masks.foreign_changes.len() > MAX_CALLERS {
             // The previous change had no answer.
             self.forget_foreign_masks();
         }
@@ -297,10 +318,10 @@ impl Linux {
     pub(super) fn answered_at_end(&mut self, answer: &Answer<'_>, t_ns: i64) {
         let allowed = cpus(answer.list);
         if answer.tid == 0 {
-            self.online = allowed;
+            self.masks.online = allowed;
             return;
         }
-        let Some(((thread, allowed), online)) = self.thread_of(answer.tid).zip(allowed).zip(self.online.as_ref()) else { return };
+        let Some(((thread, allowed), online)) = self.thread_of(answer.tid).zip(allowed).zip(self.masks.online.as_ref()) else { return };
         let mask = &self.threads[thread.0 as usize].mask;
         let changed_since = mask.last.is_some_and(|last| last.t_ns > t_ns.saturating_sub(answer.waited_ns.max(0)));
         // The kernel reports only those CPUs of a mask that are online.
@@ -317,7 +338,7 @@ impl Linux {
         let Some(by) = answer.by.and_then(|by| self.thread_of(by)) else {
             return answer.caller != CallerNamespace::Foreign || answer.tid != 0;
         };
-        let mut since = self.foreign_mask_changes.remove(&by.0);
+        let mut since = self.masks.foreign_changes.remove(&by.0);
         match answer.caller {
             CallerNamespace::Foreign => {
                 self.threads[by.0 as usize].pid_namespace.is_foreign = true;
@@ -362,12 +383,12 @@ impl Linux {
         let may_be = |target: Option<ThreadId>| {
             target.map_or_else(|| self.threads[thread.0 as usize].pid_namespace.is_foreign, |target| target == thread)
         };
-        self.mask_calls.iter().any(|(caller, target)| may_be(*target) && lives(*caller))
+        self.masks.open.iter().any(|(caller, target)| may_be(*target) && lives(*caller))
     }
 
     /// Processes an answer of the kernel to the question for a thread's mask.
     pub(super) fn answered<W: Watch + ?Sized>(&mut self, answer: Answer<'_>, t_ns: i64, watch: &mut W) {
-        self.has_mask_answers = true;
+        self.masks.has_answers = true;
         if !self.resolve(&answer, t_ns, watch) {
             return;
         }

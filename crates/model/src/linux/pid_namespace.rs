@@ -40,8 +40,9 @@ impl Linux {
     /// The namespace of the thread that `maker` is about to create.
     pub(super) fn pid_namespace_of_child(&self, maker: ThreadId) -> PidNamespace {
         let maker = &self.threads[maker.0 as usize];
-        let into_new =
-            |call: OpenCall| call.name == self.namespace_calls.clone && call.arguments.third.is_some_and(|flags| flags & CLONE_NEWPID != 0);
+        let into_new = |call: OpenCall| {
+            call.name == self.call_names.namespace_calls.clone && call.arguments.third.is_some_and(|flags| flags & CLONE_NEWPID != 0)
+        };
         let is_foreign = maker.pid_namespace.is_foreign || maker.pid_namespace.children_foreign || maker.call.is_some_and(into_new);
         PidNamespace { is_foreign, ..maker.pid_namespace }
     }
@@ -51,9 +52,9 @@ impl Linux {
     pub(super) fn note_namespace_call(&mut self, thread: ThreadId, call: &OpenCall) {
         let flags = call.arguments.third;
         let changes_namespace = match call.name {
-            name if name == self.namespace_calls.unshare => flags.is_some_and(|flags| flags & CLONE_NEWPID != 0),
+            name if name == self.call_names.namespace_calls.unshare => flags.is_some_and(|flags| flags & CLONE_NEWPID != 0),
             // 0 means a namespace of any kind.
-            name if name == self.namespace_calls.setns => flags.is_none_or(|kind| kind == 0 || kind & CLONE_NEWPID != 0),
+            name if name == self.call_names.namespace_calls.setns => flags.is_none_or(|kind| kind == 0 || kind & CLONE_NEWPID != 0),
             _ => false,
         };
         self.threads[thread.0 as usize].pid_namespace.children_foreign |= changes_namespace;

@@ -149,7 +149,7 @@ impl Linux {
         let sent = self.signals.sent.get(&tid).or_else(|| self.signals.sent.get(&process)).copied();
         let calls_exit = thread.call.is_some_and(|call| ends_the_caller(self.names.text(call.name)));
         // Without recorded system calls, only SIGKILL is certain to be uncaught.
-        let known = self.system_calls.in_all > 0 && thread.mode != Mode::Unknown;
+        let known = self.counts.system_calls.in_all > 0 && thread.mode != Mode::Unknown;
         if let Some(sent) = sent.filter(|sent| !calls_exit && (known || sent.signal == KILL)) {
             watch.moment(Moment::Killed { thread: id, by: sent.by, t_ns: sent.t_ns });
         }

@@ -92,8 +92,8 @@ impl Linux {
         let (mut packets, mut works, mut of_calls) = (false, false, false);
         let is_off = |class: &&Class| off.classes.iter().any(|pattern| pattern.captures(&class.event_name).is_some());
         for class in catalogue.classes.iter().filter(is_off) {
-            packets |= self.hop_rules.compile(class).is_some();
-            match self.rules.compile(class, &mut self.names).map(|kernel| kernel.subject()) {
+            packets |= self.classes.hop_rules.compile(class).is_some();
+            match self.classes.rules.compile(class, &mut self.names).map(|kernel| kernel.subject()) {
                 Some(Subject::Calls(_)) => of_calls = true,
                 Some(Subject::Works) => works = true,
                 Some(Subject::Other) | None => {}
@@ -104,7 +104,7 @@ impl Linux {
             self.missing.calls = Some(words(calls));
             self.forget_calls(t_ns, watch);
         }
-        self.plans.clear();
+        self.classes.plans.clear();
         if packets || works {
             watch.moment(Moment::SwitchedOff { packets, works });
         }
@@ -116,7 +116,7 @@ impl Linux {
             self.report_cpu_until(CpuId(cpu as u32), t_ns, watch);
             self.cpus[cpu].unclaimed.mode = None;
         }
-        self.mask_calls.clear();
+        self.masks.open.clear();
         for thread in &mut self.threads {
             let kept = |call: &str| self.missing.calls.as_ref().is_some_and(|calls| calls.iter().any(|kept| kept == call));
             if thread.call.is_none_or(|call| !kept(self.names.text(call.name))) {

@@ -20,7 +20,7 @@ impl Linux {
             Base::Thread(before) => {
                 // It is unknown when the one thread followed the other, and thus which of them used
                 // the time since the switch to the former.
-                self.contradictions += u64::from(self.covers(t_ns));
+                self.counts.contradictions += u64::from(self.covers(t_ns));
                 let began_ns = self.threads[before.0 as usize].began_ns;
                 self.unseat(cpu, t_ns, watch);
                 self.report_cpu_until(cpu, t_ns, watch);
@@ -98,7 +98,7 @@ impl Linux {
         let inferred_busy = std::mem::take(&mut place.inferred_busy);
         place.ready_ns = None;
         if inferred_busy && base != Base::Idle {
-            self.unseen_idle_ends += u64::from(self.covers(t_ns));
+            self.counts.unseen_idle_ends += u64::from(self.covers(t_ns));
         }
         let mut whole = true;
         if let Base::Thread(id) = base {
@@ -133,7 +133,7 @@ impl Linux {
             }
             return;
         }
-        self.unseen_idle_ends += u64::from(self.covers(t_ns));
+        self.counts.unseen_idle_ends += u64::from(self.covers(t_ns));
         let place = &mut self.cpus[cpu.0 as usize];
         (place.base, place.unclaimed, place.inferred_busy) = (Base::Unknown, Unclaimed::since(t_ns), false);
         if truth != Base::Unknown {
@@ -173,7 +173,7 @@ impl Linux {
         if other != cpu && self.cpus[other.0 as usize].base == Base::Thread(id) {
             // The time at which it left is unknown, but not before the end of the last reported
             // interval.
-            self.contradictions += u64::from(self.covers(t_ns));
+            self.counts.contradictions += u64::from(self.covers(t_ns));
             self.unseat(other, t_ns, watch);
         }
     }
@@ -187,7 +187,7 @@ impl Linux {
             Base::Unknown => self.claim(cpu, t_ns, truth, watch),
             Base::Idle => self.idle_ended(cpu, t_ns, truth, watch),
             Base::Thread(before) => {
-                self.contradictions += u64::from(self.covers(t_ns));
+                self.counts.contradictions += u64::from(self.covers(t_ns));
                 // What was taken for a system call of the one thread was a call of the other,
                 // unless that one is in a call itself.
                 let before = &self.threads[before.0 as usize];
@@ -207,8 +207,8 @@ impl Linux {
     /// Gives the thread `before` the id `tid` of the leader of its process. The kernel does that
     /// when a thread executes another program.
     pub(super) fn take_id<W: Watch + ?Sized>(&mut self, before: i32, tid: i32, t_ns: i64, watch: &mut W) {
-        let Some(id) = self.thread_ids.remove(&before) else { return };
-        if let Some(leader) = self.thread_ids.insert(tid, id) {
+        let Some(id) = self.ids.threads.remove(&before) else { return };
+        if let Some(leader) = self.ids.threads.insert(tid, id) {
             self.close(leader, t_ns, watch);
             watch.moment(Moment::Left { thread: leader, state: ThreadState::Dead });
             let leader = &mut self.threads[leader.0 as usize];
