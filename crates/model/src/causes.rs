@@ -32,7 +32,7 @@ mod user_rules;
 mod waits;
 mod works;
 
-pub use naming::{is_named_as_recorder, Behind};
+pub use naming::{is_named_as_recorder, ThreadOfMachine};
 
 use crate::causes::state_names::{StateNames, Words};
 use crate::interaction::ahead::Ahead;

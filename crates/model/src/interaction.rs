@@ -70,8 +70,8 @@ pub enum Effect {
     /// The machine is unblocked; `None` means that the cause is unknown.
     Wake { machine: MachineId, cause: Option<Cause> },
     /// The machine is a context that begins on top of another machine, or on an idle CPU. The outer
-    /// `Option` of `cause` is `None` if nothing is said about the cause, the inner one is `None` if
-    /// the cause is unknown.
+    /// `Option` of `cause` is `None` if the source leaves the cause open, the inner one if the
+    /// cause is unknown.
     Push { machine: MachineId, below: Option<MachineId>, cause: Option<Option<Cause>> },
     /// The context ends.
     Pop { machine: MachineId },

@@ -26,7 +26,7 @@ pub enum Op {
     Begin { name: NameId },
     /// A span ends.
     End { name: NameId },
-    /// A mark; says nothing about the actor's state.
+    /// A mark; the actor's state is independent of it.
     Mark { name: NameId, object: u64, kind: MarkKind },
     /// A new value of a counter.
     Counter { name: NameId, value: f64 },
@@ -49,7 +49,7 @@ pub enum Op {
     Put { queue: QueueId, count: u64 },
     /// The actor takes units from a queue.
     Get { queue: QueueId, count: u64 },
-    /// The actor looks at units in a queue and leaves them there.
+    /// The actor reads units in a queue and leaves them there.
     Peek { queue: QueueId, count: u64 },
     /// The actor takes space in a queue for a later put.
     Reserve { queue: QueueId, count: u64 },
@@ -66,7 +66,7 @@ pub enum Op {
     Block { why: NameId },
     /// Ends the block of another actor.
     Wake { actor: ActorId },
-    /// An event that says nothing about the state of its actor.
+    /// An event without a meaning for the state of its actor.
     Other,
 }
 

@@ -14,7 +14,7 @@ use crate::verdict::subjects::{self, FromTo, Subjects, Thread};
 use crate::verdict::titles::Titled;
 use crate::verdict::traffic::Traffic;
 use crate::verdict::{Case, Cpus, Missing};
-use longpole_model::causes::Behind;
+use longpole_model::causes::ThreadOfMachine;
 use longpole_model::interaction::MachineId;
 use std::collections::{HashMap, HashSet};
 
@@ -116,8 +116,8 @@ fn subjects(interactions: &Interactions, sockets: &SocketActivities, traffic: &T
 /// Returns, by process id, the titles that each process gave itself.
 fn titled(interactions: &Interactions) -> HashMap<i32, Titled> {
     let Some(composer) = interactions.composer() else { return HashMap::new() };
-    let of_programs = composer.behind().iter().filter(|behind| !behind.is_kernel);
-    let titled = |behind: &Behind| {
+    let of_programs = composer.threads_of_machines().iter().filter(|behind| !behind.is_kernel);
+    let titled = |behind: &ThreadOfMachine| {
         let process = composer.linux().processes.get(behind.process);
         let (parent, titles) = process.map_or((None, Vec::new()), |process| (process.parent, process.titles.clone()));
         // A process may be listed several times; collecting into a map keeps the last program,
@@ -133,12 +133,12 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
     let vocabulary = composer.vocabulary();
     // The script belongs to the program that the process executed last; before that it was another
     // program.
-    let last: HashMap<i32, &str> = composer.behind().iter().map(|behind| (behind.process, behind.program.as_str())).collect();
-    let script = |behind: &Behind| {
+    let last: HashMap<i32, &str> = composer.threads_of_machines().iter().map(|behind| (behind.process, behind.program.as_str())).collect();
+    let script = |behind: &ThreadOfMachine| {
         let process = composer.linux().processes.get(behind.process)?;
         process.script.clone().filter(|_| last.get(&behind.process) == Some(&behind.program.as_str()))
     };
-    let thread = |behind: &Behind| {
+    let thread = |behind: &ThreadOfMachine| {
         let thread = Thread {
             pid: behind.process,
             tid: behind.tid,
@@ -155,5 +155,5 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
         };
         (vocabulary.machine_name(behind.machine).to_owned(), thread)
     };
-    composer.behind().iter().map(thread).collect()
+    composer.threads_of_machines().iter().map(thread).collect()
 }

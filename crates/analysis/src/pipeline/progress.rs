@@ -83,7 +83,7 @@ impl<'a> ProgressTimes<'a> {
     ///
     /// [`Error::NoProgress`] if no thread has such an event.
     pub fn finish(self, composer: &Composer) -> Result<HashMap<MachineId, Vec<u64>>, Error> {
-        let known: HashMap<i32, MachineId> = composer.behind().iter().map(|behind| (behind.tid, behind.machine)).collect();
+        let known: HashMap<i32, MachineId> = composer.threads_of_machines().iter().map(|behind| (behind.tid, behind.machine)).collect();
         let times = self.by_thread.into_iter().filter_map(|(tid, times)| Some((*known.get(&tid)?, times.stored)));
         let times: HashMap<MachineId, Vec<u64>> = times.collect();
         if times.is_empty() {

@@ -39,8 +39,10 @@ pub(super) struct Devices {
     links: HashMap<Vec<u8>, Link>,
     slots: Slots,
     flows: Vec<NameId>,
+    /// The machines of [`Composer::outside_machine`] and [`Composer::lost_events_machine`], once
+    /// their state was emitted.
     outside: Option<MachineId>,
-    nobody: Option<MachineId>,
+    lost_events: Option<MachineId>,
 }
 
 /// A token in a queue; the slot identifies its flow.
@@ -180,8 +182,8 @@ impl Composer {
     /// The machine that represents all machines whose events are missing.
     pub(super) fn lost_events_machine(&mut self) -> MachineId {
         let machine = self.system.vocabulary.lost_events();
-        if self.devices.nobody.is_none() {
-            self.devices.nobody = Some(machine);
+        if self.devices.lost_events.is_none() {
+            self.devices.lost_events = Some(machine);
             self.emit(Effect::State { machine, state: self.words.unknown });
         }
         machine

@@ -34,12 +34,18 @@ struct Last {
     ran: Option<u32>,
 }
 
+/// What is known about the end of the path by now.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
+    /// Threads of the command's own process.
     own: Last,
+    /// Threads of processes that the command started.
     started: Last,
-    anybody: Last,
+    /// All threads.
+    of_all: Last,
+    /// Time at which the first program ran.
     begin: Option<u64>,
+    /// The command's main thread.
     main: Option<u32>,
     /// True if the main thread has ended.
     pub main_ended: bool,
@@ -85,6 +91,7 @@ impl Composer {
         }
     }
 
+    /// The thread's relation to the recorded command, as known now.
     pub(super) fn relation(&self, at: u32) -> Relation {
         match self.is_own(at) {
             true => Relation::Own,
@@ -92,13 +99,14 @@ impl Composer {
         }
     }
 
+    /// Notes that a thread has reached a probe.
     #[inline]
     pub(super) fn note_probe(&mut self, at: u32) {
         self.ending.resting_since = None;
-        if self.ending.anybody.probed == Some(at) {
+        if self.ending.of_all.probed == Some(at) {
             return;
         }
-        self.ending.anybody.probed = Some(at);
+        self.ending.of_all.probed = Some(at);
         match self.relation(at) {
             Relation::Own => self.ending.own.probed = Some(at),
             Relation::Started => self.ending.started.probed = Some(at),
@@ -110,10 +118,10 @@ impl Composer {
     #[inline]
     pub(super) fn note_run(&mut self, at: u32) {
         self.ending.resting_since = None;
-        if self.ending.anybody.ran == Some(at) {
+        if self.ending.of_all.ran == Some(at) {
             return;
         }
-        self.ending.anybody.ran = Some(at);
+        self.ending.of_all.ran = Some(at);
         self.ending.begin.get_or_insert(self.now);
         if self.about.command.is_none() {
             return;
@@ -162,7 +170,7 @@ impl Composer {
     /// Processes the block of a thread, except in a sleep. If no program runs any more, this may
     /// have been the last work in the trace.
     pub(super) fn note_block(&mut self, catalogue: &Catalogue, at: u32) {
-        let Last { probed, ran } = self.ending.anybody;
+        let Last { probed, ran } = self.ending.of_all;
         if self.about.command.is_some() || probed.or(ran) != Some(at) || self.sleeps(at) {
             return;
         }
@@ -186,7 +194,7 @@ impl Composer {
         if self.command_is_over() || self.ending.resting_since.is_some_and(is_short) {
             return;
         }
-        let Ending { own, started, anybody, main, .. } = self.ending;
+        let Ending { own, started, of_all, main, .. } = self.ending;
         let of_command = [own.probed, main, own.ran, started.probed, started.ran];
         let lives = |at: &u32| self.threads[*at].machine.is_some();
         let candidates = || of_command.into_iter().flatten().filter(lives);
@@ -195,7 +203,7 @@ impl Composer {
         // end.
         let on_cpu = self.linux.cpus.iter().filter_map(|cpu| self.program_on(cpu.base));
         let any =
-            || [anybody.probed, anybody.ran].into_iter().flatten().chain(on_cpu.clone()).filter(|_| !self.ending.main_ended).filter(lives);
+            || [of_all.probed, of_all.ran].into_iter().flatten().chain(on_cpu.clone()).filter(|_| !self.ending.main_ended).filter(lives);
         let last = last.or_else(|| any().find(|&at| !self.waits_long(at))).or_else(|| any().next());
         if let Some(machine) = last.and_then(|at| self.threads[at].machine) {
             self.emit(Effect::End { machine });

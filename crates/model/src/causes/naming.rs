@@ -24,7 +24,8 @@ pub(super) struct Naming {
     taken: Machines,
     /// Machines that belong to the recorder.
     recorders: HashSet<MachineId>,
-    behind: Vec<Behind>,
+    /// The thread of each machine that is a thread of the kernel's events.
+    threads_of_machines: Vec<ThreadOfMachine>,
     /// True for each machine whose class was emitted.
     classed: Vec<bool>,
     /// The thread or the CPU of each machine that is a thread or an interrupt context.
@@ -67,7 +68,7 @@ impl Naming {
 
 /// The thread behind a machine, at the time when the machine got its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Behind {
+pub struct ThreadOfMachine {
     pub machine: MachineId,
     pub process: i32,
     pub tid: i32,
@@ -183,13 +184,13 @@ impl Composer {
         let program = name_of(&self.linux, process).unwrap_or_else(|| name.clone());
         let is_of_command = self.relation(at) != Relation::Stranger;
         let is_kernel = of_kernel.kernel;
-        self.naming.behind.push(Behind { machine, process, tid, program, name, is_kernel, is_of_command });
+        self.naming.threads_of_machines.push(ThreadOfMachine { machine, process, tid, program, name, is_kernel, is_of_command });
     }
 
     /// The threads of the kernel's events, each with its machine. A thread that executes another
     /// program becomes another machine and is listed again.
-    pub fn behind(&self) -> &[Behind] {
-        &self.naming.behind
+    pub fn threads_of_machines(&self) -> &[ThreadOfMachine] {
+        &self.naming.threads_of_machines
     }
 
     /// True for a thread of the recorder, and for a process that the recorder forked and that

@@ -132,6 +132,7 @@ impl Composer {
         self.emit_state(catalogue, at);
     }
 
+    /// Emits that the thread blocks for this reason.
     fn block(&mut self, catalogue: &Catalogue, at: u32, why: BlockReason) {
         let machine = self.machine(catalogue, at);
         let why = self.reason(why);
@@ -269,7 +270,7 @@ impl Composer {
     }
 
     /// The cause of a wake-up by the kernel's RCU: the grace period for which the thread waited. It
-    /// lasts until every CPU has been through the scheduler and is nobody's work. What the RCU
+    /// lasts until every CPU has been through the scheduler, so no thread works on it. What the RCU
     /// thread did before this thread asked has nothing to do with this wait.
     fn grace_period(&mut self, catalogue: &Catalogue, at: u32) -> Option<Cause> {
         self.in_call(catalogue, at, LinkKind::GracePeriod, self.words.links[LinkKind::GracePeriod])
@@ -295,6 +296,7 @@ impl Composer {
         Some(link)
     }
 
+    /// The system call in which the thread blocked last.
     fn call(&self, at: u32) -> Option<&str> {
         let id = self.threads[at].linux?;
         match self.linux.block_cause(id) {

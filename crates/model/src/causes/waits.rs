@@ -39,13 +39,13 @@ pub(super) struct Wait {
     pub why: NameId,
     /// True if the block was emitted.
     reported: bool,
-    /// True if the thread said that it waits for a signal because of this wait.
+    /// True if, in this wait, the thread also waits for a signal according to its probes.
     signals: bool,
     /// The last wake-up by the kernel, if it was not the one that the thread waits for.
     woken: Option<Wake>,
 }
 
-/// What a thread did to a queue.
+/// An effect of a thread on a queue: it gave or took something at time `t`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueEffect {
     queue: QueueId,
@@ -112,7 +112,7 @@ impl Level {
 #[derive(Clone, Copy, Debug, Default)]
 enum Taker {
     #[default]
-    Nobody,
+    None,
     One(MachineId),
     Several,
 }
@@ -120,13 +120,14 @@ enum Taker {
 impl Taker {
     fn note(&mut self, machine: MachineId) {
         *self = match *self {
-            Taker::Nobody => Taker::One(machine),
+            Taker::None => Taker::One(machine),
             Taker::One(one) if one == machine => return,
             _ => Taker::Several,
         };
     }
 }
 
+/// The queues of probes, and the calls that have not returned.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     /// Queues of the probes' signals, by name; `calls` has those of calls.
@@ -134,9 +135,13 @@ pub(super) struct Waits {
     /// The queues of signals as a set, to test if a queue is one of them.
     of_signals: HashSet<QueueId>,
     calls: Dense<QueueId>,
+    /// Contents of queues.
     levels: Dense<Level>,
+    /// Queues of replies, by the name of the call and its slot.
     replies: HashMap<u32, HashMap<u32, QueueId>>,
+    /// Calls that have not returned, by slot.
     under_way: HashMap<u32, PendingCall>,
+    /// Slots of the calls that have an id.
     by_id: HashMap<(NameId, u64), u32>,
     /// Calls without an id that no server has taken yet.
     unnamed: HashMap<NameId, VecDeque<u32>>,

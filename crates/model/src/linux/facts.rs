@@ -190,7 +190,7 @@ impl Linux {
         }
         if let Base::Thread(id) = self.cpus[cpu.0 as usize].base {
             let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-            // The kernel keeps 15 bytes of a thread's name.
+            // The kernel stores 15 bytes of a thread's name.
             let thread = &mut self.threads[id.0 as usize];
             (thread.name, thread.kernel, thread.executed) = (name[..name.len().min(15)].to_vec(), false, true);
             if let Some(process) = thread.process {

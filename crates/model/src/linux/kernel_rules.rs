@@ -260,7 +260,7 @@ impl LinuxRules {
     }
 }
 
-/// The place of a value: a fixed text, or a field of the event.
+/// The source of a value: a fixed text, or a field of the event.
 #[derive(Clone, Copy, Debug, Default)]
 enum Source {
     #[default]

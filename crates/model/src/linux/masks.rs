@@ -256,51 +256,51 @@ impl Linux {
         self.masks.has_answers
     }
 
-    /// Notes that the thread `who` enters a call that sets the mask of the thread `tid`; 0 means
-    /// `who` itself.
-    pub(super) fn begins_mask_call(&mut self, who: Option<ThreadId>, tid: Option<i64>) {
-        let Some(who) = who else { return };
-        let target = self.target(Some(who), tid);
+    /// Notes that the thread `caller` enters a call that sets the mask of the thread `tid`; 0 means
+    /// `caller` itself.
+    pub(super) fn begins_mask_call(&mut self, caller: Option<ThreadId>, tid: Option<i64>) {
+        let Some(caller) = caller else { return };
+        let target = self.target(Some(caller), tid);
         if self.masks.open.len() >= MAX_CALLERS {
             self.masks.open.remove(0);
         }
-        self.masks.open.push((who, target));
+        self.masks.open.push((caller, target));
     }
 
-    /// Notes that the thread `who` is not within such a call any more. If the end of the call was
-    /// not recorded (`ended` is false), the effect of the call is unknown.
-    pub(super) fn end_mask_call<W: Watch + ?Sized>(&mut self, who: ThreadId, ended: bool, t_ns: i64, watch: &mut W) {
-        let Some(at) = self.masks.open.iter().position(|(caller, _)| *caller == who) else { return };
+    /// Notes that the thread `caller` is not within such a call any more. If the end of the call
+    /// was not recorded (`ended` is false), the effect of the call is unknown.
+    pub(super) fn end_mask_call<W: Watch + ?Sized>(&mut self, caller: ThreadId, ended: bool, t_ns: i64, watch: &mut W) {
+        let Some(at) = self.masks.open.iter().position(|(known, _)| *known == caller) else { return };
         let (_, target) = self.masks.open.remove(at);
         match target {
             _ if ended => {}
-            Some(target) => self.mask_changed(target, Some(who), t_ns, watch),
-            None => self.unknown_mask_changed(who, t_ns),
+            Some(target) => self.mask_changed(target, Some(caller), t_ns, watch),
+            None => self.unknown_mask_changed(caller, t_ns),
         }
     }
 
-    fn target(&mut self, who: Option<ThreadId>, tid: Option<i64>) -> Option<ThreadId> {
+    fn target(&mut self, caller: Option<ThreadId>, tid: Option<i64>) -> Option<ThreadId> {
         match i32::try_from(tid?).ok()? {
-            0 => who,
-            _ if who.is_some_and(|who| self.threads[who.0 as usize].pid_namespace.is_foreign) => None,
+            0 => caller,
+            _ if caller.is_some_and(|caller| self.threads[caller.0 as usize].pid_namespace.is_foreign) => None,
             tid => Some(self.thread(tid, &[], false)),
         }
     }
 
-    /// Notes that the thread `who` has set the mask of the thread `tid` (0 means itself); no event
-    /// contains the mask.
-    pub(super) fn mask_set_by_call<W: Watch + ?Sized>(&mut self, who: Option<ThreadId>, tid: Option<i64>, t_ns: i64, watch: &mut W) {
-        match (self.target(who, tid), who) {
-            (Some(target), _) => self.mask_changed(target, who, t_ns, watch),
-            (None, Some(who)) => self.unknown_mask_changed(who, t_ns),
+    /// Notes that the thread `caller` has set the mask of the thread `tid` (0 means itself); no
+    /// event contains the mask.
+    pub(super) fn mask_set_by_call<W: Watch + ?Sized>(&mut self, caller: Option<ThreadId>, tid: Option<i64>, t_ns: i64, watch: &mut W) {
+        match (self.target(caller, tid), caller) {
+            (Some(target), _) => self.mask_changed(target, caller, t_ns, watch),
+            (None, Some(caller)) => self.unknown_mask_changed(caller, t_ns),
             (None, None) => {}
         }
     }
 
-    /// Notes that `who` has changed the mask of a thread that only the answer can name, because
-    /// `who` uses the numbers of another pid namespace.
-    fn unknown_mask_changed(&mut self, who: ThreadId, t_ns: i64) {
-        if self.masks.foreign_changes.insert(who.0, t_ns).is_some() || self.masks.foreign_changes.len() > MAX_CALLERS {
+    /// Notes that `caller` has changed the mask of a thread that only the answer can name, because
+    /// `caller` uses the numbers of another pid namespace.
+    fn unknown_mask_changed(&mut self, caller: ThreadId, t_ns: i64) {
+        if self.masks.foreign_changes.insert(caller.0, t_ns).is_some() || self.masks.foreign_changes.len() > MAX_CALLERS {
             // The previous change had no answer.
             self.forget_foreign_masks();
         }

@@ -174,50 +174,54 @@ const HOP_KINDS: [(&str, HopKind); 16] = [
     ("socket", HopKind::Socket),
 ];
 
-/// Names of the values that a rule may take from an event. The position in this array is an index
-/// into [`HopPlan::at`].
-const ROLES: [&str; 20] = [
-    "packet",
-    "length",
-    "device",
-    "name",
-    "parent",
-    "segments",
-    "result",
-    "socket",
-    "protocol",
-    "flags",
-    "location",
-    "reason",
-    "port",
-    "tid",
-    "family",
-    "state",
-    "peer",
-    "window",
-    "next",
-    "unacknowledged",
+/// A value that a rule may take from an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Packet,
+    Length,
+    Device,
+    Name,
+    Parent,
+    Segments,
+    Result,
+    Socket,
+    Protocol,
+    Flags,
+    Location,
+    Reason,
+    Port,
+    Tid,
+    Family,
+    State,
+    Peer,
+    Window,
+    Next,
+    Unacknowledged,
+}
+
+/// The names of the roles in a rules file.
+const ROLES: [(&str, Role); 20] = [
+    ("packet", Role::Packet),
+    ("length", Role::Length),
+    ("device", Role::Device),
+    ("name", Role::Name),
+    ("parent", Role::Parent),
+    ("segments", Role::Segments),
+    ("result", Role::Result),
+    ("socket", Role::Socket),
+    ("protocol", Role::Protocol),
+    ("flags", Role::Flags),
+    ("location", Role::Location),
+    ("reason", Role::Reason),
+    ("port", Role::Port),
+    ("tid", Role::Tid),
+    ("family", Role::Family),
+    ("state", Role::State),
+    ("peer", Role::Peer),
+    ("window", Role::Window),
+    ("next", Role::Next),
+    ("unacknowledged", Role::Unacknowledged),
 ];
-const PACKET: usize = 0;
-const LENGTH: usize = 1;
-const DEVICE: usize = 2;
-const NAME: usize = 3;
-const PARENT: usize = 4;
-const SEGMENTS: usize = 5;
-const RESULT: usize = 6;
-const SOCKET: usize = 7;
-const PROTOCOL: usize = 8;
-const FLAGS: usize = 9;
-const LOCATION: usize = 10;
-const REASON: usize = 11;
-const PORT: usize = 12;
-const TID: usize = 13;
-const FAMILY: usize = 14;
-const STATE: usize = 15;
-const PEER: usize = 16;
-const WINDOW: usize = 17;
-const NEXT: usize = 18;
-const UNACKNOWLEDGED: usize = 19;
 
 /// `TC_H_ROOT`: the parent of a device's root discipline.
 const ROOT: i64 = 0xffff_ffff;
@@ -243,7 +247,7 @@ struct Entry {
 struct Rule {
     pattern: Pattern,
     kind: HopKind,
-    fields: Vec<(usize, String)>,
+    fields: Vec<(Role, String)>,
 }
 
 /// The rules about events of packets.
@@ -273,11 +277,12 @@ impl HopRules {
             };
             let mut fields = Vec::new();
             for (role, field) in entry.fields {
-                let Some(at) = ROLES.iter().position(|known| known == role.get_ref()) else {
-                    let message = format!("unknown role \"{}\": expected one of {}", role.get_ref(), ROLES.join(", "));
+                let Some(&(_, known)) = ROLES.iter().find(|(name, _)| name == role.get_ref()) else {
+                    let names = ROLES.map(|(name, _)| name).join(", ");
+                    let message = format!("unknown role \"{}\": expected one of {names}", role.get_ref());
                     return Err(RuleError::at(file, text, role.span().start, message));
                 };
-                fields.push((at, field));
+                fields.push((known, field));
             }
             rules.push(Rule { pattern: Pattern::new(&entry.event), kind, fields });
         }
@@ -289,7 +294,7 @@ impl HopRules {
         let rule = self.rules.iter().find(|rule| rule.pattern.captures(&class.event_name).is_some())?;
         let mut plan = HopPlan { kind: rule.kind, at: [None; ROLES.len()] };
         for (role, field) in &rule.fields {
-            plan.at[*role] = field.split('|').find_map(|name| {
+            plan.at[*role as usize] = field.split('|').find_map(|name| {
                 let plain = |field: &String| field == name || field.strip_prefix('_') == Some(name);
                 class.fields.iter().position(plain).and_then(|at| u8::try_from(at).ok())
             });
@@ -298,7 +303,8 @@ impl HopRules {
     }
 }
 
-/// The compiled meaning of an event class: the positions of a step's parts in the event's fields.
+/// The compiled meaning of an event class: for each role, the position of its value in the event's
+/// fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HopPlan {
     kind: HopKind,
@@ -309,74 +315,79 @@ impl HopPlan {
     /// The thread that was running, if the event names it.
     #[inline]
     pub(crate) fn tid(&self, fields: &[Value<'_>]) -> Option<i32> {
-        let at = self.at[TID].filter(|_| self.kind != HopKind::Socket)?;
+        let at = self.at[Role::Tid as usize].filter(|_| self.kind != HopKind::Socket)?;
         fields.get(usize::from(at)).and_then(Value::as_i64).and_then(|tid| i32::try_from(tid).ok())
     }
 
     /// The step that the event describes; `None` if the event lacks a required field.
     #[inline]
     pub(crate) fn step<'a>(&self, fields: &'a [Value<'a>]) -> Option<PacketStep<'a>> {
-        let value = |role: usize| self.at[role].and_then(|at| fields.get(usize::from(at)));
-        let number = |role: usize| value(role).and_then(Value::as_i64);
+        let value = |role: Role| self.at[role as usize].and_then(|at| fields.get(usize::from(at)));
+        let number = |role: Role| value(role).and_then(Value::as_i64);
         // Addresses have their highest bit set, so they do not fit into an i64.
-        let address = |role: usize| value(role).and_then(Value::as_u64).filter(|&address| address != 0);
-        let text = |role: usize| match value(role) {
+        let address = |role: Role| value(role).and_then(Value::as_u64).filter(|&address| address != 0);
+        let text = |role: Role| match value(role) {
             Some(Value::Str(text)) => text,
             _ => &[][..],
         };
         // Sockets of other families (packet captures, netlink, sockets within the host) have no
         // packets of a network.
-        let internet = || number(FAMILY).is_none_or(|family| matches!(family, AF_INET | AF_INET6)).then_some(());
-        let length = |role: usize| number(role).and_then(|length| u32::try_from(length).ok());
-        let packet = || address(PACKET);
-        let port = || number(PORT).and_then(|port| u16::try_from(port).ok());
+        let internet = || number(Role::Family).is_none_or(|family| matches!(family, AF_INET | AF_INET6)).then_some(());
+        let length = |role: Role| number(role).and_then(|length| u32::try_from(length).ok());
+        let packet = || address(Role::Packet);
+        let port = || number(Role::Port).and_then(|port| u16::try_from(port).ok());
         Some(match self.kind {
-            HopKind::Queue => PacketStep::Queue { packet: packet()?, length: length(LENGTH)?, device: text(DEVICE) },
+            HopKind::Queue => PacketStep::Queue { packet: packet()?, length: length(Role::Length)?, device: text(Role::Device) },
             HopKind::Enqueue => PacketStep::Enqueue { packet: packet()? },
             HopKind::Dequeue => PacketStep::Dequeue { packet: packet()? },
-            HopKind::Discipline => PacketStep::Discipline { device: text(DEVICE), name: text(NAME), root: number(PARENT) == Some(ROOT) },
-            HopKind::Transmit => {
-                let segments = length(SEGMENTS).unwrap_or(0);
-                PacketStep::Transmit { packet: packet()?, length: length(LENGTH)?, device: text(DEVICE), segments }
+            HopKind::Discipline => {
+                PacketStep::Discipline { device: text(Role::Device), name: text(Role::Name), root: number(Role::Parent) == Some(ROOT) }
             }
-            HopKind::Transmitted => PacketStep::Transmitted { packet: packet()?, result: number(RESULT)? },
-            HopKind::Arrive => PacketStep::Arrive { packet: packet()?, length: length(LENGTH), device: text(DEVICE) },
-            HopKind::Receive => PacketStep::Receive { packet: packet()?, length: length(LENGTH)?, device: text(DEVICE) },
+            HopKind::Transmit => {
+                let segments = length(Role::Segments).unwrap_or(0);
+                PacketStep::Transmit { packet: packet()?, length: length(Role::Length)?, device: text(Role::Device), segments }
+            }
+            HopKind::Transmitted => PacketStep::Transmitted { packet: packet()?, result: number(Role::Result)? },
+            HopKind::Arrive => PacketStep::Arrive { packet: packet()?, length: length(Role::Length), device: text(Role::Device) },
+            HopKind::Receive => PacketStep::Receive { packet: packet()?, length: length(Role::Length)?, device: text(Role::Device) },
             HopKind::Ready => {
                 internet()?;
-                PacketStep::Ready { socket: address(SOCKET)?, protocol: number(PROTOCOL) }
+                PacketStep::Ready { socket: address(Role::Socket)?, protocol: number(Role::Protocol) }
             }
             HopKind::Take => {
                 internet()?;
-                let flags = number(FLAGS).unwrap_or(0);
-                PacketStep::Take { socket: address(SOCKET)?, protocol: number(PROTOCOL), result: number(RESULT)?, flags }
+                let flags = number(Role::Flags).unwrap_or(0);
+                PacketStep::Take { socket: address(Role::Socket)?, protocol: number(Role::Protocol), result: number(Role::Result)?, flags }
             }
             HopKind::Copy => PacketStep::Copy { packet: packet()? },
             HopKind::Drop => PacketStep::Drop {
                 packet: packet()?,
-                location: address(LOCATION),
-                socket: address(SOCKET),
-                protocol: number(PROTOCOL),
-                reason: number(REASON),
-                label: match value(REASON) {
+                location: address(Role::Location),
+                socket: address(Role::Socket),
+                protocol: number(Role::Protocol),
+                reason: number(Role::Reason),
+                label: match value(Role::Reason) {
                     Some(Value::Enum { label, .. }) => label,
                     _ => "",
                 },
             },
             HopKind::Refuse => PacketStep::Refuse { port: port()? },
-            HopKind::State => {
-                PacketStep::State { socket: address(SOCKET)?, protocol: number(PROTOCOL), port: port()?, state: number(STATE) }
-            }
+            HopKind::State => PacketStep::State {
+                socket: address(Role::Socket)?,
+                protocol: number(Role::Protocol),
+                port: port()?,
+                state: number(Role::State),
+            },
             HopKind::Window => {
                 // Sequence numbers have 32 bits and wrap around.
-                let sequence = |role: usize| number(role).map(|number| number as u32);
-                let in_flight = sequence(NEXT)?.wrapping_sub(sequence(UNACKNOWLEDGED)?);
-                let peer = number(PEER).and_then(|port| u16::try_from(port).ok())?;
-                PacketStep::Window { port: port()?, peer, in_flight, window: length(WINDOW)? }
+                let sequence = |role: Role| number(role).map(|number| number as u32);
+                let in_flight = sequence(Role::Next)?.wrapping_sub(sequence(Role::Unacknowledged)?);
+                let peer = number(Role::Peer).and_then(|port| u16::try_from(port).ok())?;
+                PacketStep::Window { port: port()?, peer, in_flight, window: length(Role::Window)? }
             }
             HopKind::Socket => {
-                let tid = number(TID).and_then(|tid| i32::try_from(tid).ok())?;
-                PacketStep::Socket { protocol: number(PROTOCOL)?, port: port()?, tid, state: number(STATE) }
+                let tid = number(Role::Tid).and_then(|tid| i32::try_from(tid).ok())?;
+                PacketStep::Socket { protocol: number(Role::Protocol)?, port: port()?, tid, state: number(Role::State) }
             }
         })
     }

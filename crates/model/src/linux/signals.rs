@@ -123,9 +123,9 @@ impl Linux {
     /// Notes that `setpgid` of this process, or `setsid`, which takes no arguments, has succeeded.
     pub(super) fn sets_group(&mut self, process: i32, arguments: Arguments) {
         let given = |number: Option<i64>| number.map(|number| number as i32).filter(|&number| number != 0);
-        let who = given(arguments.about).unwrap_or(process);
+        let member = given(arguments.about).unwrap_or(process);
         // If the trace does not contain the group, the process is assumed to be in its own.
-        self.signals.groups.join(who, given(arguments.second).unwrap_or(who));
+        self.signals.groups.join(member, given(arguments.second).unwrap_or(member));
     }
 
     /// Notes that the thread made a system call: it has survived the signals sent to it.

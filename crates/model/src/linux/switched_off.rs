@@ -70,6 +70,7 @@ impl Linux {
         ClassPlan { kernel: plan.kernel.filter(|_| is_recorded), hop: hops, ..plan }
     }
 
+    /// Processes the recorder's note that it switched off classes `ago_ns` before `t_ns`.
     #[cold]
     pub(super) fn switch_off<W: Watch + ?Sized>(
         &mut self,
@@ -110,6 +111,7 @@ impl Linux {
         }
     }
 
+    /// Forgets the calls of which no return will be recorded.
     fn forget_calls<W: Watch + ?Sized>(&mut self, t_ns: i64, watch: &mut W) {
         // Until now the threads were in their calls.
         for cpu in 0..self.cpus.len() {
@@ -118,8 +120,8 @@ impl Linux {
         }
         self.masks.open.clear();
         for thread in &mut self.threads {
-            let kept = |call: &str| self.missing.calls.as_ref().is_some_and(|calls| calls.iter().any(|kept| kept == call));
-            if thread.call.is_none_or(|call| !kept(self.names.text(call.name))) {
+            let is_recorded = |name: &str| self.missing.calls.as_ref().is_some_and(|calls| calls.iter().any(|call| call == name));
+            if thread.call.is_none_or(|call| !is_recorded(self.names.text(call.name))) {
                 (thread.mode, thread.call) = (Mode::Unknown, None);
             }
         }

@@ -12,7 +12,8 @@ use longpole_trace::event::{Class, Value};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     pub alternatives: Vec<Alternative>,
-    /// Rules whose pattern matches the class, each with what keeps it from matching the events.
+    /// Rules whose pattern matches the class, each with the reason for which it may match none of
+    /// the events.
     pub unmatched_rules: Vec<(usize, Unmatched)>,
 }
 

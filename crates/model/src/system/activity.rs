@@ -520,7 +520,7 @@ mod tests {
         activity.step(&Step { t_ns: 35, actor: M, op: Op::Wait });
         activity.step(&Step { t_ns: 40, actor: M, op: Op::Other });
         activity.step(&Step { t_ns: 47, actor: M, op: Op::Other });
-        assert_eq!(time(&activity, M, State::Lost), 20 + 5, "until it waits, nobody knows what is open");
+        assert_eq!(time(&activity, M, State::Lost), 20 + 5, "what is open is unknown until it waits");
         assert_eq!(time(&activity, M, State::Run), 7);
     }
 

@@ -22,6 +22,7 @@ impl Composer {
         self.system.vocabulary.queue_as(&format!("rpc:{}{reply}", call_label(&text)), kind, &text)
     }
 
+    /// Notes that the thread calls a server and waits for the reply.
     pub(in crate::causes) fn calls(&mut self, catalogue: &Catalogue, at: u32, name: NameId, id: Option<u64>) {
         if self.waits.under_way.len() >= MAX_CALLS {
             if let Some((_, oldest)) = self.waits.order.pop_first() {
@@ -94,6 +95,7 @@ impl Composer {
         Some(slot)
     }
 
+    /// A server replies to the call in this slot.
     pub(in crate::causes) fn replies(&mut self, catalogue: &Catalogue, at: u32, slot: u32) {
         let Some(call) = self.waits.under_way.get_mut(&slot).filter(|call| !call.replied) else { return };
         call.replied = true;
@@ -113,7 +115,7 @@ impl Composer {
         }
     }
 
-    /// Notes that the caller has its reply. Returns false if nobody was seen to send the reply.
+    /// Notes that the caller has its reply. Returns false if no thread was seen to send it.
     pub(in crate::causes) fn returned(&mut self, catalogue: &Catalogue, at: u32, name: NameId, id: Option<u64>) -> bool {
         let slot = match (id, self.threads[at].wait) {
             (Some(id), _) => self.waits.by_id.get(&(name, id)).copied(),
@@ -138,6 +140,7 @@ impl Composer {
         call.replied
     }
 
+    /// Forgets a call, and takes what it has left in its queues.
     pub(super) fn end_call(&mut self, slot: u32) {
         let Some(call) = self.waits.under_way.remove(&slot) else { return };
         self.waits.order.remove(&call.serial);
