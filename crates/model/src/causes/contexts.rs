@@ -48,11 +48,11 @@ struct RunningContext {
     /// True if a timer led to this context.
     timer: bool,
     /// The machine that set this timer, and when, if that is known.
-    set: Option<TimerCause>,
-    /// The machine that has caused what this context does now; `since` is the time since which it
-    /// does that.
-    of: Option<MachineId>,
-    since: u64,
+    timer_cause: Option<TimerCause>,
+    /// The machine that has caused what this context does now, and the time since which it does
+    /// that.
+    acts_for: Option<MachineId>,
+    acts_since: u64,
 }
 
 /// A raise of a softirq that has not run yet.
@@ -60,8 +60,11 @@ struct RunningContext {
 struct Raise {
     by: MachineId,
     t: u64,
+    /// True if the cause of the path of `by` is known.
     caused: bool,
+    /// The context that raised it, if it was one.
     context: Option<ContextId>,
+    /// True if a timer led to the raise.
     timer: bool,
 }
 
@@ -141,9 +144,9 @@ impl Composer {
             caused: raised_by.is_some(),
             raise,
             timer,
-            set: None,
-            of: raised_by.map(|raise| raise.by),
-            since: self.now,
+            timer_cause: None,
+            acts_for: raised_by.map(|raise| raise.by),
+            acts_since: self.now,
         });
         // The device exists from its first interrupt on.
         if let Key::Irq(_) = key {
@@ -176,29 +179,29 @@ impl Composer {
         let place = self.contexts.cpu(cpu).open.len().saturating_sub(1);
         let Some(open) = self.contexts.cpu(cpu).open.last_mut().filter(|open| open.id == id) else { return };
         // What the context has sent meanwhile is caused by what it does now.
-        let same = is_stream && open.of == Some(of) || of == open.machine && t >= open.since;
+        let same = is_stream && open.acts_for == Some(of) || of == open.machine && t >= open.acts_since;
         let again = open.caused && !same;
         if again {
-            (open.timer, open.set) = (false, None);
+            (open.timer, open.timer_cause) = (false, None);
         }
         if !same {
-            open.of = Some(of);
+            open.acts_for = Some(of);
         }
         if again {
             self.begin_new_path(cpu, place);
         }
     }
 
-    /// A timer has expired in this context: what it does now is for the machine that set the timer,
-    /// if that is known.
-    pub(super) fn acts_for(&mut self, cpu: CpuId, id: ContextId, set: Option<TimerCause>) {
+    /// Processes the expiry of a timer in this context: what the context does now is for the
+    /// machine that set the timer, if that is known.
+    pub(super) fn act_for_timer(&mut self, cpu: CpuId, id: ContextId, timer_cause: Option<TimerCause>) {
         let place = self.contexts.cpu(cpu).open.len().saturating_sub(1);
         let Some(open) = self.contexts.cpu(cpu).open.last_mut().filter(|open| open.id == id && open.timer) else { return };
-        open.set = set;
+        open.timer_cause = timer_cause;
         if open.caused {
             self.begin_new_path(cpu, place);
         }
-        if set.is_some() {
+        if timer_cause.is_some() {
             self.context_that_acts(cpu, id);
         }
     }
@@ -206,7 +209,7 @@ impl Composer {
     /// Sets the link of open contexts whose timer's purpose has just been determined.
     pub(super) fn contexts_decided(&mut self, before: NameId, link: NameId) {
         for open in self.contexts.cpus.iter_mut().flat_map(|cpu| &mut cpu.open) {
-            if let Some(due) = open.set.as_mut().filter(|due| due.link == before) {
+            if let Some(due) = open.timer_cause.as_mut().filter(|due| due.link == before) {
                 due.link = link;
             }
         }
@@ -217,7 +220,7 @@ impl Composer {
     fn begin_new_path(&mut self, cpu: CpuId, place: usize) {
         let now = self.now;
         let open = &mut self.contexts.cpu(cpu).open[place];
-        (open.caused, open.raise, open.since) = (false, None, now);
+        (open.caused, open.raise, open.acts_since) = (false, None, now);
         let id = open.id;
         let ContextMachine { machine, state } = self.context(cpu, id);
         let below = self.below(cpu, place);
@@ -308,7 +311,7 @@ impl Composer {
         if open.caused {
             return machine;
         }
-        let of_timer = open.set.map(|TimerCause { by, t, link }| Cause { by, at: Some(t), link: Some(link) });
+        let of_timer = open.timer_cause.map(|TimerCause { by, t, link }| Cause { by, at: Some(t), link: Some(link) });
         let cause = match (open.raise, self.linux.contexts[id.0 as usize].key) {
             _ if of_timer.is_some() => of_timer,
             _ if open.timer => self.unknown("timer"),
@@ -370,7 +373,7 @@ impl Composer {
                     // A raiser without a known path of its own leaves it to the softirq to find
                     // one.
                     let caused = open.caused
-                        || open.set.is_some()
+                        || open.timer_cause.is_some()
                         || !open.timer && matches!(self.linux.contexts[id.0 as usize].key, Key::Softirq(_));
                     let by = if caused { self.context_that_acts(cpu, id) } else { open.machine };
                     Raise { by, t: self.now, caused, context: Some(id), timer: open.timer && !open.caused }
@@ -396,7 +399,7 @@ impl Composer {
 
     /// The machine that set the timer that led to what this context does now.
     pub(super) fn timer_of(&mut self, cpu: CpuId, id: ContextId) -> Option<MachineId> {
-        self.contexts.cpu(cpu).open.iter().rfind(|open| open.id == id).and_then(|open| open.set).map(|set| set.by)
+        self.contexts.cpu(cpu).open.iter().rfind(|open| open.id == id).and_then(|open| open.timer_cause).map(|cause| cause.by)
     }
 
     /// The machine that did something now, if it is known.

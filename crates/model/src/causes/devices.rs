@@ -18,7 +18,7 @@ use std::collections::{HashMap, VecDeque};
 /// and new requests are ignored.
 const MAX_UNDER_WAY: usize = 1 << 14;
 /// Maximum number of packets in a device's queue that may be segmented.
-const MAX_WHOLES: usize = 1 << 10;
+const MAX_SEGMENTABLE: usize = 1 << 10;
 /// Length in bytes of the headers of a segment: Ethernet, IPv4, TCP with timestamps. Other headers
 /// have nearly the same length.
 const HEADERS: u32 = 66;
@@ -27,17 +27,24 @@ const HEADERS: u32 = 66;
 const SEGMENTED_BYTES: u32 = 1600;
 const PIECES: u64 = 64;
 
+/// What is in flight on disks and network devices.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
+    /// By device and sector.
     requests: HashMap<(i64, i64), Request>,
+    /// By the address of the buffer.
     packets: IdMap<u64, Packet>,
+    /// Address and id of each packet, the oldest first.
     order: VecDeque<(u64, u64)>,
     next_id: u64,
+    /// By the number of the device.
     disks: HashMap<i64, QueueId>,
     /// The disk whose requests an interrupt completes.
     disk_of: HashMap<ContextId, i64>,
+    /// By the name of the network device.
     links: HashMap<Vec<u8>, Link>,
     slots: Slots,
+    /// The name of the flow of each slot.
     flows: Vec<NameId>,
     /// The machines of [`Composer::outside_machine`] and [`Composer::lost_events_machine`], once
     /// their state was emitted.
@@ -76,7 +83,7 @@ struct Link {
     queue: QueueId,
     /// The packets in its queueing discipline that the driver has not received unchanged. A packet
     /// may be cut into segments that no earlier event has shown.
-    wholes: VecDeque<Segmentable>,
+    segmentable: VecDeque<Segmentable>,
 }
 
 /// A packet in a device's queue that may be segmented.
@@ -86,7 +93,9 @@ struct Segmentable {
     /// Id of the [`Packet`] it belongs to; `token` is the token that this packet holds.
     id: u64,
     token: TokenSlot,
+    /// Bytes that the driver has not received yet.
     left: u32,
+    /// True if the driver has received a segment of it.
     cut: bool,
 }
 
@@ -202,19 +211,19 @@ impl Composer {
     /// Processes a packet that the driver gets: either a queued packet, or a segment of one.
     fn cut(&mut self, machine: MachineId, device: &[u8], hop: &PacketEvent) {
         let Some(link) = self.devices.links.get_mut(device) else { return };
-        if let Some(place) = link.wholes.iter().rposition(|whole| whole.packet == hop.packet && !whole.cut) {
-            link.wholes.remove(place);
+        if let Some(place) = link.segmentable.iter().rposition(|whole| whole.packet == hop.packet && !whole.cut) {
+            link.segmentable.remove(place);
             return;
         }
         // A packet with fewer bytes left than this segment has been sent completely: the headers
         // differ slightly in length, so a few bytes may remain.
         let mut done = Vec::new();
-        while let Some(whole) = link.wholes.front().filter(|whole| whole.left < hop.length) {
+        while let Some(whole) = link.segmentable.front().filter(|whole| whole.left < hop.length) {
             done.extend(whole.cut.then_some(whole.token));
-            link.wholes.pop_front();
+            link.segmentable.pop_front();
         }
         let mut piece = None;
-        if let Some(whole) = link.wholes.front_mut() {
+        if let Some(whole) = link.segmentable.front_mut() {
             let known = self.devices.packets.get(&whole.packet).is_some_and(|packet| packet.id == whole.id);
             if known && !whole.cut {
                 // The buffer of the packet may be reused from now on.
@@ -225,7 +234,7 @@ impl Composer {
             piece = whole.cut.then_some(whole.token);
             if whole.left <= HEADERS {
                 done.extend(piece);
-                link.wholes.pop_front();
+                link.segmentable.pop_front();
             }
         }
         if let Some(token) = piece {
@@ -270,7 +279,7 @@ impl Composer {
                     Some(link) => link.queue,
                     None => {
                         let queue = self.system.vocabulary.queue(&format!("net {}", String::from_utf8_lossy(device)));
-                        self.devices.links.insert(device.clone(), Link { queue, wholes: VecDeque::new() });
+                        self.devices.links.insert(device.clone(), Link { queue, segmentable: VecDeque::new() });
                         queue
                     }
                 };
@@ -279,10 +288,10 @@ impl Composer {
                 let id = self.devices.next_id;
                 let mut given_up = None;
                 if let (false, Some(link)) = (*transmits, self.devices.links.get_mut(device)) {
-                    if link.wholes.len() >= MAX_WHOLES {
-                        given_up = link.wholes.pop_front().filter(|whole| whole.cut);
+                    if link.segmentable.len() >= MAX_SEGMENTABLE {
+                        given_up = link.segmentable.pop_front().filter(|whole| whole.cut);
                     }
-                    link.wholes.push_back(Segmentable {
+                    link.segmentable.push_back(Segmentable {
                         packet: hop.packet,
                         id,
                         token: TokenSlot { queue, slot },
@@ -326,7 +335,7 @@ impl Composer {
         let outside = self.outside_machine();
         self.devices.order.clear();
         let packets = std::mem::take(&mut self.devices.packets).into_values().map(|packet| packet.token);
-        let cut = self.devices.links.values_mut().flat_map(|link| std::mem::take(&mut link.wholes)).filter(|whole| whole.cut);
+        let cut = self.devices.links.values_mut().flat_map(|link| std::mem::take(&mut link.segmentable)).filter(|whole| whole.cut);
         let mut tokens: Vec<TokenSlot> = packets.chain(cut.map(|whole| whole.token)).collect();
         tokens.sort_by_key(|token| token.slot);
         for token in tokens {
@@ -337,8 +346,8 @@ impl Composer {
     /// Processes the reuse of a packet's buffer: the former packet was segmented, or is gone.
     fn reuse_buffer(&mut self, packet: u64, device: &[u8]) {
         let Some(old) = self.devices.packets.remove(&packet) else { return };
-        let wholes = self.devices.links.get_mut(device).map(|link| &mut link.wholes);
-        match wholes.and_then(|wholes| wholes.iter_mut().find(|whole| whole.id == old.id)) {
+        let segmentable = self.devices.links.get_mut(device).map(|link| &mut link.segmentable);
+        match segmentable.and_then(|packets| packets.iter_mut().find(|whole| whole.id == old.id)) {
             Some(whole) => whole.cut = true,
             None => {
                 let outside = self.outside_machine();

@@ -78,7 +78,7 @@ impl Composer {
                 self.stays_undecided();
                 self.timers.undecided = Some(Undecided { cpu, id, held: Vec::new() });
             }
-            self.acts_for(cpu, id, due);
+            self.act_for_timer(cpu, id, due);
         }
     }
 

@@ -20,6 +20,7 @@ const MAX_QUEUED: usize = 1 << 14;
 pub(super) struct Works {
     /// Waiting work items, by address.
     queued: IdMap<u64, QueuedWork>,
+    /// Address and time of each queued item, the oldest first.
     order: VecDeque<(u64, u64)>,
 }
 
