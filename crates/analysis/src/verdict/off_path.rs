@@ -9,8 +9,8 @@ use super::exchanges::{Exchanges, SocketActivities};
 use super::file_locks::{FileLock, FileLocks};
 use super::inversions::{Inversion, Inversions};
 use crate::network::links::{Link, Links};
-use longpole_model::linux::net::{Hop, Step};
-use longpole_model::linux::watch::{Base, Call, CpuId, Mode, Moment, Occupant, ThreadId, Wait, Wake, Watch, Why};
+use longpole_model::linux::net::{Hop, PacketStep};
+use longpole_model::linux::watch::{Base, BlockReason, CpuId, CpuWait, FinishedCall, Mode, Moment, Occupant, ThreadId, Wake, Watch};
 use longpole_model::linux::Linux;
 use std::collections::HashMap;
 
@@ -61,11 +61,11 @@ impl Watch for OffPathCollector {
         self.inversions.occupied(cpu, by, base, mode, begin_ns, end_ns);
     }
 
-    fn waited(&mut self, wait: &Wait) {
+    fn waited(&mut self, wait: &CpuWait) {
         self.inversions.waited(wait);
     }
 
-    fn blocked(&mut self, thread: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {
+    fn blocked(&mut self, thread: ThreadId, why: BlockReason, begin_ns: i64, end_ns: i64) {
         self.inversions.blocked(thread, why, begin_ns, end_ns);
     }
 
@@ -79,7 +79,7 @@ impl Watch for OffPathCollector {
     }
 
     #[inline]
-    fn returned(&mut self, call: &Call) {
+    fn returned(&mut self, call: &FinishedCall) {
         self.exchanges.returned(call);
     }
 
@@ -87,7 +87,7 @@ impl Watch for OffPathCollector {
     fn hopped(&mut self, hop: &Hop<'_>) {
         self.links.hopped(hop);
         self.exchanges.hopped(hop);
-        if let Step::Window { port, peer, in_flight, window } = hop.step {
+        if let PacketStep::Window { port, peer, in_flight, window } = hop.step {
             let of = self.windows.entry((port, peer)).or_default();
             of.count += 1;
             of.filled += u64::from(2 * u64::from(in_flight) >= u64::from(window));
