@@ -60,6 +60,7 @@ pub mod subjects;
 pub mod titles;
 pub mod traffic;
 mod waits;
+pub mod waits_for;
 mod work;
 
 use crate::critical_path::samples::CriticalFunction;

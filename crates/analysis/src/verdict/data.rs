@@ -7,6 +7,7 @@ use crate::verdict::because::Because;
 use crate::verdict::caveat::{Caveat, Contradictions};
 use crate::verdict::sentence;
 use crate::verdict::subjects::SubjectId;
+use crate::verdict::waits_for::WaitsFor;
 use crate::what_if::Scenario;
 use serde::{Serialize, Serializer};
 
@@ -343,7 +344,7 @@ pub struct Origin {
     pub row: Option<ClassState>,
 }
 
-/// A verdict. In JSON it has one more field, `text`, with the sentence.
+/// A verdict. In JSON it has two more fields: `text` with the sentence, and `waits_for`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(remote = "Self")]
 pub struct Verdict {
@@ -387,9 +388,10 @@ impl Serialize for Verdict {
         struct WithText<'a> {
             #[serde(flatten, serialize_with = "Verdict::serialize")]
             verdict: &'a Verdict,
+            waits_for: Option<WaitsFor>,
             text: String,
         }
-        WithText { verdict: self, text: self.text() }.serialize(serializer)
+        WithText { verdict: self, waits_for: WaitsFor::of(self), text: self.text() }.serialize(serializer)
     }
 }
 
