@@ -37,6 +37,9 @@ impl WaitsFor {
     /// not known.
     pub fn of(verdict: &Verdict) -> Option<WaitsFor> {
         verdict.subject.as_ref()?;
+        if verdict.state.as_ref().is_some_and(|state| state.kind == SubjectState::Running) {
+            return None;
+        }
         verdict.because.iter().find_map(|because| WaitsFor::by_reason(verdict, because)).or_else(|| WaitsFor::by_state(verdict))
     }
 
@@ -103,7 +106,9 @@ mod tests {
 
     #[test]
     fn what_computes_waits_for_nothing() {
-        assert_eq!(WaitsFor::of(&verdict(SubjectState::Running, Vec::new())), None);
+        let contention = Because::CpuUsers { waits: named("a"), users: vec![(named("b"), 0.7)], idle: 0.0 };
+        assert_eq!(WaitsFor::of(&verdict(SubjectState::Running, vec![contention.clone()])), None);
+        assert_eq!(WaitsFor::of(&verdict(SubjectState::Runnable, vec![contention])).and_then(|found| found.other), Some(named("b")));
         assert_eq!(WaitsFor::of(&Verdict::new(Outcome::Spread, Basis::Subjects)), None);
     }
 
