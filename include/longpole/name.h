@@ -89,7 +89,7 @@ LONGPOLE_SLOW void longpole_pass(uint32_t kind, const struct longpole_ref *ref, 
 
 /* The static data of a call site. */
 struct longpole_where {
-	uint32_t *id; /* class ids of the site, by variant */
+	uint32_t *id; /* class id of this probe; 0 until it is resolved */
 	const char *file;
 	uint32_t line;
 };

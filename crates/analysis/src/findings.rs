@@ -1,12 +1,13 @@
 //! Findings: what an expert finds in a trace by hand, as rules (`rules/findings.toml`).
 //!
-//! `StageEvidence::facts`, `path_facts` and `kernel_facts` collect facts per scope. A scope is one
-//! kind of thing, such as a call of a stage, its signals, its batches, its states, or a queue. A
-//! rule names its scope, the condition on the facts under which it applies, and the remedy. A rule
-//! that uses a fact that its scope does not have is an error, which is reported with its line.
+//! `stage_facts`, `path_facts`, `kernel_facts` and `network::packet_loss` collect facts per scope.
+//! A scope is one kind of thing, such as a call of a stage, its signals, its batches, its states,
+//! or a queue. A rule names its scope, the condition on the facts under which it applies, and the
+//! remedy. A rule that uses a fact that its scope does not have is an error, which is reported with
+//! its line.
 //!
-//! Example: the rule for chatty calls applies in the scope `call` if `calls_per_item` and `share`
-//! are large enough, and its advice names `{machine}` and `{call}`.
+//! Example: the rule `called_once_per_item` applies in the scope `call` if `calls_per_item` and
+//! `share` are large enough, and its advice names `{machine}` and `{call}`.
 
 pub mod kernel_facts;
 pub(crate) mod path_facts;

@@ -1,7 +1,7 @@
 //! Analyses of a trace, one module per question.
 //!
 //! An analysis receives one of three streams, each in the order of time and only once: the steps of
-//! probes ([`session::Observer`]: queues, latencies, stages), interactions
+//! probes ([`step_pass::Observer`]: queues, latencies, stages), interactions
 //! ([`pipeline::Follower`]: critical path, replay, wait graph, traffic), or the states of the
 //! kernel's model ([`longpole_model::linux::watch::Watch`]: scheduling, network, kernel facts).
 //! [`pipeline`] reads a trace once and feeds all of them.
@@ -26,9 +26,9 @@ pub mod profile;
 pub mod queues;
 pub mod report;
 pub mod scheduling;
-pub mod session;
 pub mod stages;
 pub mod stats;
+pub mod step_pass;
 pub mod verdict;
 pub mod wait_graph;
 pub mod what_if;

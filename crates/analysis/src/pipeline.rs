@@ -2,12 +2,12 @@
 //!
 //! [`Interactions`] is the source: a machine log, or a trace whose events a composer turns into
 //! interactions. [`follow`] passes them to any number of analyses ([`Follower`]) at the same time,
-//! in threads of their own, and [`Spool`] stores them for analyses that read them several
-//! times. [`FirstPass`] combines these: it reads a trace once for the critical path, and then
-//! computes the verdict and predicts changes. [`kernel`] and [`ProbeSteps`] pass the events of a
-//! trace to the analyses of the kernel and of probes. [`report::ReportPass`] is the reading for
-//! `longpole report`: a [`FirstPass`], with the analyses of probes, packets and the kernel fed from
-//! the same items.
+//! in threads of their own, and [`Spool`] stores them for analyses that read them several times.
+//! [`FirstPass`] combines these: it reads a trace once for the critical path, and then computes the
+//! verdict and predicts changes. [`kernel`] and [`ProbeSteps`] pass the events of a trace to the
+//! analyses of the kernel and of probes. [`report_pass::ReportPass`] is the reading for `longpole
+//! report`: a [`FirstPass`], with the analyses of probes, packets and the kernel fed from the same
+//! items.
 //!
 //! This room connects analyses; it has none of its own. It opens no file by its name, except the
 //! symbols of a recording, and prints nothing: the caller opens the trace.
@@ -45,7 +45,7 @@ mod probe_steps;
 mod progress;
 mod proposals;
 mod replays;
-pub mod report;
+pub mod report_pass;
 pub mod samples;
 mod second_pass;
 mod selection;

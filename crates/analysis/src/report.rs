@@ -13,10 +13,10 @@ use crate::network::packet_loss::LossLine;
 use crate::queues::{QueueAnswer, Queues};
 use crate::scheduling::probed::{self, Activities, Cpu};
 use crate::scheduling::thread_time::Account;
-use crate::session::{Observer, Scene, Session};
 use crate::stages::left_out::LeftOut;
-use crate::stages::steps::{ItemCounts, StepOrLoss, Steps};
+use crate::stages::step_block::{ItemCounts, StepOrLoss, Steps};
 use crate::stages::Stages;
+use crate::step_pass::{Observer, Scene, StepPass};
 use crate::verdict::anchor::RunOf;
 use crate::verdict::caveat::Contradictions;
 use crate::verdict::data::{Basis, Verdict};
@@ -127,7 +127,7 @@ pub struct Inputs {
     /// Number of events under "(other names)": their thread and kind has more names than are
     /// distinguished.
     pub other_names: u64,
-    /// Number of kernel events, on which the verdict is not based. The next two fields count those
+    /// Number of kernel events, which `events` does not include. The next two fields count those
     /// that are missing.
     pub kernel_events: u64,
     pub kernel_lost: u64,
@@ -150,7 +150,7 @@ pub struct Inputs {
 pub struct ProbePass {
     /// Resolves events to steps. If another component resolves them, only its vocabulary is used.
     system: System,
-    pub session: Session,
+    pub step_pass: StepPass,
     latencies: Latencies,
     queues: Queues,
     stages: Stages,
@@ -183,7 +183,7 @@ impl ProbePass {
     pub fn with_rules(events: longpole_model::rules::Rules) -> Result<ProbePass, RuleError> {
         Ok(ProbePass {
             system: System::with_rules(events),
-            session: Session::default(),
+            step_pass: StepPass::default(),
             latencies: Latencies::default(),
             queues: Queues::default(),
             stages: Stages::default(),
@@ -220,13 +220,13 @@ impl ProbePass {
                 let step = self.system.step(catalogue, event);
                 let observers: &mut [&mut dyn Observer] =
                     &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities];
-                self.session.step(&self.system.vocabulary, step, observers);
+                self.step_pass.step(&self.system.vocabulary, step, observers);
             }
             Item::Loss(loss) => {
                 let actor = self.system.actor_of_stream(loss.stream);
                 let observers: &mut [&mut dyn Observer] =
                     &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities];
-                self.session.loss(&self.system.vocabulary, actor, loss, observers);
+                self.step_pass.loss(&self.system.vocabulary, actor, loss, observers);
             }
         }
     }
@@ -234,21 +234,21 @@ impl ProbePass {
     /// Processes events that another component has resolved.
     pub fn steps(&mut self, steps: &Steps) {
         let observers: &mut [&mut dyn Observer] = &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities];
-        let session = &mut self.session;
+        let step_pass = &mut self.step_pass;
         steps.each(&mut self.system.vocabulary, |vocabulary, heard| match heard {
-            StepOrLoss::Step(step) => session.step(vocabulary, *step, observers),
-            StepOrLoss::Loss(actor, loss) => session.loss(vocabulary, actor, loss, observers),
+            StepOrLoss::Step(step) => step_pass.step(vocabulary, *step, observers),
+            StepOrLoss::Loss(actor, loss) => step_pass.loss(vocabulary, actor, loss, observers),
         });
     }
 
     fn scene(&self) -> Scene<'_> {
-        self.session.scene(&self.system.vocabulary)
+        self.step_pass.scene(&self.system.vocabulary)
     }
 
     /// Returns the statistics of each queue.
     pub fn queues(&self) -> Vec<QueueAnswer> {
-        let end = self.session.range().map_or(0, |(_, end)| end);
-        self.queues.answer(self.scene(), end, &|machine| self.session.lost_of.get(&machine).copied().unwrap_or(0))
+        let end = self.step_pass.range().map_or(0, |(_, end)| end);
+        self.queues.answer(self.scene(), end, &|machine| self.step_pass.lost_of.get(&machine).copied().unwrap_or(0))
     }
 
     /// Returns the latencies of spans, calls, signals and activities.
@@ -270,18 +270,18 @@ impl ProbePass {
     /// Returns the times of threads by their probes. `probe_cost_ns` is the cost of one probe, if
     /// measured.
     pub fn cpu(&self, probe_cost_ns: Option<f64>) -> Cpu {
-        probed::answer(&self.session, &self.system.vocabulary, &self.activities, probe_cost_ns.map(picoseconds))
+        probed::answer(&self.step_pass, &self.system.vocabulary, &self.activities, probe_cost_ns.map(picoseconds))
     }
 
     /// Returns the counts of events and losses.
     pub fn inputs(&self) -> Inputs {
         Inputs {
-            start_ns: self.session.range().map(|(begin, _)| begin),
-            end_ns: self.session.range().map(|(_, end)| end),
-            events: self.session.events,
-            lost: self.session.lost,
-            uncounted_losses: self.session.uncounted_losses,
-            other_names: self.session.gathered(),
+            start_ns: self.step_pass.range().map(|(begin, _)| begin),
+            end_ns: self.step_pass.range().map(|(_, end)| end),
+            events: self.step_pass.events,
+            lost: self.step_pass.lost,
+            uncounted_losses: self.step_pass.uncounted_losses,
+            other_names: self.step_pass.gathered(),
             kernel_events: self.context.kernel_events,
             kernel_lost: self.context.kernel_lost,
             uncounted_kernel_losses: self.context.uncounted_kernel_losses,
@@ -295,13 +295,13 @@ impl ProbePass {
     /// kernel trace could show more about those.
     pub fn has_threads(&self) -> bool {
         let actors = self.system.vocabulary.actors.all().iter().zip(0..);
-        actors.into_iter().any(|(actor, at)| actor.tid.is_some() && self.session.met.acts(ActorId(at)))
+        actors.into_iter().any(|(actor, at)| actor.tid.is_some() && self.step_pass.met.acts(ActorId(at)))
     }
 
     /// Returns the report by queues and probes. [`Report::with`] adds the critical path.
     pub fn report(&self, probe_cost_ns: Option<f64>) -> Report {
         let evidence = StageEvidence {
-            session: &self.session,
+            step_pass: &self.step_pass,
             vocabulary: &self.system.vocabulary,
             queues: &self.queues,
             stages: &self.stages,

@@ -12,10 +12,10 @@
 pub mod consumer;
 pub mod left_out;
 pub(crate) mod pools;
-pub mod steps;
+pub mod step_block;
 
-use crate::session::{Observer, Scene};
 use crate::stats::histogram::Histogram;
+use crate::step_pass::{Observer, Scene};
 use longpole_model::actors::ActorId;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::QueueId;

@@ -139,11 +139,11 @@ impl Case<'_> {
         let has_processes = self.parts.wholes.first().is_some_and(|first| self.subjects.get(first.subject).level != Level::Machine);
         let mut verdict = match has_processes.then(|| self.without_idle_sleeps()).flatten() {
             Some((parts, because)) => {
-                let mut verdict = Case { parts: &parts, ..self.clone() }.of_processes();
+                let mut verdict = Case { parts: &parts, ..self.clone() }.ask_in_order();
                 verdict.because.push(because);
                 verdict
             }
-            None if has_processes => self.of_processes(),
+            None if has_processes => self.ask_in_order(),
             None => self.states.clone(),
         };
         // For round trips, no prediction applies: the gain of fewer requests is not the gain of a
@@ -224,7 +224,7 @@ impl Case<'_> {
     }
 
     /// Asks the questions in their order.
-    fn of_processes(&self) -> Verdict {
+    fn ask_in_order(&self) -> Verdict {
         let unknown = self.unknown_share();
         let largest = self.parts.wholes.first().map_or(0.0, |first| first.share);
         if too_many_lost(self.missing.lost, self.answer.interactions) && unknown > largest || unknown > self.limits.majority {
@@ -245,7 +245,7 @@ impl Case<'_> {
             .or_else(|| self.by_serial_step())
             .or_else(|| self.by_interrupts())
             .or_else(|| self.by_subject())
-            .or_else(|| self.by_processes())
+            .or_else(|| self.by_process_per_item())
             .or_else(|| self.by_round_trips());
         let mut verdict = match decided {
             Some(verdict) => verdict,

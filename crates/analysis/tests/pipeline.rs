@@ -1,7 +1,7 @@
 //! Reading a trace through several analyses at once, through the interface of the library.
 
 use longpole_analysis::critical_path;
-use longpole_analysis::pipeline::report::report_of_log;
+use longpole_analysis::pipeline::report_pass::report_of_log;
 use longpole_analysis::pipeline::{spool_to_end, Error, Interactions, Request, Selection};
 use longpole_analysis::what_if::{self, Scenario};
 use longpole_model::rules::Rules;

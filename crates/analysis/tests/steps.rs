@@ -4,7 +4,7 @@
 mod support;
 
 use longpole_analysis::report::ProbePass;
-use longpole_analysis::stages::steps::{ItemCounts, Steps};
+use longpole_analysis::stages::step_block::{ItemCounts, Steps};
 use longpole_model::causes::{About, Composer};
 use longpole_model::interaction::block::VocabularySize;
 use longpole_trace::event::Item;

@@ -90,3 +90,18 @@ fn each_reason_and_each_caveat_conforms_to_the_schema() {
         }
     }
 }
+
+#[test]
+fn the_page_of_report_explains_each_mechanism() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let schema: serde_json::Value = serde_json::from_slice(&std::fs::read(root.join("docs/json/report.schema.json")).unwrap()).unwrap();
+    let page = std::fs::read_to_string(root.join("docs/reference/verbs/report.md")).unwrap();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split('|').nth(1)).collect();
+    let names = schema["properties"]["verdict"]["properties"]["mechanism"]["enum"].as_array().unwrap();
+    let missing: Vec<&str> = names
+        .iter()
+        .filter_map(serde_json::Value::as_str)
+        .filter(|name| !rows.iter().any(|row| row.contains(&format!("`{name}`"))))
+        .collect();
+    assert!(names.len() > 30 && missing.is_empty(), "{missing:?}");
+}

@@ -238,7 +238,7 @@ impl Composer {
         self.step = None;
         if self.ending.steps_only {
             if let Item::Event(event) = item {
-                if is_of_programs(catalogue, event.stream) {
+                if yields_steps(catalogue, event.stream) {
                     self.step = Some(self.system.step(catalogue, event));
                 }
             }
@@ -255,7 +255,7 @@ impl Composer {
                     Some(StreamKind::Kernel) => {
                         self.release_on(catalogue, event.cpu);
                         self.advance_to(event.t_ns);
-                        let meaning = if self.system.has_own_rules() { self.rule_meaning(catalogue, event) } else { None };
+                        let meaning = if self.system.has_user_rules() { self.rule_meaning(catalogue, event) } else { None };
                         self.linux.event(catalogue, event, &mut (&mut self.observed, watch));
                         let meaning = meaning.and_then(|meaning| self.emit_before(catalogue, event.cpu, meaning));
                         if let Some(cpu) = event.cpu {
@@ -370,9 +370,9 @@ impl Composer {
     }
 }
 
-/// True if events of the stream are resolved to steps: all but those of the kernel and stack
+/// True if events of the stream are resolved to steps: all but those of a Linux kernel and stack
 /// samples.
-fn is_of_programs(catalogue: &Catalogue, stream: StreamId) -> bool {
+fn yields_steps(catalogue: &Catalogue, stream: StreamId) -> bool {
     let kind = catalogue.streams.get(stream.0 as usize).map(|stream| stream.kind);
     !matches!(kind, Some(StreamKind::Kernel | StreamKind::Samples))
 }

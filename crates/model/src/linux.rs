@@ -17,17 +17,17 @@
 //!   thread that waited in the idle CPU's queue, that thread has run since it entered the queue.
 //! - A thread that is ready may not have a CPU: ready is not running.
 
+mod apply;
 mod block_devices;
-mod call_facts;
+mod calls;
 mod counts;
 mod cpus;
-pub mod fact;
-mod facts;
 mod files;
 pub mod kernel_rules;
 mod known;
 pub(crate) mod loss;
 mod masks;
+pub mod meaning;
 pub mod net;
 mod pid_namespace;
 mod processes;
@@ -50,8 +50,8 @@ pub use state::{Context, Cpu, Thread};
 pub use switched_off::SwitchedOff;
 
 use crate::hash::IdMap;
-use crate::linux::fact::{Fact, Key};
 use crate::linux::kernel_rules::{KernelPlan, LinuxRules};
+use crate::linux::meaning::{Key, Meaning};
 use crate::linux::net::{Hop, HopPlan, HopRules};
 use crate::linux::timers::Timers;
 use crate::linux::watch::{Base, BlockCause, ContextId, CpuId, Mode, ThreadId, ThreadState, Waker, Watch};
@@ -280,25 +280,28 @@ impl Linux {
             return;
         }
         let Some(plan_of_kernel) = &plan.kernel else { return };
-        let Some(fact) = plan_of_kernel.fact(event) else { return };
+        let Some(meaning) = plan_of_kernel.meaning(event) else { return };
         let names_thread = plan.names_thread;
         if plan_of_kernel.is_switch() {
             self.counts.switches.add(self.covers(t_ns));
         }
-        if names_thread && !matches!(fact, Fact::Switch { .. }) {
+        if names_thread && !matches!(meaning, Meaning::Switch { .. }) {
             if let Some(tid) = catalogue.subjects.get(event.subject.0 as usize).and_then(|subject| subject.tid) {
                 self.runs(cpu, t_ns, tid, watch);
             }
         }
         let place = &mut self.cpus[cpu.0 as usize];
-        if self.classes.has_running_events && place.base == Base::Idle && !matches!(fact, Fact::Switch { .. } | Fact::Running { .. }) {
+        if self.classes.has_running_events
+            && place.base == Base::Idle
+            && !matches!(meaning, Meaning::Switch { .. } | Meaning::Running { .. })
+        {
             // The CPU was idle until now, even if a thread waits in its queue.
             place.ready_ns = place.ready_ns.map(|ready| ready.max(t_ns));
         }
-        if let Fact::SwitchedOff { what, classes, calls, ago_ns } = fact {
+        if let Meaning::SwitchedOff { what, classes, calls, ago_ns } = meaning {
             return self.switch_off(catalogue, (t_ns, ago_ns), (what, classes, calls), watch);
         }
-        self.apply(cpu, t_ns, fact, watch);
+        self.apply(cpu, t_ns, meaning, watch);
         self.cpus[cpu.0 as usize].fresh = false;
     }
 

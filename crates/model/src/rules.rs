@@ -26,12 +26,12 @@ const BUILT_IN: [(&str, &str); 3] = [
 pub struct Rules {
     pub(crate) rules: Vec<Rule>,
     /// Number of rules that are not built in; they come first.
-    own: usize,
+    of_user: usize,
 }
 
 /// A rule that is not built in, for reports about rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnRule {
+pub struct UserRule {
     pub file: String,
     pub line: usize,
     pub event: String,
@@ -264,7 +264,7 @@ impl Rules {
 
     /// Appends the built-in rules. The rules added before take precedence.
     pub fn with_built_in(mut self) -> Result<Rules, RuleError> {
-        self.own = self.rules.len();
+        self.of_user = self.rules.len();
         for (file, text) in BUILT_IN {
             self.add(file, text)?;
         }
@@ -272,12 +272,12 @@ impl Rules {
     }
 
     /// The rules that are not built in, in order.
-    pub fn own(&self) -> impl Iterator<Item = OwnRule> + '_ {
-        self.rules[..self.own].iter().map(|rule| OwnRule { file: rule.file.to_string(), line: rule.line, event: rule.pattern.text() })
+    pub fn own(&self) -> impl Iterator<Item = UserRule> + '_ {
+        self.rules[..self.of_user].iter().map(|rule| UserRule { file: rule.file.to_string(), line: rule.line, event: rule.pattern.text() })
     }
 
-    pub fn has_own(&self) -> bool {
-        self.own > 0
+    pub fn has_of_user(&self) -> bool {
+        self.of_user > 0
     }
 
     pub fn len(&self) -> usize {

@@ -13,7 +13,7 @@ use crate::names::{NameId, OTHER_NAMES};
 pub use crate::rules::plan::Unmatched;
 use crate::rules::plan::{Alternative, NameSource, Plan};
 use crate::rules::value;
-use crate::rules::{Action, OwnRule, RuleError, Rules};
+use crate::rules::{Action, RuleError, Rules, UserRule};
 use crate::step::{Op, Step};
 use crate::tokens::dense::Dense;
 use crate::tokens::{Order, Unit};
@@ -100,15 +100,15 @@ impl System {
         meaning
     }
 
-    /// True if there are rules in addition to the built-in ones. Only such rules apply to events
-    /// that are not from probes.
-    pub fn has_own_rules(&self) -> bool {
-        self.rules.has_own()
+    /// True if there are rules in addition to the built-in ones. Only such rules apply to the
+    /// events of a Linux kernel.
+    pub fn has_user_rules(&self) -> bool {
+        self.rules.has_of_user()
     }
 
     /// The rules that are not built in, each with the number of events that it matched, and the
     /// reason if there were none.
-    pub fn own_rules(&self) -> impl Iterator<Item = (OwnRule, u64, Option<&Unmatched>)> + '_ {
+    pub fn user_rules(&self) -> impl Iterator<Item = (UserRule, u64, Option<&Unmatched>)> + '_ {
         let found = self.matched.iter().zip(&self.unmatched);
         self.rules.own().zip(found).map(|(rule, (&events, unmatched))| (rule, events, (events == 0).then_some(unmatched)))
     }

@@ -40,7 +40,7 @@ pub(crate) struct Drain<'a> {
 
 /// Takes the events of all rings of a runtime directory. Returns the largest share of a ring that
 /// had filled up. `last`: this is the last turn of the recording.
-pub(crate) fn directory(directory: &mut RecordedRuntimeDir, recording: &mut Recording, last: bool) -> f64 {
+pub(crate) fn drain_directory(directory: &mut RecordedRuntimeDir, recording: &mut Recording, last: bool) -> f64 {
     let RecordedRuntimeDir { common, processes, .. } = directory;
     let mut drain = Drain { common, recording };
     if drain.look(processes) {
@@ -76,7 +76,7 @@ pub(crate) fn take_now(directory: &mut RecordedRuntimeDir, recording: &mut Recor
         source.take_partial_at = now;
         source.subbuffer_at_partial = source.ring.begun();
     }
-    self::directory(directory, recording, false);
+    drain_directory(directory, recording, false);
     // Otherwise the losses since the last event would be written with the next event only.
     let RecordedRuntimeDir { common, processes, .. } = directory;
     let mut drain = Drain { common, recording };

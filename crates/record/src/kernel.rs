@@ -3,10 +3,13 @@
 //!
 //! While the recording runs, whole pages of events go from the kernel to the disk unchanged
 //! ([`source`]); no code looks at a single event. What is needed to understand the pages later is
-//! saved as well ([`dump`]): the events' formats before the first event, and the processes, files
-//! and devices that existed when the recording began. At the end, [`convert`](fn@convert) turns
-//! the pages into CTF. A recorder that is killed leaves pages and an instance behind; [`reap`]
-//! saves and removes them.
+//! saved as well ([`state_reader`]): the events' formats before the first event, and the processes,
+//! files and devices that existed when the recording began. At the end, [`convert`](fn@convert)
+//! turns the pages into CTF. A recorder that is killed leaves pages and an instance behind;
+//! [`reap`] saves and removes them.
+//!
+//! [`groups`] and [`light`] list the events, [`plan`] chooses those that this kernel has,
+//! [`importance`] says which are given up first, and [`layout`] how they are named in the trace.
 //!
 //! Everything here may be missing: no tracefs, no permission to use it, a kernel without some of
 //! the events. Then all other sources are recorded, and what is missing is reported with its

@@ -179,7 +179,7 @@ impl Recorder {
                 visit.directory.mark_dead();
             }
             visit.visit();
-            pressure = pressure.max(drain::directory(visit.directory, visit.recording, false));
+            pressure = pressure.max(drain::drain_directory(visit.directory, visit.recording, false));
             visit.reap();
             Ok::<(), Error>(())
         })?;

@@ -53,9 +53,10 @@ pub struct Stream {
 /// Kind of a stream's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamKind {
-    /// Events of programs.
+    /// Events of programs, and all others whose meaning is in rule files: Chrome's JSON, seL4's
+    /// log.
     User,
-    /// Events of a kernel.
+    /// Events of a Linux kernel, whose meaning the model of Linux knows.
     Kernel,
     /// Network packets.
     Packets,

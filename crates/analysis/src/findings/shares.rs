@@ -50,8 +50,8 @@ impl StageEvidence<'_> {
     /// Takes time proportional to the machine's cells times the windows: names may be made at run
     /// time, so there may be very many.
     fn compute_shares(&self, prepared: &Prepared, machine: ActorId) -> Vec<Share> {
-        let cells = self.session.activity.cells();
-        let totals = self.session.activity.totals();
+        let cells = self.step_pass.activity.cells();
+        let totals = self.step_pass.activity.totals();
         let mut found: Vec<(String, State, Vec<usize>)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         for &at in prepared.cells_of(machine) {
@@ -126,14 +126,14 @@ impl StageEvidence<'_> {
     /// spread of these cells over the run: their time per window is known, that of the share itself
     /// is not.
     pub(crate) fn error_within(&self, prepared: &Prepared, machine: ActorId, cells: &[usize], share: f64) -> Option<f64> {
-        let known = self.session.activity.cells();
+        let known = self.step_pass.activity.cells();
         let works = |at: usize| !known[at].state.is_idle() && known[at].state != State::Lost;
         let all: Vec<usize> = prepared.cells_of(machine).iter().copied().filter(|&at| works(at)).collect();
         let sum = |added: &[Total], cells: &[usize]| -> u64 {
             let of = |&at: &usize| net(without_long_stays(added.get(at).copied().unwrap_or_default()), self.probe_cost_ps);
             cells.iter().map(of).sum()
         };
-        let totals = self.session.activity.totals();
+        let totals = self.step_pass.activity.totals();
         let (part, work) = (sum(totals, cells), sum(totals, &all));
         if part == 0 || work == 0 {
             return None;
@@ -149,7 +149,7 @@ impl StageEvidence<'_> {
     /// be interrupted in any state, so interruptions are spread over its states like its time. A
     /// state with far more than its share of them is slow by itself now and then.
     fn own_long_stays(&self, all: &[usize], groups: &[&[usize]]) -> HashSet<usize> {
-        let totals = self.session.activity.totals();
+        let totals = self.step_pass.activity.totals();
         let sums = |members: &[usize]| {
             members
                 .iter()
@@ -175,7 +175,7 @@ impl StageEvidence<'_> {
         let lost = self.total_of(Cell { actor: machine, state: State::Lost }).ns;
         let work: u64 = shares.iter().map(|share| share.ns).sum();
         let unnamed: u64 = shares.iter().filter(|share| !share.named).map(|share| share.ns).sum();
-        let cells = self.session.activity.cells().iter().zip(self.session.activity.totals());
+        let cells = self.step_pass.activity.cells().iter().zip(self.step_pass.activity.totals());
         let all: u64 = cells
             .filter(|(cell, _)| cell.actor == machine && !cell.state.is_idle() && cell.state != State::Lost)
             .map(|(_, total)| net(*total, self.probe_cost_ps))
@@ -198,7 +198,7 @@ impl StageEvidence<'_> {
     /// interruptions are. Signals per item are not left out.
     fn is_waking(&self, machine: ActorId, members: &[usize]) -> bool {
         let Some(stage) = self.stages.of(machine) else { return false };
-        let (cells, totals) = (self.session.activity.cells(), self.session.activity.totals());
+        let (cells, totals) = (self.step_pass.activity.cells(), self.step_pass.activity.totals());
         let usual = |total: Total| net(without_long_stays(total), self.probe_cost_ps) as f64;
         let own: f64 = members.iter().map(|&at| usual(totals[at])).sum();
         let signalling: f64 = members.iter().filter_map(|&at| stage.signalling.get(&cells[at].state)).map(|&total| usual(total)).sum();
@@ -208,7 +208,7 @@ impl StageEvidence<'_> {
     }
 
     fn total_of(&self, wanted: Cell) -> Total {
-        let cells = self.session.activity.cells().iter().zip(self.session.activity.totals());
+        let cells = self.step_pass.activity.cells().iter().zip(self.step_pass.activity.totals());
         cells.filter(|(cell, _)| **cell == wanted).map(|(_, total)| *total).next().unwrap_or_default()
     }
 }

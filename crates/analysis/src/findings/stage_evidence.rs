@@ -8,10 +8,10 @@ use super::{Rules, Thresholds};
 use crate::evidence::Evidence;
 use crate::latency::Latencies;
 use crate::queues::Queues;
-use crate::session::Session;
 use crate::stages::pools::Pools;
 use crate::stages::Stages;
 use crate::stats::windows::Window;
+use crate::step_pass::StepPass;
 use crate::wait_graph::blame::{is_stage, Blame};
 use longpole_model::actors::ActorId;
 use longpole_model::interaction::{QueueId, Vocabulary};
@@ -22,7 +22,7 @@ use std::rc::Rc;
 
 /// The data from which the stages are judged.
 pub struct StageEvidence<'a> {
-    pub session: &'a Session,
+    pub step_pass: &'a StepPass,
     pub vocabulary: &'a Vocabulary,
     pub queues: &'a Queues,
     pub stages: &'a Stages,
@@ -84,16 +84,16 @@ pub(crate) enum NoLead {
 impl StageEvidence<'_> {
     /// Computes what the verdict and the facts have in common.
     pub(crate) fn prepare(&self) -> Prepared {
-        let (begin, end) = self.session.range().unwrap_or((0, 0));
+        let (begin, end) = self.step_pass.range().unwrap_or((0, 0));
         let vocabulary = self.vocabulary;
         let queues = || (0..vocabulary.queue_count() as u32).map(QueueId);
         let fullness: Vec<_> = queues().map(|queue| self.queues.fullness(queue, vocabulary.shape(queue).capacity, end)).collect();
-        let activity = &self.session.activity;
+        let activity = &self.step_pass.activity;
         let near: Vec<_> = queues().map(|queue| self.queues.near(queue, vocabulary.shape(queue).capacity, end)).collect();
         let mut blame = Blame::compute(vocabulary, activity, activity.totals(), self.queues, self.stages, &near);
         let work: Vec<u64> = blame.total_ns.iter().zip(&blame.busy).map(|(&total, busy)| (total as f64 * busy) as u64).collect();
         let pools = Pools::find(&vocabulary.actors, self.stages, &work);
-        let mut names = self.session.scene(vocabulary).names();
+        let mut names = self.step_pass.scene(vocabulary).names();
         for (&leader, members) in &pools.members {
             blame.merge_members(leader, members);
             let tid = vocabulary.actors.all()[leader].tid.map(|tid| format!(".{tid}")).unwrap_or_default();
@@ -108,7 +108,7 @@ impl StageEvidence<'_> {
         }
         Prepared {
             names,
-            windows: self.session.windows.finish(end, activity),
+            windows: self.step_pass.windows.finish(end, activity),
             fullness,
             blame,
             pools,

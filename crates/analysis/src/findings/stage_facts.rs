@@ -73,7 +73,7 @@ impl StageEvidence<'_> {
     /// empty.
     fn queue_facts(&self, prepared: &Prepared, verdict: f64, out: &mut Vec<Facts>) {
         let mut waits: HashMap<State, Vec<usize>> = HashMap::new();
-        for (at, cell) in self.session.activity.cells().iter().enumerate() {
+        for (at, cell) in self.step_pass.activity.cells().iter().enumerate() {
             if let State::WaitFull(_) | State::WaitEmpty(_) = cell.state {
                 waits.entry(cell.state).or_default().push(at);
             }
@@ -113,7 +113,7 @@ impl StageEvidence<'_> {
     pub(crate) fn takes_portions(&self, stage: &Stage) -> bool {
         let main = stage.main_input().and_then(|at| stage.inputs[at].queue);
         let queue = main.or(stage.outputs.first().map(|output| output.queue));
-        queue.is_some_and(|queue| self.session.scene(self.vocabulary).is_of_bytes(queue))
+        queue.is_some_and(|queue| self.step_pass.scene(self.vocabulary).is_of_bytes(queue))
     }
 }
 
@@ -143,7 +143,7 @@ impl OneStage<'_> {
 
     /// Returns the positions of the stage's cells in the given states.
     fn cells(&self, wanted: impl Fn(State) -> bool) -> Vec<usize> {
-        let cells = self.evidence.session.activity.cells();
+        let cells = self.evidence.step_pass.activity.cells();
         self.prepared.cells_of(self.machine).iter().copied().filter(|&at| wanted(cells[at].state)).collect()
     }
 

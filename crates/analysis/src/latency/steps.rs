@@ -2,8 +2,8 @@
 
 use super::{CallTimes, Latency, Measured, Net, Spans, Together, MAX_IN_FLIGHT};
 use crate::scheduling::thread_time::Account;
-use crate::session::{Observer, Scene};
 use crate::stats::histogram::since;
+use crate::step_pass::{Observer, Scene};
 use longpole_model::actors::ActorId;
 use longpole_model::names::NameId;
 use longpole_model::step::{MarkKind, Op, Step};

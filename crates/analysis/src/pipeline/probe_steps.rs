@@ -5,7 +5,7 @@
 
 use super::{Error, MAX_BLOCKS_IN_FLIGHT};
 use crate::report::ProbePass;
-use crate::stages::steps::{ItemCounts, Steps};
+use crate::stages::step_block::{ItemCounts, Steps};
 use longpole_model::causes::Composer;
 use longpole_model::interaction::block::VocabularySize;
 use longpole_model::interaction::Vocabulary;

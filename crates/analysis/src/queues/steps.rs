@@ -1,8 +1,8 @@
 //! Queues as probes report them.
 
 use super::{BatchAnswer, Batches, Counted, QueueAnswer};
-use crate::session::{Observer, Scene};
 use crate::stats::histogram::since;
+use crate::step_pass::{Observer, Scene};
 use longpole_model::actors::ActorId;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::QueueId;

@@ -4,7 +4,7 @@
 use crate::stats::growing::entry;
 use crate::stats::histogram::Times;
 use crate::stats::samples::Samples;
-use longpole_model::linux::fact::Key;
+use longpole_model::linux::meaning::Key;
 use longpole_model::linux::watch::{Expiry, Handling, Start, ThreadId, Waker, Watch};
 use longpole_model::linux::Linux;
 use serde::Serialize;

@@ -6,10 +6,10 @@
 use crate::scheduling::blocked::Blocked;
 use crate::scheduling::cpus::{AllowedChange, CpuTimes, KernelThread, WakerLine};
 use crate::scheduling::stacks::{Counts, FunctionShare};
-use crate::session::{Observer, Scene, Session};
 use crate::stats::histogram::since;
 use crate::stats::histogram::Histogram;
 use crate::stats::windows::probe_ns;
+use crate::step_pass::{Observer, Scene, StepPass};
 use longpole_model::actors::ActorId;
 use longpole_model::interaction::Vocabulary;
 use longpole_model::kinds::state_label;
@@ -128,7 +128,7 @@ pub struct DeclaredTime {
     pub ns: u64,
 }
 
-/// Counts the activities of threads; all other data is in the session.
+/// Counts the activities of threads; all other data is in the pass over the steps.
 #[derive(Debug, Default)]
 pub struct Activities {
     threads: Vec<(Option<i64>, Histogram)>,
@@ -154,13 +154,13 @@ impl Observer for Activities {
 
 /// Returns the times by probes. `probe_cost_ps` is the cost of one probe in picoseconds, if
 /// measured.
-pub fn answer(session: &Session, vocabulary: &Vocabulary, activities: &Activities, probe_cost_ps: Option<u64>) -> Cpu {
-    let names = session.scene(vocabulary).names();
+pub fn answer(step_pass: &StepPass, vocabulary: &Vocabulary, activities: &Activities, probe_cost_ps: Option<u64>) -> Cpu {
+    let names = step_pass.scene(vocabulary).names();
     let actors = vocabulary.actors.all();
     let mut threads: Vec<ThreadTime> = Vec::new();
     // One loop over the cells, independent of the number of machines and names.
     let mut times: Vec<Vec<(State, Total)>> = vec![Vec::new(); actors.len()];
-    for (cell, time) in session.activity.cells().iter().zip(session.activity.totals()) {
+    for (cell, time) in step_pass.activity.cells().iter().zip(step_pass.activity.totals()) {
         if let (Some(of), true) = (times.get_mut(cell.actor.0 as usize), time.ns > 0) {
             of.push((cell.state, *time));
         }
@@ -206,13 +206,13 @@ pub fn answer(session: &Session, vocabulary: &Vocabulary, activities: &Activitie
             blocked: None,
             kernel: None,
             total_ns: total,
-            lost: session.lost_of.get(&ActorId(at as u32)).copied().unwrap_or(0),
+            lost: step_pass.lost_of.get(&ActorId(at as u32)).copied().unwrap_or(0),
             states,
         });
     }
     threads.sort_by(|a, b| b.running_ns.cmp(&a.running_ns).then_with(|| a.name.cmp(&b.name)));
-    let end = session.range().map_or(0, |(_, end)| end);
-    let machines = session
+    let end = step_pass.range().map_or(0, |(_, end)| end);
+    let machines = step_pass
         .activity
         .declared(end)
         .into_iter()
@@ -226,7 +226,7 @@ pub fn answer(session: &Session, vocabulary: &Vocabulary, activities: &Activitie
         cpus: Vec::new(),
         threads,
         machines,
-        lost: session.lost,
+        lost: step_pass.lost,
         probe_cost_ns: probe_cost_ps.map(|ps| ps as f64 / 1000.0),
         samples: None,
         functions: None,

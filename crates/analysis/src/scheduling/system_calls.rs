@@ -3,7 +3,7 @@
 
 use crate::stats::histogram::Times;
 use crate::stats::samples::Samples;
-use longpole_model::linux::fact::Key;
+use longpole_model::linux::meaning::Key;
 use longpole_model::linux::watch::{Base, ContextId, FinishedCall, Handling, ThreadId, Watch};
 use longpole_model::linux::{Linux, Thread};
 use longpole_model::names::NameId;

@@ -1,4 +1,5 @@
-//! The text of a verdict, generated from its data. No other module writes such text.
+//! The text of a verdict, generated from its data. Texts of findings come from `findings.toml`,
+//! those about missing events from `not_recorded` and `lost_events`.
 //!
 //! The text has several sentences if more is known: the outcome with its reasons, the remedy, and
 //! the caveats. [`machines`] writes the sentences of verdicts on states and stages; the clauses of

@@ -62,8 +62,8 @@ impl StageEvidence<'_> {
     fn of_stages(&self, prepared: &Prepared, outcome: Outcome, because: Vec<Because>) -> Verdict {
         Verdict {
             because,
-            lost: self.session.lost,
-            uncounted_losses: self.session.uncounted_losses,
+            lost: self.step_pass.lost,
+            uncounted_losses: self.step_pass.uncounted_losses,
             evidence: prepared.whole,
             ..Verdict::new(outcome, Basis::Stages)
         }
@@ -72,8 +72,8 @@ impl StageEvidence<'_> {
     /// Returns the verdict, and the slowest stage if there is one but none of its states leads.
     fn verdict(&self, prepared: &Prepared) -> (Verdict, Option<usize>) {
         let thresholds = &self.rules.stages;
-        let lossy = too_many_lost(self.session.lost, self.session.events) || self.session.uncounted_losses > 0;
-        let lost_events = || Caveat::LostEvents { count: self.session.lost, remedy: self.again.to_owned() };
+        let lossy = too_many_lost(self.step_pass.lost, self.step_pass.events) || self.step_pass.uncounted_losses > 0;
+        let lost_events = || Caveat::LostEvents { count: self.step_pass.lost, remedy: self.again.to_owned() };
         let no = |outcome: Outcome, because: Vec<Because>| Verdict {
             caveats: lossy.then(lost_events).into_iter().collect(),
             ..self.of_stages(prepared, outcome, because)
@@ -82,7 +82,7 @@ impl StageEvidence<'_> {
         let blame = &prepared.blame;
         let most = stages.iter().max_by(|&&a, &&b| blame.share[a].total_cmp(&blame.share[b]));
         let Some(&stage) = most.filter(|_| stages.len() >= 2) else {
-            let why = if self.session.events == 0 { Because::NoProbes } else { Because::NoStages };
+            let why = if self.step_pass.events == 0 { Because::NoProbes } else { Because::NoStages };
             return (Verdict { basis: Basis::Probes, ..no(Outcome::Unknown, vec![why]) }, None);
         };
         let nothing = |because: Vec<Because>| no(if lossy { Outcome::Unknown } else { Outcome::Spread }, because);
@@ -106,7 +106,7 @@ impl StageEvidence<'_> {
         let unknown = self.unknown_share(ActorId(stage as u32), &shares);
         let unseen = self.unseen_share(ActorId(stage as u32), &shares);
         if unseen > thresholds.max_unknown {
-            let lost = prepared.pools.of(stage).iter().any(|&at| self.session.lost_of.contains_key(&ActorId(at as u32)));
+            let lost = prepared.pools.of(stage).iter().any(|&at| self.step_pass.lost_of.contains_key(&ActorId(at as u32)));
             let caveats = (lossy || lost).then(lost_events).into_iter().collect();
             let verdict = no(Outcome::Unknown, vec![Because::LittleKnown { stage: named(), share: unseen }]);
             return (Verdict { unknown_share: Some(unknown), caveats, ..verdict }, None);
@@ -174,7 +174,7 @@ impl StageEvidence<'_> {
             return None;
         }
         let (mut probes, mut all) = (0, 0);
-        for (cell, total) in self.session.activity.cells().iter().zip(self.session.activity.totals()) {
+        for (cell, total) in self.step_pass.activity.cells().iter().zip(self.step_pass.activity.totals()) {
             if cell.actor == machine && !cell.state.is_idle() {
                 probes += probe_ns(*total, self.probe_cost_ps);
                 all += total.ns;
@@ -195,7 +195,7 @@ impl StageEvidence<'_> {
     /// Returns the two stages that wait most for this stage.
     fn neighbours(&self, prepared: &Prepared, stage: usize) -> Vec<Because> {
         let Some(facts) = self.stages.of(ActorId(stage as u32)) else { return Vec::new() };
-        let cells = self.session.activity.cells().iter().zip(self.session.activity.totals());
+        let cells = self.step_pass.activity.cells().iter().zip(self.step_pass.activity.totals());
         let leader = |machine: ActorId| prepared.pools.leader[machine.0 as usize];
         // Entries of waiting stage, object of the wait, queue, and time.
         let mut waits: Vec<(usize, WaitedFor, QueueId, u64)> = Vec::new();

@@ -280,7 +280,7 @@ impl Case<'_> {
 
     /// Judges a program that starts processes again and again, if most of its time and theirs,
     /// before they execute another program, is the kernel's work for that.
-    pub(super) fn by_processes(&self) -> Option<Verdict> {
+    pub(super) fn by_process_per_item(&self) -> Option<Verdict> {
         let first = self.parts.wholes.iter().find(|whole| self.is_program(whole.subject))?;
         let name = &self.subjects.get(first.subject).name;
         let is_own = |subject: SubjectId| self.subjects.get(subject).name == *name;

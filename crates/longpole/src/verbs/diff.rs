@@ -150,7 +150,7 @@ fn side(path: &Path, part: Options, rules: &Rules, all: bool) -> anyhow::Result<
         side.set_path_only();
         return Ok(side);
     }
-    let range = pass.session.range();
+    let range = pass.step_pass.range();
     if range.is_none() && ranged {
         bail!("{}: there is nothing in this range", path.display());
     }

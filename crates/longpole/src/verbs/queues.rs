@@ -47,7 +47,7 @@ fn of_rules(input: &Input, pass: &ProbePass, known: &[QueueAnswer]) -> anyhow::R
     let paths = input.paths()?;
     let [path] = paths.as_slice() else { return Ok(Vec::new()) };
     let rules = input.rules()?;
-    if !rules.has_own() || pass.inputs().kernel_events == 0 {
+    if !rules.has_of_user() || pass.inputs().kernel_events == 0 {
         return Ok(Vec::new());
     }
     let mut interactions = interactions::of(path, input.options(), rules)?;

@@ -26,7 +26,7 @@ use crate::WrongUsage;
 use anyhow::{bail, Context};
 use longpole_analysis::compare::repeated::{Repeated, Run};
 use longpole_analysis::critical_path::{rows_by_class, Row};
-use longpole_analysis::pipeline::report::{report_of_log, ReportPass};
+use longpole_analysis::pipeline::report_pass::{report_of_log, ReportPass};
 use longpole_analysis::pipeline::samples::has_samples;
 use longpole_analysis::pipeline::Request;
 use longpole_analysis::profile::may_be_wait;

@@ -118,7 +118,7 @@ fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, strict: bool, raw: Ra
     };
     let counters = interactions.counters().cloned().unwrap_or_default();
     let composer = interactions.composer();
-    let matched = composer.into_iter().flat_map(|composer| composer.system().own_rules());
+    let matched = composer.into_iter().flat_map(|composer| composer.system().user_rules());
     Ok(OfTrace {
         matched: matched
             .map(|(rule, events, never)| {

@@ -9,7 +9,7 @@ use super::timers::TimerCause;
 use super::{Composer, RunsOn};
 use crate::interaction::{Cause, Effect, MachineId};
 use crate::kinds::{LinkKind, NameKind, StateKind};
-use crate::linux::fact::Key;
+use crate::linux::meaning::Key;
 use crate::linux::watch::{Base, ContextId, CpuId, Waker};
 use crate::names::NameId;
 use longpole_trace::event::Catalogue;

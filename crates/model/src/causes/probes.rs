@@ -1,4 +1,5 @@
-//! Interactions that follow from probes: states and spans, queues, calls, signals.
+//! Interactions that follow from probes: states and spans, queues, calls, signals. A step comes
+//! from `Composer::probe` (`early.rs`), which holds it until it is due.
 
 use super::thread_table::{KernelState, ThreadMachine};
 use super::waits::{Wait, WaitTarget};

@@ -2,8 +2,8 @@
 
 use super::state::{OpenCall, OpenContext};
 use super::{Linux, Unclaimed};
-use crate::linux::fact::Key;
 use crate::linux::loss::Silence;
+use crate::linux::meaning::Key;
 use crate::linux::watch::{Base, CpuId, Handling, Mode, Occupant, ThreadId, Wake, Waker, Watch};
 
 /// Maximum nesting depth of contexts.

@@ -1,10 +1,10 @@
 //! The meaning of kernel events, by their names and fields.
 //!
 //! The rules (`rules/linux.toml`) are compiled once per event class into a `KernelPlan`, which
-//! turns each event into a [`Fact`]. This module remembers nothing from one event to the next;
-//! [`crate::linux`] is the state machine that facts move.
+//! turns each event into a [`Meaning`]. This module remembers nothing from one event to the next;
+//! [`crate::linux`] is the state machine that the meanings move.
 
-use crate::linux::fact::{Fact, Key};
+use crate::linux::meaning::{Key, Meaning};
 use crate::linux::watch::TimerKind;
 use crate::linux::{Answer, Arguments, CallerNamespace};
 use crate::names::{NameId, Names};
@@ -325,7 +325,7 @@ impl Source {
 
 /// What the events of a class are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub(crate) enum ClassTopic {
     /// System calls, with the name of the call.
     Calls(Option<NameId>),
     Works,
@@ -342,13 +342,13 @@ pub(crate) struct KernelPlan {
 impl KernelPlan {
     /// The meaning of an event; `None` if the event lacks a required field.
     #[inline]
-    pub(crate) fn fact<'a>(&self, event: &Event<'a>) -> Option<Fact<'a>> {
+    pub(crate) fn meaning<'a>(&self, event: &Event<'a>) -> Option<Meaning<'a>> {
         let fields = event.fields;
         let roles = &self.roles;
         let tid = || roles.tid.id(fields);
         let number = || roles.number.number(fields);
         Some(match self.action {
-            KernelAction::Switch => Fact::Switch {
+            KernelAction::Switch => Meaning::Switch {
                 tid: tid()?,
                 name: roles.name.bytes(fields),
                 state: roles.state.number(fields).unwrap_or(0),
@@ -357,31 +357,31 @@ impl KernelPlan {
                 priority: number(),
                 to_priority: roles.second.number(fields),
             },
-            KernelAction::Waking => Fact::Waking { tid: tid()?, name: roles.name.bytes(fields), cpu: roles.cpu.cpu(fields) },
-            KernelAction::Woken | KernelAction::WokenNew => Fact::Woken {
+            KernelAction::Waking => Meaning::Waking { tid: tid()?, name: roles.name.bytes(fields), cpu: roles.cpu.cpu(fields) },
+            KernelAction::Woken | KernelAction::WokenNew => Meaning::Woken {
                 tid: tid()?,
                 name: roles.name.bytes(fields),
                 cpu: roles.cpu.cpu(fields),
                 new: self.action == KernelAction::WokenNew,
             },
-            KernelAction::Migrate => Fact::Migrate { tid: tid()?, cpu: roles.cpu.cpu(fields)? },
-            KernelAction::Fork => Fact::Fork {
+            KernelAction::Migrate => Meaning::Migrate { tid: tid()?, cpu: roles.cpu.cpu(fields)? },
+            KernelAction::Fork => Meaning::Fork {
                 parent: roles.parent.id(fields),
                 tid: tid()?,
                 process: roles.process.id(fields),
                 name: roles.name.bytes(fields),
             },
-            KernelAction::Exec => Fact::Exec { tid: tid(), before: roles.before.id(fields), file: roles.name.bytes(fields) },
-            KernelAction::Exit => Fact::Exit { tid: tid()? },
-            KernelAction::Running => Fact::Running { tid: tid()? },
-            KernelAction::IrqEnter => Fact::Enter(Key::Irq(number()?), roles.name.bytes(fields)),
-            KernelAction::IrqLeave => Fact::Leave(Key::Irq(number()?)),
-            KernelAction::SoftirqRaise => Fact::Raise { number: number()? },
-            KernelAction::SoftirqEnter => Fact::Enter(Key::Softirq(number()?), &[]),
-            KernelAction::SoftirqLeave => Fact::Leave(Key::Softirq(number()?)),
-            KernelAction::VectorEnter => Fact::Enter(Key::Vector(roles.name.name()?), &[]),
-            KernelAction::VectorLeave => Fact::Leave(Key::Vector(roles.name.name()?)),
-            KernelAction::SyscallEnter => Fact::SyscallEnter {
+            KernelAction::Exec => Meaning::Exec { tid: tid(), before: roles.before.id(fields), file: roles.name.bytes(fields) },
+            KernelAction::Exit => Meaning::Exit { tid: tid()? },
+            KernelAction::Running => Meaning::Running { tid: tid()? },
+            KernelAction::IrqEnter => Meaning::Enter(Key::Irq(number()?), roles.name.bytes(fields)),
+            KernelAction::IrqLeave => Meaning::Leave(Key::Irq(number()?)),
+            KernelAction::SoftirqRaise => Meaning::Raise { number: number()? },
+            KernelAction::SoftirqEnter => Meaning::Enter(Key::Softirq(number()?), &[]),
+            KernelAction::SoftirqLeave => Meaning::Leave(Key::Softirq(number()?)),
+            KernelAction::VectorEnter => Meaning::Enter(Key::Vector(roles.name.name()?), &[]),
+            KernelAction::VectorLeave => Meaning::Leave(Key::Vector(roles.name.name()?)),
+            KernelAction::SyscallEnter => Meaning::SyscallEnter {
                 name: roles.name.name()?,
                 arguments: Arguments {
                     about: roles.about.number(fields),
@@ -389,25 +389,25 @@ impl KernelPlan {
                     third: roles.third.number(fields),
                 },
             },
-            KernelAction::SyscallLeave => Fact::SyscallLeave { name: roles.name.name()?, result: roles.result.number(fields) },
-            KernelAction::Fault => Fact::Fault { name: roles.name.name()? },
-            KernelAction::Disk => Fact::Disk,
-            KernelAction::Issue => Fact::Issue { device: number()?, sector: roles.about.number(fields)? },
-            KernelAction::Complete => Fact::Complete { device: number()?, sector: roles.about.number(fields)? },
-            KernelAction::WorkQueued => Fact::WorkQueued { work: roles.about.address(fields)? },
-            KernelAction::WorkBegins => Fact::WorkBegins { work: roles.about.address(fields)? },
-            KernelAction::TimerStart => Fact::TimerStart { timer: roles.about.address(fields)?, at: roles.second.number(fields) },
-            KernelAction::TimerCancel => Fact::TimerCancel { timer: roles.about.address(fields)? },
-            KernelAction::TimerEnter => Fact::TimerEnter {
+            KernelAction::SyscallLeave => Meaning::SyscallLeave { name: roles.name.name()?, result: roles.result.number(fields) },
+            KernelAction::Fault => Meaning::Fault { name: roles.name.name()? },
+            KernelAction::Disk => Meaning::Disk,
+            KernelAction::Issue => Meaning::Issue { device: number()?, sector: roles.about.number(fields)? },
+            KernelAction::Complete => Meaning::Complete { device: number()?, sector: roles.about.number(fields)? },
+            KernelAction::WorkQueued => Meaning::WorkQueued { work: roles.about.address(fields)? },
+            KernelAction::WorkBegins => Meaning::WorkBegins { work: roles.about.address(fields)? },
+            KernelAction::TimerStart => Meaning::TimerStart { timer: roles.about.address(fields)?, at: roles.second.number(fields) },
+            KernelAction::TimerCancel => Meaning::TimerCancel { timer: roles.about.address(fields)? },
+            KernelAction::TimerEnter => Meaning::TimerEnter {
                 timer: roles.about.address(fields)?,
                 function: roles.call.address(fields),
                 now: roles.second.number(fields),
             },
-            KernelAction::TimerLeave => Fact::TimerLeave { timer: roles.about.address(fields)? },
-            KernelAction::Retransmit => Fact::Retransmit,
-            KernelAction::ReclaimBegins => Fact::Reclaim { begins: true },
-            KernelAction::ReclaimEnds => Fact::Reclaim { begins: false },
-            KernelAction::Signal => Fact::Signal { tid: tid()?, signal: number()? },
+            KernelAction::TimerLeave => Meaning::TimerLeave { timer: roles.about.address(fields)? },
+            KernelAction::Retransmit => Meaning::Retransmit,
+            KernelAction::ReclaimBegins => Meaning::Reclaim { begins: true },
+            KernelAction::ReclaimEnds => Meaning::Reclaim { begins: false },
+            KernelAction::Signal => Meaning::Signal { tid: tid()?, signal: number()? },
             KernelAction::Allowed
             | KernelAction::AllowedAtEnd
             | KernelAction::SwitchedOff
@@ -418,14 +418,14 @@ impl KernelPlan {
             | KernelAction::Title
             | KernelAction::Cgroup
             | KernelAction::IrqName
-            | KernelAction::Function => return self.recorder_fact(event),
+            | KernelAction::Function => return self.recorder_meaning(event),
             KernelAction::Ignore => return None,
         })
     }
 
     /// The meaning of an event that the recorder has written itself: what it asked the kernel, and
     /// the dump of the system's state. Such events are rare.
-    fn recorder_fact<'a>(&self, event: &Event<'a>) -> Option<Fact<'a>> {
+    fn recorder_meaning<'a>(&self, event: &Event<'a>) -> Option<Meaning<'a>> {
         let fields = event.fields;
         let roles = &self.roles;
         let tid = || roles.tid.id(fields);
@@ -441,17 +441,17 @@ impl KernelPlan {
                     caller: CallerNamespace::of_number(roles.number.number(fields)),
                 };
                 match self.action {
-                    KernelAction::Allowed => Fact::Allowed(answer),
-                    _ => Fact::AllowedAtEnd(answer),
+                    KernelAction::Allowed => Meaning::Allowed(answer),
+                    _ => Meaning::AllowedAtEnd(answer),
                 }
             }
-            KernelAction::SwitchedOff => Fact::SwitchedOff {
+            KernelAction::SwitchedOff => Meaning::SwitchedOff {
                 what: roles.name.bytes(fields),
                 classes: roles.allowed.bytes(fields),
                 calls: roles.call.bytes(fields),
                 ago_ns: roles.second.number(fields).unwrap_or(0),
             },
-            KernelAction::Process => Fact::Process {
+            KernelAction::Process => Meaning::Process {
                 tid: tid()?,
                 process: roles.process.id(fields),
                 parent: roles.parent.id(fields),
@@ -464,30 +464,30 @@ impl KernelPlan {
                 level: roles.second.number(fields),
                 call: Some(roles.call.bytes(fields)).filter(|name| !name.is_empty()).map(|name| (name, roles.about.number(fields))),
             },
-            KernelAction::File => Fact::File {
+            KernelAction::File => Meaning::File {
                 process: roles.process.id(fields)?,
                 fd: roles.about.number(fields)?,
                 path: roles.name.bytes(fields),
                 flags: roles.second.number(fields),
             },
-            KernelAction::BlockDevice => Fact::BlockDevice { device: number()?, name: roles.name.bytes(fields) },
-            KernelAction::Script => Fact::Script { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
-            KernelAction::Title => Fact::Title { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
-            KernelAction::Cgroup => Fact::Cgroup { process: roles.process.id(fields)?, path: roles.name.bytes(fields) },
+            KernelAction::BlockDevice => Meaning::BlockDevice { device: number()?, name: roles.name.bytes(fields) },
+            KernelAction::Script => Meaning::Script { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
+            KernelAction::Title => Meaning::Title { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
+            KernelAction::Cgroup => Meaning::Cgroup { process: roles.process.id(fields)?, path: roles.name.bytes(fields) },
             KernelAction::IrqName => {
-                Fact::IrqName { number: number()?, name: roles.name.bytes(fields), allowed: roles.allowed.bytes(fields) }
+                Meaning::IrqName { number: number()?, name: roles.name.bytes(fields), allowed: roles.allowed.bytes(fields) }
             }
-            KernelAction::Function => Fact::Function { address: roles.about.address(fields)?, name: roles.name.bytes(fields) },
+            KernelAction::Function => Meaning::Function { address: roles.about.address(fields)?, name: roles.name.bytes(fields) },
             _ => return None,
         })
     }
 
     /// The subject of the plan's events, for events that leave state behind for later ones.
-    pub(crate) fn subject(&self) -> Subject {
+    pub(crate) fn subject(&self) -> ClassTopic {
         match self.action {
-            KernelAction::SyscallEnter | KernelAction::SyscallLeave => Subject::Calls(self.roles.name.name()),
-            KernelAction::WorkQueued | KernelAction::WorkBegins => Subject::Works,
-            _ => Subject::Other,
+            KernelAction::SyscallEnter | KernelAction::SyscallLeave => ClassTopic::Calls(self.roles.name.name()),
+            KernelAction::WorkQueued | KernelAction::WorkBegins => ClassTopic::Works,
+            _ => ClassTopic::Other,
         }
     }
 

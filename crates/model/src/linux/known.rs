@@ -4,8 +4,8 @@
 use super::files::Arguments;
 use super::state::{Context, Cpu, OpenCall, Thread};
 use super::{Linux, Unclaimed};
-use crate::linux::fact::{Fact, Key};
 use crate::linux::loss::Silences;
+use crate::linux::meaning::{Key, Meaning};
 use crate::linux::watch::{softirq_name, Base, BlockCause, ContextId, CpuId, Mode, Moment, TaskState, ThreadId, ThreadState, Watch};
 use longpole_trace::event::Event;
 
@@ -15,8 +15,8 @@ const MAX_CPUS: u32 = 1 << 16;
 impl Linux {
     /// Takes from the dump of the system's state what no event has shown; events take precedence
     /// over the dump.
-    pub(super) fn dumped<W: Watch + ?Sized>(&mut self, fact: Fact<'_>, watch: &mut W) {
-        let Fact::Process { tid, process, parent, name, status, cpu, kernel, allowed, level, call } = fact else { return };
+    pub(super) fn dumped<W: Watch + ?Sized>(&mut self, meaning: Meaning<'_>, watch: &mut W) {
+        let Meaning::Process { tid, process, parent, name, status, cpu, kernel, allowed, level, call } = meaning else { return };
         if tid == 0 {
             return;
         }

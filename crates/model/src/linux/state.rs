@@ -4,8 +4,8 @@
 use super::files::Arguments;
 use super::masks::{CpuSet, Mask};
 use super::pid_namespace::PidNamespace;
-use crate::linux::fact::Key;
 use crate::linux::loss::Silences;
+use crate::linux::meaning::Key;
 use crate::linux::watch::{Base, BlockCause, ContextId, CpuId, Mode, Occupant, TaskState, ThreadId, ThreadState, Wake};
 use crate::names::NameId;
 

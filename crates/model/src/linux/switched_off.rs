@@ -7,7 +7,7 @@
 //! among them would have no return.
 
 use super::{ClassPlan, Linux};
-use crate::linux::kernel_rules::Subject;
+use crate::linux::kernel_rules::ClassTopic;
 use crate::linux::watch::{Base, CpuId, Mode, Moment, ThreadState, Watch};
 use crate::rules::Pattern;
 use longpole_trace::event::{Catalogue, Class};
@@ -60,11 +60,11 @@ impl Linux {
             return plan;
         }
         let is_recorded = plan.kernel.as_ref().is_none_or(|kernel| match kernel.subject() {
-            Subject::Calls(name) => self.missing.calls.as_ref().is_none_or(|calls| {
+            ClassTopic::Calls(name) => self.missing.calls.as_ref().is_none_or(|calls| {
                 let name = name.map_or("", |name| self.names.text(name));
                 calls.iter().any(|call| call == name)
             }),
-            Subject::Works | Subject::Other => !self.missing.has(class),
+            ClassTopic::Works | ClassTopic::Other => !self.missing.has(class),
         });
         let hops = plan.hop.filter(|_| !self.missing.has(class));
         ClassPlan { kernel: plan.kernel.filter(|_| is_recorded), hop: hops, ..plan }
@@ -95,9 +95,9 @@ impl Linux {
         for class in catalogue.classes.iter().filter(is_off) {
             packets |= self.classes.hop_rules.compile(class).is_some();
             match self.classes.rules.compile(class, &mut self.names).map(|kernel| kernel.subject()) {
-                Some(Subject::Calls(_)) => of_calls = true,
-                Some(Subject::Works) => works = true,
-                Some(Subject::Other) | None => {}
+                Some(ClassTopic::Calls(_)) => of_calls = true,
+                Some(ClassTopic::Works) => works = true,
+                Some(ClassTopic::Other) | None => {}
             }
         }
         self.missing.all.push(off);

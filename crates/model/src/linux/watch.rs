@@ -5,7 +5,7 @@
 //! to the requested range; empty intervals are not reported. An analysis implements [`Watch`] and
 //! sums up what it receives; at the end it looks up names in [`crate::linux::Linux`].
 
-use crate::linux::fact::Key;
+use crate::linux::meaning::Key;
 use crate::linux::net::Hop;
 use crate::linux::{Arguments, FileKind};
 use crate::names::NameId;

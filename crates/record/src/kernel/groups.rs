@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A subject.
+/// A group of kernel events, by what they are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
     Sched,

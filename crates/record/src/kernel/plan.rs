@@ -15,7 +15,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub groups: Vec<Group>,
-    /// True to record only those events of each group that the critical path needs.
+    /// True to record only those events of each group that the critical path and the verdict need.
     pub light: bool,
     pub events: Vec<EventRequest>,
     pub context: Vec<Context>,

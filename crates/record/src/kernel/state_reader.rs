@@ -378,6 +378,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_functions_of_timers_are_those_to_which_the_rules_give_a_meaning() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/rules/linux.toml");
+        let rules: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
+        let mut of_rules: Vec<&str> = rules["timer"].as_array().unwrap().iter().map(|timer| timer["function"].as_str().unwrap()).collect();
+        let mut ours = TIMER_FUNCTIONS.to_vec();
+        of_rules.sort_unstable();
+        ours.sort_unstable();
+        assert_eq!(ours, of_rules);
+    }
+
+    #[test]
     fn a_thread_may_have_any_name() {
         let text =
             "7 (a) R (b) S 3 7 7 0 -1 2129984 0 0 0 0 1 2 0 0 20 0 1 0 55 0 0 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0";

@@ -27,7 +27,7 @@ impl Recorder {
         }
         self.each(|visit| {
             visit.withdraw_all_orders();
-            drain::directory(visit.directory, visit.recording, true);
+            drain::drain_directory(visit.directory, visit.recording, true);
         });
         self.recording.files.captures.flush(&mut self.recording.account);
         self.write_outputs(true);

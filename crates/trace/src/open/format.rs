@@ -1,11 +1,11 @@
 //! Detection of a file's format from its first bytes, and the explanation if it has none.
 //!
-//! A row of [`ALL`] is a format of files, with its name, how they begin, and a test; or an input
+//! A row of [`ROWS`] is a format of files, with its name, how they begin, and a test; or an input
 //! that is no file of its own (folders, packed files, logs of seL4), which the explanation lists.
 //! Adding a format needs a variant of [`Format`], a row here, a variant of
 //! [`Source`](crate::formats::source::Source) with arms in its methods (`advance`, `item`,
 //! `has_event`, `is_broken`, `yield_pending_loss_before`), and arms in `trace.rs` (`add_file` opens
-//! it, `finish` reports what was counted). The compiler asks for every arm.
+//! it, `finish` reports what was counted). The compiler asks for every arm, but not for the row.
 //! Rows are tried in order, but the order has no effect, because no two formats begin alike.
 
 use crate::files::head::Head;
@@ -57,7 +57,7 @@ fn when(fits: bool, format: Format) -> Fit {
     }
 }
 
-const ALL: &[Row] = &[
+const ROWS: &[Row] = &[
     Row { name: "pcapng", expects: "begins with 0a 0d 0d 0a", fits: |head| when(head.begins(&[0x0a, 0x0d, 0x0d, 0x0a]), Format::Capture) },
     Row { name: "pcap", expects: "begins with a1 b2 c3 d4 (or a1 b2 3c 4d: nanoseconds) in either byte order", fits: pcap },
     Row {
@@ -129,7 +129,7 @@ fn ctf(head: &Head) -> Fit {
 
 /// Returns the format of a file with this head.
 pub(crate) fn of(head: &Head) -> Option<Format> {
-    ALL.iter().find_map(|row| match (row.fits)(head) {
+    ROWS.iter().find_map(|row| match (row.fits)(head) {
         Fit::Is(format) => Some(format),
         Fit::No | Fit::Nearly(_) => None,
     })
@@ -147,7 +147,7 @@ pub(crate) fn why_none(head: &Head) -> String {
     let more = if head.bytes.len() > SHOWN { " …" } else { "" };
     let whole = if more.is_empty() { "the file is" } else { "it begins with" };
     let _ = write!(out, "\n  {whole:<15} {hex}{more}  \"{}\"", shown.escape_ascii());
-    for row in ALL {
+    for row in ROWS {
         let _ = match (row.fits)(head) {
             Fit::Nearly(why) => write!(out, "\n  {:<15} {why}", row.name),
             _ => write!(out, "\n  {:<15} {}", row.name, row.expects),
@@ -161,7 +161,7 @@ pub(crate) fn in_short(head: &Head) -> String {
     if head.bytes.is_empty() {
         return "empty".to_owned();
     }
-    let near = ALL.iter().find_map(|row| match (row.fits)(head) {
+    let near = ROWS.iter().find_map(|row| match (row.fits)(head) {
         Fit::Nearly(why) => Some(why),
         _ => None,
     });

@@ -8,7 +8,7 @@
 use super::{largest, ClassesOnPath};
 use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
-use longpole_model::linux::fact::Key;
+use longpole_model::linux::meaning::Key;
 use longpole_model::linux::watch::{ContextId, CpuId, Start, ThreadId, Waker};
 use longpole_model::linux::Linux;
 use std::collections::HashMap;

@@ -53,7 +53,7 @@ pub trait Observer {
 
 /// The state of a pass that all analyses share.
 #[derive(Default)]
-pub struct Session {
+pub struct StepPass {
     pub activity: Activity,
     pub windows: Windows,
     pub met: ActorSteps,
@@ -67,7 +67,7 @@ pub struct Session {
     range: Option<(i64, i64)>,
 }
 
-impl Session {
+impl StepPass {
     pub fn scene<'a>(&'a self, vocabulary: &'a Vocabulary) -> Scene<'a> {
         Scene { vocabulary, activity: &self.activity, met: &self.met }
     }

@@ -1,4 +1,4 @@
-//! System calls as facts: what their begin and their end show about a thread and its process.
+//! System calls: what their begin and their end show about a thread and its process.
 
 use super::state::OpenCall;
 use super::watch::{Base, CpuId, FinishedCall, Mode, Moment, ThreadId, Watch};

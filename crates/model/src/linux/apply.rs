@@ -1,34 +1,34 @@
-//! Facts: how each meaning of a kernel event moves the state machine.
+//! How each meaning of a kernel event moves the state machine.
 
-use super::fact::{Fact, Key};
 use super::masks::{self, Mask};
+use super::meaning::{Key, Meaning};
 use super::net::{Hop, PacketStep};
 use super::watch::{Base, CpuId, Moment, ThreadId, ThreadState, Waker, Watch};
 use super::Linux;
 use crate::names::NameId;
 
 impl Linux {
-    /// Moves the state machine by one fact.
-    pub(super) fn apply<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, fact: Fact<'_>, watch: &mut W) {
-        match fact {
-            Fact::Switch { .. } => self.switched(cpu, t_ns, fact, watch),
-            Fact::Waking { tid, name, .. } => {
+    /// Moves the state machine by one event.
+    pub(super) fn apply<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, meaning: Meaning<'_>, watch: &mut W) {
+        match meaning {
+            Meaning::Switch { .. } => self.switched(cpu, t_ns, meaning, watch),
+            Meaning::Waking { tid, name, .. } => {
                 let wake = self.wake(cpu, t_ns);
                 let thread = self.thread(tid, name, false);
                 self.waking(thread, wake, watch);
             }
-            Fact::Woken { tid, name, cpu: target, new } => self.enters_queue(cpu, t_ns, (tid, name, new), target, watch),
-            Fact::Migrate { tid, cpu: target } => {
+            Meaning::Woken { tid, name, cpu: target, new } => self.enters_queue(cpu, t_ns, (tid, name, new), target, watch),
+            Meaning::Migrate { tid, cpu: target } => {
                 let thread = self.thread(tid, &[], false);
                 if let Some(target) = self.known_cpu(target) {
                     self.queue_on(thread, target, t_ns, watch);
                 }
             }
-            Fact::Fork { parent, tid, process, name } => self.forked(cpu, t_ns, (parent, tid, process), name, watch),
-            Fact::Exec { tid, before, file } => self.executes(cpu, t_ns, (tid, before), file, watch),
-            Fact::Exit { tid } => self.exits(cpu, t_ns, tid, watch),
-            Fact::Signal { tid, signal } => self.signalled(cpu, t_ns, tid, signal),
-            Fact::Running { tid } => {
+            Meaning::Fork { parent, tid, process, name } => self.forked(cpu, t_ns, (parent, tid, process), name, watch),
+            Meaning::Exec { tid, before, file } => self.executes(cpu, t_ns, (tid, before), file, watch),
+            Meaning::Exit { tid } => self.exits(cpu, t_ns, tid, watch),
+            Meaning::Signal { tid, signal } => self.signalled(cpu, t_ns, tid, signal),
+            Meaning::Running { tid } => {
                 self.take_leader_id(cpu, tid, t_ns, watch);
                 if matches!(self.cpus[cpu.0 as usize].base, Base::Thread(known) if self.threads[known.0 as usize].tid != tid) {
                     self.counts.unseen_switches += u64::from(self.covers(t_ns));
@@ -36,32 +36,32 @@ impl Linux {
                 }
                 self.runs(cpu, t_ns, tid, watch);
             }
-            Fact::Allowed(answer) => self.answered(answer, t_ns, watch),
-            Fact::AllowedAtEnd(answer) => self.answered_at_end(&answer, t_ns),
+            Meaning::Allowed(answer) => self.answered(answer, t_ns, watch),
+            Meaning::AllowedAtEnd(answer) => self.answered_at_end(&answer, t_ns),
             // Processed by the caller, because it needs the catalogue.
-            Fact::SwitchedOff { .. } => {}
-            Fact::Process { .. } => self.dumped(fact, watch),
-            Fact::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
-            Fact::BlockDevice { device, name } => self.block_devices.dumped(device, name),
-            Fact::Script { process, name } => self.processes.set_script(process, name),
-            Fact::Title { process, name } => self.processes.add_title(process, name),
-            Fact::Cgroup { process, path } => self.processes.set_cgroup(process, path),
-            Fact::IrqName { number, name, allowed } => {
+            Meaning::SwitchedOff { .. } => {}
+            Meaning::Process { .. } => self.dumped(meaning, watch),
+            Meaning::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
+            Meaning::BlockDevice { device, name } => self.block_devices.dumped(device, name),
+            Meaning::Script { process, name } => self.processes.set_script(process, name),
+            Meaning::Title { process, name } => self.processes.add_title(process, name),
+            Meaning::Cgroup { process, path } => self.processes.set_cgroup(process, path),
+            Meaning::IrqName { number, name, allowed } => {
                 let context = self.context(Key::Irq(number), name);
                 self.contexts[context.0 as usize].allowed = masks::cpus(allowed);
             }
-            Fact::Fault { name } => self.faulted(cpu, t_ns, name, watch),
-            Fact::TimerStart { timer, at } => {
+            Meaning::Fault { name } => self.faulted(cpu, t_ns, name, watch),
+            Meaning::TimerStart { timer, at } => {
                 self.timers.start(timer, at);
                 watch.moment(Moment::TimerSet { cpu, timer, by: self.wake(cpu, t_ns).waker });
             }
-            Fact::TimerCancel { timer } => self.timers.cancel(timer),
-            Fact::TimerEnter { timer, function, now } => {
+            Meaning::TimerCancel { timer } => self.timers.cancel(timer),
+            Meaning::TimerEnter { timer, function, now } => {
                 self.timers.enter(cpu, t_ns, timer, function, now);
                 let kind = self.timers.kind(function);
                 watch.moment(Moment::TimerGoesOff { cpu, timer, by: self.wake(cpu, t_ns).waker, kind });
             }
-            Fact::TimerLeave { timer } => {
+            Meaning::TimerLeave { timer } => {
                 if let Some(expiry) = self.timers.leave(cpu, t_ns, timer) {
                     let covers = self.covers(t_ns);
                     self.counts.expiries.add(covers);
@@ -70,26 +70,26 @@ impl Linux {
                     }
                 }
             }
-            Fact::Function { address, name } => self.timers.function(address, self.classes.rules.timer(name)),
-            Fact::Reclaim { begins } => self.reclaims(cpu, t_ns, begins, watch),
-            Fact::Retransmit => watch.moment(Moment::Retransmitted { cpu }),
-            Fact::Disk => self.notes_disk_request(cpu),
-            Fact::Issue { device, sector } => {
+            Meaning::Function { address, name } => self.timers.function(address, self.classes.rules.timer(name)),
+            Meaning::Reclaim { begins } => self.reclaims(cpu, t_ns, begins, watch),
+            Meaning::Retransmit => watch.moment(Moment::Retransmitted { cpu }),
+            Meaning::Disk => self.notes_disk_request(cpu),
+            Meaning::Issue { device, sector } => {
                 self.notes_disk_request(cpu);
                 watch.moment(Moment::Issued { cpu, device, sector, by: self.wake(cpu, t_ns).waker });
             }
-            Fact::Complete { device, sector } => watch.moment(Moment::Completed { cpu, device, sector, by: self.wake(cpu, t_ns).waker }),
-            Fact::WorkQueued { work } => watch.moment(Moment::WorkQueued { cpu, work, by: self.wake(cpu, t_ns).waker }),
-            Fact::WorkBegins { work } => {
+            Meaning::Complete { device, sector } => watch.moment(Moment::Completed { cpu, device, sector, by: self.wake(cpu, t_ns).waker }),
+            Meaning::WorkQueued { work } => watch.moment(Moment::WorkQueued { cpu, work, by: self.wake(cpu, t_ns).waker }),
+            Meaning::WorkBegins { work } => {
                 if let Base::Thread(thread) = self.cpus[cpu.0 as usize].base {
                     watch.moment(Moment::WorkBegins { thread, work });
                 }
             }
-            Fact::Raise { number } => self.raised(cpu, t_ns, number, watch),
-            Fact::Enter(key, name) => self.enter(cpu, t_ns, key, name, watch),
-            Fact::Leave(key) => self.exit(cpu, t_ns, key, watch),
-            Fact::SyscallEnter { name, arguments } => self.call_begins(cpu, t_ns, name, arguments, watch),
-            Fact::SyscallLeave { name, result } => self.call_ends(cpu, t_ns, name, result, watch),
+            Meaning::Raise { number } => self.raised(cpu, t_ns, number, watch),
+            Meaning::Enter(key, name) => self.enter(cpu, t_ns, key, name, watch),
+            Meaning::Leave(key) => self.exit(cpu, t_ns, key, watch),
+            Meaning::SyscallEnter { name, arguments } => self.call_begins(cpu, t_ns, name, arguments, watch),
+            Meaning::SyscallLeave { name, result } => self.call_ends(cpu, t_ns, name, result, watch),
         }
     }
 
@@ -100,8 +100,8 @@ impl Linux {
     }
 
     /// A CPU passes from one thread to another one.
-    fn switched<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, fact: Fact<'_>, watch: &mut W) {
-        let Fact::Switch { tid, name, state, to, to_name, priority, to_priority } = fact else { return };
+    fn switched<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, meaning: Meaning<'_>, watch: &mut W) {
+        let Meaning::Switch { tid, name, state, to, to_name, priority, to_priority } = meaning else { return };
         self.take_leader_id(cpu, tid, t_ns, watch);
         let from = (tid != 0).then(|| self.thread(tid, name, false));
         self.set_priority(from, priority);

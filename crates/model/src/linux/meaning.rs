@@ -1,16 +1,16 @@
-//! Facts: what a kernel event means, independent of the tracer that recorded it.
+//! What a kernel event means, independent of the tracer that recorded it.
 //!
-//! Rules turn events into facts ([`super::kernel_rules`]); facts move the state machine
-//! ([`crate::linux`]).
+//! Rules give events their meaning ([`super::kernel_rules`]), which moves the state machine
+//! ([`crate::linux`], `apply.rs`).
 //!
-//! Example: `sched_waking` of LTTng and of ftrace are both [`Fact::Waking`].
+//! Example: `sched_waking` of LTTng and of ftrace are both [`Meaning::Waking`].
 
 use crate::linux::{Answer, Arguments};
 use crate::names::NameId;
 
 /// The meaning of one kernel event. Texts borrow from the event.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Fact<'a> {
+pub enum Meaning<'a> {
     Switch {
         tid: i32,
         name: &'a [u8],
@@ -147,7 +147,7 @@ pub enum Fact<'a> {
     },
     /// The thread sent a request to a block device.
     Disk,
-    /// A request was issued to a device, or the device completed it ([`Fact::Complete`]).
+    /// A request was issued to a device, or the device completed it ([`Meaning::Complete`]).
     Issue {
         device: i64,
         sector: i64,
@@ -157,7 +157,7 @@ pub enum Fact<'a> {
         sector: i64,
     },
     /// A work item, identified by its address, was queued for a kernel worker, or a worker begins
-    /// with it ([`Fact::WorkBegins`]).
+    /// with it ([`Meaning::WorkBegins`]).
     WorkQueued {
         work: u64,
     },
