@@ -135,7 +135,7 @@ impl RecordingFollower {
         }
         let Some(key) = self.heap.peek().filter(|key| key.t_ns <= until_ns) else { return Ok(None) };
         self.heap.pop();
-        let index = key.stream as usize;
+        let index = key.slot as usize;
         self.current = Some(index);
         match &self.tails[index].source {
             Some(source) => Ok(Some((source.item(&mut self.value_buffer), &self.shared.catalogue))),
@@ -153,7 +153,7 @@ impl RecordingFollower {
         loop {
             if let Some(source) = &mut self.tails[index].source {
                 if let Some(t_ns) = source.advance(&mut self.shared)? {
-                    self.heap.push(Key { t_ns, stream: index as u32 });
+                    self.heap.push(Key { t_ns, slot: index as u32 });
                     return Ok(());
                 }
             }

@@ -15,12 +15,13 @@ pub(crate) mod out_of_range;
 pub(crate) mod packet_checks;
 pub(crate) mod sort_window;
 
-/// Time of a stream's next item. Streams with equal times are ordered by index; within a stream its
-/// own order is kept.
+/// Time of a slot's next item. A slot holds a source, such as one stream. Slots with equal times
+/// are ordered by index; within a slot its own order is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub t_ns: i64,
-    pub stream: u32,
+    /// Index of the slot.
+    pub slot: u32,
 }
 
 /// A min-heap of keys. It is used instead of `BinaryHeap` because replacing the top is its one hot
@@ -110,10 +111,10 @@ mod tests {
             for (stream, times) in streams.iter().enumerate() {
                 let mut times = times.clone();
                 times.sort_unstable();
-                expected.extend(times.iter().map(|&t_ns| Key { t_ns, stream: stream as u32 }));
+                expected.extend(times.iter().map(|&t_ns| Key { t_ns, slot: stream as u32 }));
                 let mut times = times.into_iter();
                 if let Some(t_ns) = times.next() {
-                    heap.push(Key { t_ns, stream: stream as u32 });
+                    heap.push(Key { t_ns, slot: stream as u32 });
                 }
                 rest.push(times);
             }
@@ -122,7 +123,7 @@ mod tests {
             let mut current = heap.pop();
             while let Some(key) = current {
                 merged.push(key);
-                current = match rest[key.stream as usize].next() {
+                current = match rest[key.slot as usize].next() {
                     Some(t_ns) => Some(heap.exchange(Key { t_ns, ..key })),
                     None => heap.pop(),
                 };

@@ -255,7 +255,7 @@ impl Trace {
             self.probe_cost_ns = self.probe_cost_ns.or(recording.probe_cost_ns);
             self.recordings.push(recording);
         }
-        self.shared.diagnostics.extend(found.context);
+        self.shared.diagnostics.extend(found.unrelated);
         // A part that cannot be opened becomes a diagnostic if there are other parts. If it is the
         // only one, its error is the reason why there is no trace.
         let only = found.ctf.len() + found.files.len() == 1;
@@ -263,7 +263,7 @@ impl Trace {
             let done = self.add_ctf(&directory, &name);
             self.or_closed(done, directory, only)?;
         }
-        if let Some(path) = found.raw {
+        if let Some(path) = found.unconverted {
             let recording = self.recordings.last();
             if let Some(begin_ns) = recording.and_then(|recording| recording.start_ns) {
                 let end_ns = recording.and_then(|recording| recording.end_ns).unwrap_or(begin_ns);
@@ -274,7 +274,7 @@ impl Trace {
             }
             self.shared.diagnostics.push(Diagnostic::Unconverted { path });
         }
-        if let Some(folder) = found.pages {
+        if let Some(folder) = found.copied_from_tracer {
             let opened = trace_dat::open_raw(&folder, &name(&folder), &mut self.shared)?;
             let shift = self.shifts.of(&folder);
             self.add_kernel(opened, shift);
@@ -348,12 +348,12 @@ impl Trace {
             }
             Format::ChromeJson => {
                 let source = ChromeSource::open(path, name, &mut self.shared)?;
-                self.add_slot(Source::Chrome(Box::new(source)), false, shift);
+                self.add_slot(Source::ChromeJson(Box::new(source)), false, shift);
                 self.add_producer("chrome".to_owned());
             }
             Format::MachineLog => {
                 let source = LogSource::open(path, name, &mut self.shared)?;
-                self.add_slot(Source::Log(Box::new(source)), false, shift);
+                self.add_slot(Source::MachineLog(Box::new(source)), false, shift);
                 self.add_producer("machine log".to_owned());
                 self.has_machine_log = true;
             }
@@ -363,20 +363,22 @@ impl Trace {
             }
             Format::FtraceText => {
                 let source = ftrace_text::open(path, name, &mut self.shared)?;
-                self.add_slot(Source::Text(Box::new(source)), true, shift);
+                self.add_slot(Source::FtraceText(Box::new(source)), true, shift);
                 self.add_producer("ftrace".to_owned());
             }
         }
         Ok(())
     }
 
+    /// Adds a source. `sort`: its own order cannot be trusted, so its items pass a window that
+    /// sorts them.
     fn add_slot(&mut self, source: Source, sort: bool, shift: Shift) {
         self.slots.push(Slot { source, window: sort.then(Window::default), shift });
     }
 
     fn add_kernel(&mut self, opened: trace_dat::Opened, shift: Shift) {
         for source in opened.sources {
-            let sort = matches!(source, Source::Text(_));
+            let sort = matches!(source, Source::FtraceText(_));
             self.add_slot(source, sort, shift);
         }
         self.clock.source = self.clock.source.take().or(opened.clock);
@@ -385,7 +387,7 @@ impl Trace {
 
     fn add_dump(&mut self, path: &Path, dump: Dump, several: bool) -> Result<(), Error> {
         let source = DumpSource::open(path, stream_name(path, path, several), dump, &mut self.shared)?;
-        self.slots.push(Slot { source: Source::Dump(Box::new(source)), window: None, shift: self.shifts.of(path) });
+        self.slots.push(Slot { source: Source::Sel4Log(Box::new(source)), window: None, shift: self.shifts.of(path) });
         self.clock.source = Some("the kernel's counter".to_owned());
         self.clock.frequency_hz = dump.frequency_hz;
         self.add_producer("seL4".to_owned());
@@ -403,7 +405,7 @@ impl Trace {
     fn prime(&mut self, options: &Options) -> Result<(), Error> {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if let Some(t_ns) = slot.advance(&mut self.shared, &mut self.value_buffer)? {
-                self.heap.push(Key { t_ns, stream: index as u32 });
+                self.heap.push(Key { t_ns, slot: index as u32 });
             }
         }
         self.start_ns = self.heap.peek().map(|key| key.t_ns);
@@ -423,7 +425,7 @@ impl Trace {
     pub fn leave_out(&mut self, kinds: &[StreamKind]) {
         let mut kept = Heap::default();
         while let Some(key) = self.heap.pop() {
-            let kind = match &self.slots[key.stream as usize].source {
+            let kind = match &self.slots[key.slot as usize].source {
                 Source::Ctf(source) => Some(self.shared.catalogue.streams[source.stream().0 as usize].kind),
                 _ => None,
             };
@@ -481,7 +483,7 @@ impl Trace {
             let next = match self.current.take() {
                 None => self.heap.pop(),
                 Some(index) => match self.slots[index].advance(&mut self.shared, &mut self.value_buffer)? {
-                    Some(t_ns) => Some(self.heap.exchange(Key { t_ns, stream: index as u32 })),
+                    Some(t_ns) => Some(self.heap.exchange(Key { t_ns, slot: index as u32 })),
                     None => self.heap.pop(),
                 },
             };
@@ -494,7 +496,7 @@ impl Trace {
                 }
                 return self.finish();
             };
-            let index = key.stream as usize;
+            let index = key.slot as usize;
             self.current = Some(index);
             if key.t_ns > self.end_ns {
                 // A loss counts if any of its time lies in the range. All later items of this
@@ -532,10 +534,10 @@ impl Trace {
             }
             match &slot.source {
                 Source::Ctf(source) => source.report(&mut self.shared),
-                Source::Dump(source) => source.report(&mut self.shared),
-                Source::Pages(source) => source.report(&mut self.shared),
-                Source::Text(source) => source.report(&mut self.shared),
-                Source::Capture(_) | Source::Perf(_) | Source::Chrome(_) | Source::Log(_) | Source::Missing { .. } => {}
+                Source::Sel4Log(source) => source.report(&mut self.shared),
+                Source::FtracePages(source) => source.report(&mut self.shared),
+                Source::FtraceText(source) => source.report(&mut self.shared),
+                Source::Capture(_) | Source::Perf(_) | Source::ChromeJson(_) | Source::MachineLog(_) | Source::Missing { .. } => {}
             }
         }
         match self.first_damage().filter(|_| self.damage_is_error) {

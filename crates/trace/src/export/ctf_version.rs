@@ -35,7 +35,7 @@ pub enum Rewritten {
 pub fn rewrite(path: &Path, directory: &Path, version: Version) -> Result<Rewritten, Error> {
     // A path that cannot be recognised is reported when it is opened as a trace.
     let Some(found) = path.is_dir().then(|| recognise(path).ok()).flatten() else { return Ok(Rewritten::Other) };
-    if found.ctf.is_empty() || found.recording.is_some() || !found.files.is_empty() || found.pages.is_some() {
+    if found.ctf.is_empty() || found.recording.is_some() || !found.files.is_empty() || found.copied_from_tracer.is_some() {
         return Ok(Rewritten::Other);
     }
     empty_folder(directory)?;

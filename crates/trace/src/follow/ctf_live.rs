@@ -158,7 +158,7 @@ impl Live {
             self.report();
             return Ok(None);
         };
-        let index = key.stream as usize;
+        let index = key.slot as usize;
         self.current = Some(index);
         Ok(Some((self.tails[index].slot.item(&mut self.value_buffer), &self.shared.catalogue)))
     }
@@ -189,7 +189,7 @@ impl Live {
     fn search(&mut self) {
         for root in 0..self.paths.len() {
             let Ok(found) = recognise(&self.paths[root]) else { continue };
-            self.context[root] = found.context;
+            self.context[root] = found.unrelated;
             for directory in found.ctf {
                 if !self.traces.iter().any(|trace| trace.directory == directory) {
                     self.add(directory, root);
@@ -271,7 +271,7 @@ impl Live {
         let tail = &mut self.tails[index];
         loop {
             if let Some(t_ns) = tail.slot.advance(&mut self.shared, &mut self.value_buffer)? {
-                self.heap.push(Key { t_ns, stream: index as u32 });
+                self.heap.push(Key { t_ns, slot: index as u32 });
                 return Ok(());
             }
             let trace = &self.traces[tail.trace];

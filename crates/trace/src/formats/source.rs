@@ -19,11 +19,12 @@ pub(crate) enum Source {
     Ctf(Box<CtfSource>),
     Capture(Box<CaptureSource>),
     Perf(Box<PerfSource>),
-    Dump(Box<DumpSource>),
-    Chrome(Box<ChromeSource>),
-    Log(Box<LogSource>),
-    Pages(Box<PageSource>),
-    Text(Box<TextSource>),
+    Sel4Log(Box<DumpSource>),
+    ChromeJson(Box<ChromeSource>),
+    MachineLog(Box<LogSource>),
+    /// Pages of the kernel's tracer, in a trace.dat or raw.
+    FtracePages(Box<PageSource>),
+    FtraceText(Box<TextSource>),
     /// Events that exist but cannot be read yet. They are yielded as one loss without a count.
     Missing {
         loss: Loss,
@@ -38,11 +39,11 @@ impl Sequence for Source {
             Source::Ctf(source) => source.advance(shared),
             Source::Capture(source) => source.advance(shared),
             Source::Perf(source) => source.advance(shared),
-            Source::Dump(source) => source.advance(),
-            Source::Chrome(source) => source.advance(shared),
-            Source::Log(source) => source.advance(shared),
-            Source::Pages(source) => source.advance(shared),
-            Source::Text(source) => source.advance(shared),
+            Source::Sel4Log(source) => source.advance(),
+            Source::ChromeJson(source) => source.advance(shared),
+            Source::MachineLog(source) => source.advance(shared),
+            Source::FtracePages(source) => source.advance(shared),
+            Source::FtraceText(source) => source.advance(shared),
             Source::Missing { loss, passed } => Ok((!std::mem::replace(passed, true)).then_some(loss.end_ns)),
         }
     }
@@ -53,11 +54,11 @@ impl Sequence for Source {
             Source::Ctf(source) => source.item(value_buffer),
             Source::Capture(source) => source.item(value_buffer),
             Source::Perf(source) => source.item(value_buffer),
-            Source::Dump(source) => source.item(value_buffer),
-            Source::Chrome(source) => source.item(value_buffer),
-            Source::Log(source) => source.item(value_buffer),
-            Source::Pages(source) => source.item(value_buffer),
-            Source::Text(source) => source.item(value_buffer),
+            Source::Sel4Log(source) => source.item(value_buffer),
+            Source::ChromeJson(source) => source.item(value_buffer),
+            Source::MachineLog(source) => source.item(value_buffer),
+            Source::FtracePages(source) => source.item(value_buffer),
+            Source::FtraceText(source) => source.item(value_buffer),
             Source::Missing { loss, .. } => Item::Loss(*loss),
         }
     }
@@ -68,11 +69,11 @@ impl Sequence for Source {
             Source::Ctf(source) => source.has_event(),
             Source::Capture(_)
             | Source::Perf(_)
-            | Source::Dump(_)
-            | Source::Chrome(_)
-            | Source::Log(_)
-            | Source::Pages(_)
-            | Source::Text(_)
+            | Source::Sel4Log(_)
+            | Source::ChromeJson(_)
+            | Source::MachineLog(_)
+            | Source::FtracePages(_)
+            | Source::FtraceText(_)
             | Source::Missing { .. } => true,
         }
     }
@@ -85,9 +86,9 @@ impl Source {
         match self {
             Source::Ctf(source) => source.broken,
             Source::Capture(source) => source.broken,
-            Source::Chrome(source) => source.broken,
-            Source::Log(source) => source.broken,
-            Source::Perf(_) | Source::Dump(_) | Source::Pages(_) | Source::Text(_) | Source::Missing { .. } => false,
+            Source::ChromeJson(source) => source.broken,
+            Source::MachineLog(source) => source.broken,
+            Source::Perf(_) | Source::Sel4Log(_) | Source::FtracePages(_) | Source::FtraceText(_) | Source::Missing { .. } => false,
         }
     }
 
@@ -99,11 +100,11 @@ impl Source {
             Source::Ctf(source) => source.yield_pending_loss_before(end_ns),
             Source::Capture(_)
             | Source::Perf(_)
-            | Source::Dump(_)
-            | Source::Chrome(_)
-            | Source::Log(_)
-            | Source::Pages(_)
-            | Source::Text(_)
+            | Source::Sel4Log(_)
+            | Source::ChromeJson(_)
+            | Source::MachineLog(_)
+            | Source::FtracePages(_)
+            | Source::FtraceText(_)
             | Source::Missing { .. } => false,
         }
     }

@@ -74,13 +74,13 @@ pub(crate) fn open(path: &Path, name: &str, shared: &mut Shared) -> Result<Opene
     for (index, buffer) in dat.buffers().iter().enumerate() {
         let name = if buffer.name.is_empty() { name.to_owned() } else { format!("{name}/{}", buffer.name) };
         if let Some(text) = dat.text(index) {
-            sources.push(Source::Text(Box::new(TextSource::new(path, name.clone(), Box::new(text), shared))));
+            sources.push(Source::FtraceText(Box::new(TextSource::new(path, name.clone(), Box::new(text), shared))));
         }
         for cpu in buffer.cpus.iter().filter(|cpu| cpu.extent.size > 0) {
             let pages = dat.shared_stream(index, cpu.cpu).map_err(wrong)?;
             let stream = shared.stream(format!("{name}/cpu{}", cpu.cpu), StreamKind::Kernel);
             let lost = lost.get(&cpu.cpu).copied().unwrap_or(0);
-            sources.push(Source::Pages(Box::new(PageSource::new(&kernel, pages.boxed(), cpu.cpu, stream, lost))));
+            sources.push(Source::FtracePages(Box::new(PageSource::new(&kernel, pages.boxed(), cpu.cpu, stream, lost))));
         }
     }
     Ok(Opened { sources, clock })
@@ -136,7 +136,7 @@ pub(crate) fn open_raw(folder: &Path, name: &str, shared: &mut Shared) -> Result
         let file = File::open(&path).map_err(Error::io(&path))?.take(length);
         let stream = shared.stream(format!("{name}/cpu{cpu}"), StreamKind::Kernel);
         let pages = PageStream::new(Box::new(file) as Pages, layout);
-        sources.push(Source::Pages(Box::new(PageSource::new(&kernel, pages, cpu, stream, 0))));
+        sources.push(Source::FtracePages(Box::new(PageSource::new(&kernel, pages, cpu, stream, 0))));
     }
     Ok(Opened { sources, clock })
 }

@@ -51,7 +51,7 @@ const DAY: u64 = 86_400_000_000_000;
 pub(crate) fn diagnose_distant_begins<P: AsRef<Path>>(paths: &[P], ends: &[usize], firsts: &[Key]) -> Vec<Diagnostic> {
     let mut begins = vec![None; paths.len()];
     for first in firsts {
-        let begin = &mut begins[ends.partition_point(|end| *end <= first.stream as usize)];
+        let begin = &mut begins[ends.partition_point(|end| *end <= first.slot as usize)];
         *begin = Some(begin.map_or(first.t_ns, |known: i64| known.min(first.t_ns)));
     }
     let mut begins = paths.iter().zip(begins).filter_map(|(path, begin_ns)| Some((path.as_ref(), begin_ns?)));

@@ -32,11 +32,11 @@ pub(crate) struct Found {
     /// Files that are a trace each.
     pub files: Vec<(Format, PathBuf)>,
     /// A folder of files copied from the kernel's tracer.
-    pub pages: Option<PathBuf>,
+    pub copied_from_tracer: Option<PathBuf>,
     /// Raw pages of the kernel's tracer in a recording that were not converted to a trace yet.
-    pub raw: Option<PathBuf>,
+    pub unconverted: Option<PathBuf>,
     /// Diagnostic for files that belong to no trace.
-    pub context: Option<Diagnostic>,
+    pub unrelated: Option<Diagnostic>,
 }
 
 impl Found {
@@ -63,7 +63,7 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
         return in_recording(path);
     }
     if trace_dat::is_raw(path) {
-        return Ok(Found { pages: Some(path.to_owned()), ..Found::default() });
+        return Ok(Found { copied_from_tracer: Some(path.to_owned()), ..Found::default() });
     }
     let mut walk = Walk::default();
     walk.directory(path, 0)?;
@@ -90,7 +90,7 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
     if walk.others > 0 {
         let more = if walk.others > walk.examples.len() as u64 { ", …" } else { "" };
         let examples = walk.examples.join(", ") + more;
-        walk.found.context = Some(Diagnostic::UnrelatedFiles { path: path.to_owned(), files: walk.others, examples });
+        walk.found.unrelated = Some(Diagnostic::UnrelatedFiles { path: path.to_owned(), files: walk.others, examples });
     }
     Ok(walk.found)
 }
@@ -115,7 +115,7 @@ fn in_recording(directory: &Path) -> Result<Found, Error> {
     if kernel.join("metadata").is_file() {
         walk.found.ctf.push(kernel);
     } else if kernel.join("raw").is_dir() {
-        walk.found.raw = Some(kernel.join("raw"));
+        walk.found.unconverted = Some(kernel.join("raw"));
     }
     let samples = directory.join("samples");
     if samples.join("metadata").is_file() {

@@ -159,7 +159,7 @@ impl Trace {
         let (heap, current) = (std::mem::take(&mut self.heap), self.current.take());
         let mut headers = Headers::new();
         for (index, slot) in self.slots.iter_mut().enumerate() {
-            let waiting = heap.keys().iter().find(|key| key.stream as usize == index);
+            let waiting = heap.keys().iter().find(|key| key.slot as usize == index);
             let Some(mut latest_ns) = waiting.map(|key| key.t_ns).or((current == Some(index)).then_some(i64::MIN)) else { continue };
             if waiting.is_some() {
                 see(&slot.item(&mut self.value_buffer).into());

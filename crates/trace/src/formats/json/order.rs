@@ -129,8 +129,8 @@ impl Merge {
     fn next(&mut self) -> io::Result<Option<RecordLocation>> {
         // Runs are in the order of the file, so records with equal times are in that order, too.
         let Some(key) = self.heap.pop() else { return Ok(None) };
-        let place = self.next[key.stream as usize].take();
-        self.refill(key.stream as usize)?;
+        let place = self.next[key.slot as usize].take();
+        self.refill(key.slot as usize)?;
         Ok(place)
     }
 
@@ -145,7 +145,7 @@ impl Merge {
         }
         self.next[index] = run.places.next();
         if let Some(place) = self.next[index] {
-            self.heap.push(Key { t_ns: place.t_ns, stream: index as u32 });
+            self.heap.push(Key { t_ns: place.t_ns, slot: index as u32 });
         }
         Ok(())
     }
