@@ -28,6 +28,10 @@
 //! If none has a certain answer, the path is *spread*, or too little is known. File locks
 //! ([`locks`]) and unrelated programs on the CPUs are then added to the verdict.
 //!
+//! The facts are collected while the trace is read ([`exchanges`], [`off_path`] with [`file_locks`]
+//! and [`inversions`], [`traffic`] with [`polls`]) or from the path ([`parts`]); [`Case`] has them
+//! all.
+//!
 //! The verdict is data ([`data::Verdict`]); [`sentence`] writes it as text. No rule here may depend
 //! on what a name means: subjects are judged by their roles, states and figures.
 

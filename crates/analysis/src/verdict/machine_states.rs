@@ -1,5 +1,5 @@
-//! The verdict by states of machines, for traces in which no process is known: it decides whether
-//! the largest state of the critical path leads.
+//! The verdict by states of machines, for traces in which no process is known, and for states that
+//! a program declared: it decides whether the largest state of the critical path leads.
 //!
 //! A state leads if its share is larger than the next one by more than the statistical error, if
 //! another machine waits for it, and if the system would be faster with less of it. A machine that

@@ -286,7 +286,7 @@ mod tests {
         }
         // All events of the default are in a row, so the step before all rows is empty and left
         // out.
-        assert_eq!(steps[0].what, "page faults");
+        assert_eq!(steps[0].what, "page faults", "{:?}: add them to ROWS or to NEVER_GIVEN_UP", steps[0].events);
     }
 
     #[test]
