@@ -88,20 +88,20 @@ impl Waits<'_> {
     /// time directly before and after the use of these, or in no named state. A queue may be empty
     /// while its last token is worked on, so neither is sufficient alone.
     fn add_unstated(&mut self, unnamed: &[u64], fullness: &[(Option<f64>, Option<f64>)]) {
-        for at in 0..self.total.len() {
+        for (at, &unnamed) in unnamed.iter().enumerate() {
             let machine = ActorId(at as u32);
             let never_waits = !self.activity.waits_explicitly(machine) && self.idle[at] == 0;
             let Some(stage) = self.stages.of(machine).filter(|_| never_waits) else { continue };
             let total = self.total[at] as f64;
             let for_space = stage.outputs.iter().filter_map(|output| {
-                let most = stage.before_put_ns.max(stage.after_put_ns).max(unnamed[at]) as f64;
+                let most = stage.before_put_ns.max(stage.after_put_ns).max(unnamed) as f64;
                 let full = fullness.get(output.queue.0 as usize)?.0?;
                 Some((output.queue, For::Space, most.min(full * total)))
             });
             let for_tokens = stage.inputs.iter().filter_map(|input| {
                 let queue = input.queue?;
                 let empty = fullness.get(queue.0 as usize)?.1?;
-                Some((queue, For::Tokens, (stage.before_get_ns.max(unnamed[at]) as f64).min(empty * total)))
+                Some((queue, For::Tokens, (stage.before_get_ns.max(unnamed) as f64).min(empty * total)))
             });
             if let Some((queue, what, ns)) = for_space.chain(for_tokens).max_by(|a, b| a.2.total_cmp(&b.2)) {
                 self.idle[at] = ns as u64;
