@@ -146,7 +146,7 @@ pub struct Inputs {
     pub tells_running: bool,
 }
 
-/// All analyses that run together in one pass over the events.
+/// The analyses of steps of probes, which run together: latencies, queues, stages, activities.
 pub struct ProbePass {
     /// Resolves events to steps. If another component resolves them, only its vocabulary is used.
     system: System,
@@ -156,7 +156,7 @@ pub struct ProbePass {
     stages: Stages,
     activities: Activities,
     rules: Rules,
-    lost: Vec<Facts>,
+    packet_losses: Vec<Facts>,
     /// Items that are not steps of the program, such as kernel events: their counts and context.
     pub context: ItemCounts,
     /// Size in bytes of the largest ring that lost events, if the trace records it.
@@ -189,7 +189,7 @@ impl ProbePass {
             stages: Stages::default(),
             activities: Activities::default(),
             rules: Rules::built_in()?,
-            lost: Vec::new(),
+            packet_losses: Vec::new(),
             context: ItemCounts::default(),
             full_ring: None,
             tells_running: true,
@@ -197,8 +197,8 @@ impl ProbePass {
     }
 
     /// Adds lost packets to the report. `packets` is the number of all packets.
-    pub fn lost(&mut self, losses: &[LossLine], packets: u64) {
-        self.lost = losses.iter().filter_map(|line| line.facts(packets)).collect();
+    pub fn set_packet_losses(&mut self, losses: &[LossLine], packets: u64) {
+        self.packet_losses = losses.iter().filter_map(|line| line.facts(packets)).collect();
     }
 
     /// Processes one item. Events of the kernel and stack samples are not steps of a program and
@@ -311,7 +311,7 @@ impl ProbePass {
             rules: &self.rules,
         };
         let (verdict, others) = evidence.verdict_and_findings();
-        let mut findings = self.rules.findings(&self.lost);
+        let mut findings = self.rules.findings(&self.packet_losses);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.count));
         let is_cause = |finding: &&Finding| finding.is_cause() && finding.share >= self.rules.stages.min_finding;
         let losses = findings.iter().find(is_cause).cloned();

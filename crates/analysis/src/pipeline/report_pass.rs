@@ -207,7 +207,7 @@ impl EventAnswers {
             let symbols = symbols(&locations);
             let symbol = |address| symbols.name(address);
             let packets = Packets { packet_paths: &self.packet_paths, linux: &linux, symbol: &symbol };
-            self.pass.lost(&packets.losses(&places), self.packet_paths.count);
+            self.pass.set_packet_losses(&packets.losses(&places), self.packet_paths.count);
         }
         self.pass.full_ring = trace.full_ring();
         let report = self.pass.report(trace.probe_cost_ns());

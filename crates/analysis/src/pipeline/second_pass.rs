@@ -1,4 +1,5 @@
-//! The second of the two passes: the path that counts, its verdict, and predictions.
+//! The second of the two passes: the path that counts, its verdict, and predictions. It reads the
+//! spooled interactions and the segments of the path, never the trace.
 
 use super::parties::{self, Parties};
 use super::path_end::path_to_anchor;

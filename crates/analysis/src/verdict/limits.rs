@@ -1,7 +1,7 @@
 //! The constants that decide the verdict. Those of [`Limits`] are read from `rules/verdict.toml`,
 //! which gives the reason for each, and `--sensitivity` varies them. The others are constants of
-//! this file, each with its reason; they decide on caveats and on verdicts without processes, which
-//! are not varied.
+//! this file, each with its reason; they decide on caveats and details. Those of verdicts without
+//! processes are `[path]` and `[stages]` in `rules/findings.toml`. Neither are varied.
 
 use longpole_model::rules::{self, RuleError};
 use serde::{Deserialize, Serialize};

@@ -161,7 +161,7 @@ impl Case<'_> {
             verdict.state = None;
         }
         self.add_memory(first, top, &mut verdict);
-        self.add_hand_overs(first.subject, &mut verdict);
+        self.add_waits_for_each_other(first.subject, &mut verdict);
         if let Some(processes) = self.processes(first.subject) {
             // The kernel's work to start and end processes consists mostly of their own system
             // calls and page faults.
@@ -203,7 +203,7 @@ impl Case<'_> {
 
     /// Adds how the threads of the subject wait for one another and for others: at a lock, one
     /// after another, or in round trips.
-    fn add_hand_overs(&self, subject: SubjectId, verdict: &mut Verdict) {
+    fn add_waits_for_each_other(&self, subject: SubjectId, verdict: &mut Verdict) {
         if let Some(lock) = self.lock_of(subject) {
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LockConvoy));
             let locks = self.locks(subject, 0);
