@@ -29,6 +29,7 @@ use crate::render::progress as bar;
 use crate::render::table::plain;
 use crate::WrongUsage;
 use anyhow::{anyhow, bail, Context};
+use clap::Arg;
 use longpole_model::rules::Rules;
 use longpole_record::kernel;
 use longpole_record::Stop;
@@ -45,8 +46,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 #[derive(clap::Args)]
 pub struct Input {
-    /// Recordings or foreign traces (CTF, pcapng, pcap, perf.data, Chrome's JSON, also in tar, zip,
-    /// gzip, zstd); default: the newest recording under the root ($LONGPOLE_ROOT or ./traces)
+    /// Recordings or foreign traces (CTF, pcapng, pcap, perf.data, trace.dat, text and raw pages of
+    /// ftrace, Chrome's JSON, machine logs, raw logs of seL4; also in tar, zip, gzip, zstd);
+    /// default: the newest recording under the root ($LONGPOLE_ROOT or ./traces)
     #[arg(value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
 
@@ -59,7 +61,7 @@ pub struct Input {
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     pub end: Option<Moment>,
 
-    /// Analyse the whole host; the default is the recorded command and what it started
+    /// From the begin of the recording; the default is the begin of the command
     #[arg(long)]
     pub all: bool,
 
@@ -82,6 +84,17 @@ pub struct Input {
 
     #[command(flatten)]
     pub raw: Raw,
+}
+
+/// Returns the option `--all` for verbs whose tables have a row per thread or call.
+pub(crate) fn all_of_threads(all: Arg) -> Arg {
+    all.help("The threads of the whole host; the default is those of the command and what it started")
+}
+
+/// Returns the option `--all` for verbs whose answer is about the whole recording in any case.
+/// They accept the option, so that it may stay in a command line when the verb changes.
+pub(crate) fn all_without_effect(all: Arg) -> Arg {
+    all.hide(true)
 }
 
 /// Returns what to do at damage.

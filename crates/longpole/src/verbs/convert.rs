@@ -31,6 +31,7 @@ use std::process::ExitCode;
 
 /// Write a trace in another format.
 #[derive(clap::Args)]
+#[command(mut_arg("all", crate::input::all_without_effect))]
 #[command(after_help = "\
 Examples:
   longpole convert --to ctf -o out capture.pcapng            what babeltrace2 and Trace Compass open

@@ -26,6 +26,7 @@ const MAX_ROWS: usize = 100;
 
 /// Measure the time of CPUs, and of threads in each state
 #[derive(clap::Args)]
+#[command(mut_arg("all", crate::input::all_of_threads))]
 #[command(after_help = "\
 With kernel events (`longpole record --kernel sched,irq,softirq`): the time of each CPU, and for
 each thread how long it ran, waited for a CPU, and was blocked. Probes do not see the scheduler: a

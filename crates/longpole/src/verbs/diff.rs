@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "CONDITION")]
     fail_if: Vec<String>,
 
-    /// Compare the whole recordings; the default begins with the recorded command
+    /// From the begin of both recordings; the default is the begin of the commands
     #[arg(long)]
     all: bool,
 

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 /// Show what a trace contains: streams, events by name, losses, clock, sources.
 #[derive(clap::Args)]
+#[command(mut_arg("all", crate::input::all_without_effect))]
 #[command(after_help = "\
 Examples:
   longpole info                              the newest recording

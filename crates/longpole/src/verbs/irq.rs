@@ -13,6 +13,7 @@ use std::process::ExitCode;
 /// Measure interrupts and softirqs: handling time, and the delay to the start of the threads that
 /// they wake
 #[derive(clap::Args)]
+#[command(mut_arg("all", crate::input::all_without_effect))]
 #[command(after_help = "\
 Percentiles are within 1 %; count, min, mean, max and total are exact. Needs kernel events: `longpole record --kernel sched,irq,softirq`.
 

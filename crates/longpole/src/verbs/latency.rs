@@ -22,6 +22,7 @@ const LINES_OF_TABLE: usize = 3;
 
 /// Measure latencies: calls, spans, signals, activity, objects, or between any two events.
 #[derive(clap::Args)]
+#[command(mut_arg("all", crate::input::all_without_effect))]
 #[command(after_help = "\
 Percentiles are within 1 %; count, min, mean, max and total are exact.
 

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 /// Write the machines of a trace as a machine log: JSON lines that can be edited and analysed
 #[derive(clap::Args)]
+#[command(mut_arg("all", crate::input::all_without_effect))]
 #[command(after_help = "\
 Examples:
   longpole model > machines.jsonl                            of the newest recording

@@ -25,6 +25,7 @@ use std::str::FromStr;
 
 /// Show where packets were lost, follow them from send to receive call, count traffic
 #[derive(clap::Args)]
+#[command(mut_arg("all", crate::input::all_without_effect))]
 #[command(after_help = "\
 Losses and journeys need the kernel's events: `longpole record --kernel sched,irq,softirq,net,syscall`.
 

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 /// Print the events of a trace in the order of time; a loss is a line, too.
 #[derive(clap::Args)]
+#[command(mut_arg("all", crate::input::all_without_effect))]
 #[command(after_help = "\
 A line is: [time of day, UTC] (+since the line before) who name: { cpu_id }, { contexts }, { fields }
 

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 /// Measure queues: depth, full and empty shares, batches, residence, signals per item.
 #[derive(clap::Args)]
+#[command(mut_arg("all", crate::input::all_without_effect))]
 #[command(after_help = "\
 Examples:
   longpole queues                            of the newest recording

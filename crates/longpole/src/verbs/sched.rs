@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 /// Measure how long woken threads wait for a CPU, and which threads have it meanwhile
 #[derive(clap::Args)]
+#[command(mut_arg("all", crate::input::all_of_threads))]
 #[command(after_help = "\
 Percentiles are within 1 %; count, min, mean, max and total are exact. Needs kernel events: `longpole record --kernel sched,irq,softirq`.
 

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 /// Measure entries into the kernel: system calls with their errors, page faults, interrupts
 #[derive(clap::Args)]
+#[command(mut_arg("all", crate::input::all_of_threads))]
 #[command(after_help = "\
 Percentiles are within 1 %; count, min, mean, max and total are exact. Needs kernel events: `longpole record --kernel sched,syscall,fault,irq,softirq`.
 

@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     end: Option<Moment>,
 
-    /// Replay the whole recording; the default begins with the recorded command
+    /// From the begin of the recording; the default is the begin of the command
     #[arg(long)]
     all: bool,
 
