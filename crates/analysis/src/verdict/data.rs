@@ -30,7 +30,7 @@ pub enum Basis {
 pub enum Outcome {
     /// One subject limits the system.
     Bottleneck,
-    /// The system waits for a time that it set itself, for input, for a quota or for a rate limit.
+    /// The system waits for a time that it set itself, for a quota or for a rate limit.
     Paced,
     /// No subject leads at any level.
     Spread,
