@@ -53,8 +53,8 @@ pub struct Stream {
 /// Kind of a stream's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamKind {
-    /// Events of programs, and all others whose meaning is in rule files: Chrome's JSON, seL4's
-    /// log.
+    /// Events whose meaning is in rule files: those of programs and of seL4's log, for which rules
+    /// are built in, and those of Chrome's JSON, which mean nothing without rules of the user.
     User,
     /// Events of a Linux kernel, whose meaning the model of Linux knows.
     Kernel,
