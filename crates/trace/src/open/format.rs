@@ -6,7 +6,7 @@
 //! [`Source`](crate::formats::source::Source) with arms in its methods (`advance`, `item`,
 //! `has_event`, `is_broken`, `yield_pending_loss_before`), and arms in `trace.rs` (`add_file` opens
 //! it, `finish` reports what was counted). The compiler asks for every arm, but not for the row.
-//! Rows are tried in order, but the order has no effect, because no two formats begin alike.
+//! Rows are tried in order, but the order has no effect: at most one test holds for a file.
 
 use crate::files::head::Head;
 use crate::formats::archive;
