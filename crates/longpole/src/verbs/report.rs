@@ -43,6 +43,7 @@ use std::process::ExitCode;
 
 /// Name the bottleneck, with its evidence.
 #[derive(clap::Args)]
+#[command(mut_arg("full", |full| full.help("Also print up to 15 states, functions, which threads had the CPUs, the path over time, findings, queues, latencies; the default fits on a screen")))]
 #[command(after_help = "\
 The verdict names what limits the system, by the critical path: a process, a pool, a thread or a
 state. Where the path does not decide, it names the stage behind a full and before an empty queue.
