@@ -253,7 +253,7 @@ impl Case<'_> {
             .or_else(|| self.by_round_trips());
         let mut verdict = match decided {
             Some(verdict) => verdict,
-            None if unknown > self.limits.max_unknown && unknown > self.limits.min_share => self.empty(Outcome::Unknown),
+            None if unknown > self.limits.min_share => self.empty(Outcome::Unknown),
             None => self.spread(),
         };
         self.add_file_lock(&mut verdict);

@@ -267,13 +267,13 @@ fn details(out: &mut impl Write, report: &Report, rows: &[Row]) -> io::Result<()
         let count = counted(inputs.contradictions, "contradiction");
         writeln!(out, "{count} on the way: their effects are unknown (longpole path lists them)")?;
     }
-    for (count, what) in [
-        (inputs.negative_links, "links end before they begin: clocks differ, and the verdict may be wrong"),
-        (inputs.forgotten_causes, "causes are older than the stored history"),
-        (inputs.cut_waits, "chains of waits are longer than the limit: findings do not include their ends (longpole graph --waits)"),
+    for (count, why, what) in [
+        (inputs.negative_links, "with an end before the begin: clocks differ, and the verdict may be wrong", "link"),
+        (inputs.forgotten_causes, "older than the stored history", "cause"),
+        (inputs.cut_waits, "of waits longer than the limit: findings do not include what is beyond (longpole graph --waits)", "chain"),
     ] {
         if count > 0 {
-            writeln!(out, "{}", painted(Role::Caveat, format!("{} {what}", number(count))))?;
+            writeln!(out, "{}", painted(Role::Caveat, format!("{} {why}", counted(count, what))))?;
         }
     }
     profile::discordant(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
