@@ -287,8 +287,12 @@ fn a_recorder_of_a_command_leaves_the_events_of_ended_processes_to_the_recorder_
     ok(of_command.unwrap());
     assert_eq!(path(&ok(place.longpole(&["stop"]).output().unwrap())), of_all);
     let of_command = place.recordings().into_iter().find(|recording| *recording != of_all).unwrap();
-    assert_eq!(counted(&of_all, ":numbered"), (100, 0));
-    assert_eq!(counted(&of_command, ":numbered"), (2000, 0));
+    // Events may be lost on a busy host, but each is in one of the recordings.
+    let tried = |recording: &Path| {
+        let (events, lost) = counted(recording, ":numbered");
+        events + lost
+    };
+    assert_eq!((tried(&of_all), tried(&of_command)), (100, 2000));
 }
 
 #[test]

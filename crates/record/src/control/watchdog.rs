@@ -8,6 +8,9 @@
 //! the last write, and the next recorder takes the events that are still in the rings. If the
 //! kernel does not even let a killed process leave its wait for that file system, the process ends
 //! at the file system's first answer.
+//!
+//! On a host whose CPUs are overloaded, `membarrier` also waits for seconds, for an RCU grace
+//! period. That is no wait for a disk.
 
 use crate::control::stop::{asked, END_SIGNALS};
 use std::path::Path;
@@ -40,8 +43,8 @@ fn look(tid: i32, recording: &Path) {
     let (mut before, mut times) = (None, 0);
     loop {
         std::thread::sleep(PAUSE);
-        let text = std::fs::read_to_string(format!("/proc/self/task/{tid}/status")).unwrap_or_default();
-        let now = UninterruptibleWait::of(&text);
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/self/task/{tid}/{name}")).unwrap_or_default();
+        let now = UninterruptibleWait::of(&read("status"), &read("syscall"));
         times = if now.is_some() && now == before { times + 1 } else { 0 };
         before = now;
         if times >= MAX_MISSED_CHECKS {
@@ -62,12 +65,14 @@ struct UninterruptibleWait {
 }
 
 impl UninterruptibleWait {
-    /// `None` if the thread does not wait, or if no end was requested.
-    fn of(status: &str) -> Option<UninterruptibleWait> {
+    /// `None` if the thread does not wait for a file system, or if no end was requested. `call`
+    /// begins with the number of the thread's system call.
+    fn of(status: &str, call: &str) -> Option<UninterruptibleWait> {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let pending = u64::from_str_radix(field("ShdPnd:")?, 16).ok()?;
         let asked = asked() || END_SIGNALS.iter().any(|signal| pending >> (signal - 1) & 1 != 0);
-        let waits = field("State:")?.starts_with('D');
+        let is_barrier = call.split(' ').next().and_then(|number| number.parse().ok()) == Some(libc::SYS_membarrier);
+        let waits = field("State:")?.starts_with('D') && !is_barrier;
         let switches = field("voluntary_ctxt_switches:")?.parse().ok()?;
         (asked && waits).then_some(UninterruptibleWait { switches })
     }
@@ -82,10 +87,14 @@ mod tests {
         let status = |state, pending| {
             format!("Name:\tx\nState:\t{state}\nShdPnd:\t{pending}\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t3\n")
         };
-        assert_eq!(UninterruptibleWait::of(&status("D (disk sleep)", "0000000000000002")), Some(UninterruptibleWait { switches: 17 }));
-        assert_eq!(UninterruptibleWait::of(&status("D (disk sleep)", "0000000000004000")), Some(UninterruptibleWait { switches: 17 }));
-        assert_eq!(UninterruptibleWait::of(&status("D (disk sleep)", "0000000000000000")), None);
-        assert_eq!(UninterruptibleWait::of(&status("S (sleeping)", "0000000000000002")), None);
-        assert_eq!(UninterruptibleWait::of(""), None);
+        let write = format!("{} 0x3 0x7f00 0x1000\n", libc::SYS_write);
+        let stuck = |state, pending| UninterruptibleWait::of(&status(state, pending), &write);
+        assert_eq!(stuck("D (disk sleep)", "0000000000000002"), Some(UninterruptibleWait { switches: 17 }));
+        assert_eq!(stuck("D (disk sleep)", "0000000000004000"), Some(UninterruptibleWait { switches: 17 }));
+        assert_eq!(stuck("D (disk sleep)", "0000000000000000"), None);
+        assert_eq!(stuck("S (sleeping)", "0000000000000002"), None);
+        let barrier = format!("{} 0x1 0x0\n", libc::SYS_membarrier);
+        assert_eq!(UninterruptibleWait::of(&status("D (disk sleep)", "0000000000000002"), &barrier), None);
+        assert_eq!(UninterruptibleWait::of("", ""), None);
     }
 }
