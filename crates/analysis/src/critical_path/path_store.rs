@@ -100,7 +100,7 @@ impl PathStore {
     pub fn sizes(&self) -> (usize, usize, usize) {
         match self {
             PathStore::Charged(tree) => (tree.len(), tree.holds(), 0),
-            PathStore::Windowed(windows) => windows.composed.sizes(),
+            PathStore::Windowed(windows) => windows.sizes(),
         }
     }
 
@@ -125,7 +125,27 @@ pub struct Windows {
     ops: Ops,
     count: usize,
     length: usize,
-    keep_segments: bool,
+    charging: Charging,
+}
+
+/// Where windows are charged. The result is the same.
+enum Charging {
+    /// In the calling thread, each by itself.
+    Here { keep_segments: bool, composed: Summary },
+    /// In one thread, one after the other, so that nothing has to be composed.
+    InOrder(Charger),
+    /// In several threads, each by itself; the calling thread composes them.
+    Apart(Workers),
+}
+
+/// A thread that charges all windows in order. Its result is that of the whole trace.
+struct Charger {
+    work: SyncSender<Ops>,
+    thread: JoinHandle<Summary>,
+}
+
+/// Threads that charge windows in turn.
+struct Workers {
     workers: Vec<Worker>,
     /// Numbers of windows sent to workers, and received from them.
     sent: usize,
@@ -140,34 +160,16 @@ struct Worker {
     _thread: JoinHandle<()>,
 }
 
-/// Number of windows per worker that may wait for it or for their composition.
+/// Number of windows per thread that may wait for it or for their composition.
 const WINDOWS_AHEAD: usize = 2;
 
 impl Windows {
-    /// Makes windows of `length` interactions for this number of threads. With one thread, or none,
-    /// the calling thread charges them.
+    /// Makes windows of `length` interactions. `threads` includes the calling thread, which follows
+    /// the interactions: it also charges if it is the only one, and composes if there are more than
+    /// two.
     pub fn new(length: usize, threads: usize, keep_segments: bool, spill: Option<Spill>) -> Windows {
-        let workers = match threads {
-            0 | 1 => Vec::new(),
-            // If a thread cannot be started, the others, or the calling thread, do its work.
-            threads => (0..threads).map_while(|_| Worker::new(keep_segments)).collect(),
-        };
-        let mut composed = Summary::new(keep_segments);
-        if let Some(spill) = spill {
-            composed.spill(spill);
-        }
-        Windows {
-            holds: Vec::new(),
-            free: Vec::new(),
-            ops: Ops::default(),
-            count: 0,
-            length: length.max(1),
-            keep_segments,
-            workers,
-            sent: 0,
-            received: 0,
-            composed,
-        }
+        let charging = Charging::new(threads, keep_segments, spill);
+        Windows { holds: Vec::new(), free: Vec::new(), ops: Ops::default(), count: 0, length: length.max(1), charging }
     }
 
     fn slot(&mut self) -> Slot {
@@ -196,12 +198,87 @@ impl Windows {
     fn close(&mut self) {
         self.count = 0;
         let ops = std::mem::take(&mut self.ops);
-        if self.workers.is_empty() {
-            let summary = Summary::of(&ops, self.keep_segments);
-            return self.compose(summary);
-        }
         // A window of this size probably needs as much memory again.
         self.ops.list.reserve(ops.list.len());
+        self.charging.charge(ops);
+    }
+
+    /// Numbers of nodes, tips and segments; 0 while another thread has them.
+    fn sizes(&self) -> (usize, usize, usize) {
+        match &self.charging {
+            Charging::Here { composed, .. } | Charging::Apart(Workers { composed, .. }) => composed.sizes(),
+            Charging::InOrder(_) => (0, 0, 0),
+        }
+    }
+
+    fn finish(mut self) -> Summary {
+        self.close();
+        match self.charging {
+            Charging::Here { composed, .. } => composed,
+            Charging::Apart(workers) => workers.finish(),
+            Charging::InOrder(Charger { work, thread }) => {
+                drop(work);
+                // If the thread has died, time is missing from the sum, which is checked later.
+                thread.join().unwrap_or_else(|_| Summary::new(false))
+            }
+        }
+    }
+}
+
+impl Charging {
+    /// If a thread cannot be started, the others, or the calling thread, do its work.
+    fn new(threads: usize, keep_segments: bool, spill: Option<Spill>) -> Charging {
+        let whole = || {
+            let mut composed = Summary::new(keep_segments);
+            if let Some(spill) = spill {
+                composed.spill(spill);
+            }
+            composed
+        };
+        let here = || Charging::Here { keep_segments, composed: whole() };
+        match threads {
+            0 | 1 => here(),
+            2 => Charger::new(whole()).map_or_else(here, Charging::InOrder),
+            threads => {
+                let workers: Vec<Worker> = (1..threads).map_while(|_| Worker::new(keep_segments)).collect();
+                match workers.is_empty() {
+                    true => here(),
+                    false => Charging::Apart(Workers { workers, sent: 0, received: 0, composed: whole() }),
+                }
+            }
+        }
+    }
+
+    fn charge(&mut self, ops: Ops) {
+        match self {
+            Charging::Here { keep_segments, composed } => {
+                composed.then(Summary::of(&ops, *keep_segments));
+                composed.clear_segments();
+            }
+            // Sending fails only if the thread has died, and `finish` then gets no summary of it.
+            Charging::InOrder(Charger { work, .. }) => drop(work.send(ops)),
+            Charging::Apart(workers) => workers.charge(ops),
+        }
+    }
+}
+
+impl Charger {
+    fn new(mut whole: Summary) -> Option<Charger> {
+        let (work, given) = sync_channel::<Ops>(WINDOWS_AHEAD);
+        let run = move || {
+            while let Ok(ops) = given.recv() {
+                whole.charge(&ops);
+                whole.clear_segments();
+            }
+            whole
+        };
+        let thread = Builder::new().name("window".to_owned()).spawn(run).ok()?;
+        Some(Charger { work, thread })
+    }
+}
+
+impl Workers {
+    fn charge(&mut self, ops: Ops) {
         while self.sent - self.received >= self.workers.len() * WINDOWS_AHEAD {
             self.receive();
         }
@@ -216,17 +293,12 @@ impl Windows {
         let worker = self.received % self.workers.len();
         self.received += 1;
         if let Ok(summary) = self.workers[worker].done.recv() {
-            self.compose(summary);
+            self.composed.then(summary);
+            self.composed.clear_segments();
         }
     }
 
-    fn compose(&mut self, summary: Summary) {
-        self.composed.then(summary);
-        self.composed.clear_segments();
-    }
-
     fn finish(mut self) -> Summary {
-        self.close();
         while self.received < self.sent {
             self.receive();
         }

@@ -103,38 +103,43 @@ impl Summary {
     /// Charges the operations of one window.
     pub fn of(ops: &Ops, keep_segments: bool) -> Summary {
         let mut summary = Summary::new(keep_segments);
+        summary.charge(ops);
+        summary
+    }
+
+    /// Charges operations that follow directly.
+    pub fn charge(&mut self, ops: &Ops) {
         let mut charges = ops.charges.as_slice();
         for &op in &ops.list {
             match op {
                 Op::Root { to } => {
-                    let node = summary.tree.root();
-                    summary.slots.insert(to, Some(Tip { node, segment: NONE }));
+                    let node = self.tree.root();
+                    self.slots.insert(to, Some(Tip { node, segment: NONE }));
                 }
                 Op::Extend { of, to, key, from, until } => {
-                    let tip = summary.at(of);
+                    let tip = self.at(of);
                     if of != to {
-                        summary.tree.hold(tip.node);
+                        self.tree.hold(tip.node);
                     }
-                    let node = summary.tree.own(tip.node, from);
-                    summary.tree.charge(node, key, until - from);
-                    let segment = summary.segments.as_mut().map_or(NONE, |segments| segments.add(key, from, until, tip.segment));
-                    summary.slots.insert(to, Some(Tip { node, segment }));
+                    let node = self.tree.own(tip.node, from);
+                    self.tree.charge(node, key, until - from);
+                    let segment = self.segments.as_mut().map_or(NONE, |segments| segments.add(key, from, until, tip.segment));
+                    self.slots.insert(to, Some(Tip { node, segment }));
                 }
                 Op::Past { of, to, end, at, charges: count } => {
-                    let tip = summary.at(of);
+                    let tip = self.at(of);
                     let (mine, rest) = charges.split_at(charges.len().min(count as usize));
                     charges = rest;
-                    let past = summary.past(tip, end, at, mine);
-                    summary.slots.insert(to, Some(past));
+                    let past = self.past(tip, end, at, mine);
+                    self.slots.insert(to, Some(past));
                 }
                 Op::End { of } => {
-                    if let Some(Some(tip)) = summary.slots.insert(of, None) {
-                        summary.tree.release(tip.node);
+                    if let Some(Some(tip)) = self.slots.insert(of, None) {
+                        self.tree.release(tip.node);
                     }
                 }
             }
         }
-        summary
     }
 
     /// Returns the tip of a path; a path that is not known in this window comes from before it.

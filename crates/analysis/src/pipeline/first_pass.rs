@@ -1,8 +1,10 @@
-//! The first of two passes: reads the trace once for the critical path, its verdict and its
-//! predictions, and spools the interactions.
+//! The first of two passes: reads the trace once, and spools the interactions.
 //!
-//! The second pass ([`FirstPass::second_pass`]) chooses the anchor, that is, the thread
-//! whose path counts, and replays the spool with each change that may be worth it.
+//! The second pass ([`FirstPass::second_pass`]) chooses the anchor, that is, the thread whose path
+//! counts, and replays the spool with each change that may be worth it. The anchor is known only
+//! when the whole trace was read, and its path is then computed from the spool. A recorded command
+//! probably needs no anchor, since the path leads to its end: so that path is computed while the
+//! trace is read.
 
 use super::follow::{self, Follower};
 use super::{Error, Interactions, ProgressTimes, Selection, SpoolWriter, SPILL};
@@ -18,7 +20,8 @@ use longpole_trace::{Catalogue, Item};
 
 /// The analyses after the first pass: each of them has seen all interactions.
 pub struct FirstPass {
-    pub(super) critical_path: CriticalPath,
+    /// The path to the end of the command; `None` if there is no command.
+    pub(super) critical_path: Option<CriticalPath>,
     pub(super) waits: Waits,
     pub(super) writer: SpoolWriter,
     pub(super) traffic: Traffic,
@@ -52,21 +55,23 @@ pub struct Request<'a> {
 }
 
 impl FirstPass {
-    /// Reads the interactions once, for the path and the waits at the same time, and spools them
-    /// for the replays with changes. Passes each item of the trace to `feed`, which passes it to
-    /// the composer.
+    /// Reads the interactions once, for all analyses at the same time, and spools them for the path
+    /// of an anchor and for the replays with changes. Passes each item of the trace to `feed`, which
+    /// passes it to the composer.
     pub fn read(interactions: &mut Interactions, feed: impl FnMut(&mut Composer, &Catalogue, &Item<'_>)) -> Result<FirstPass, Error> {
         let options = critical_path::Options { segments: true, spill: Some(SPILL), ..critical_path::Options::default() };
         let mut pass = FirstPass {
-            critical_path: CriticalPath::new(options),
+            critical_path: interactions.has_command().then(|| CriticalPath::new(options)),
             waits: Waits::default(),
             writer: SpoolWriter::default(),
             traffic: Traffic::default(),
         };
         let FirstPass { critical_path, waits, writer, traffic } = &mut pass;
         // The path needs a thread of its own; the others together need less time than it does.
-        let others: &mut [&mut dyn Follower] = &mut [waits, writer, traffic];
-        follow::follow_fed(interactions, feed, [&mut [critical_path as &mut dyn Follower][..], others])?;
+        let mut path: Vec<&mut dyn Follower> = critical_path.iter_mut().map(|path| path as &mut dyn Follower).collect();
+        let mut others: [&mut dyn Follower; 3] = [waits, writer, traffic];
+        let all = [&mut path[..], &mut others].into_iter().filter(|followers| !followers.is_empty());
+        follow::follow_fed(interactions, feed, all)?;
         Ok(pass)
     }
 }

@@ -12,7 +12,7 @@ use crate::verdict::parts::Parts;
 use crate::verdict::stations::Stations;
 use crate::verdict::traffic::Traffic;
 use longpole_model::causes::Composer;
-use longpole_model::interaction::Effect;
+use longpole_model::interaction::{Effect, Interaction};
 use longpole_trace::{Catalogue, Item};
 
 /// The interactions up to the end of the path that a report shows.
@@ -38,12 +38,9 @@ pub fn spool_to_end(interactions: &mut Interactions, selection: &Selection, mut 
     follow::follow_fed(interactions, feed, [&mut [&mut writer as &mut dyn Follower, &mut traffic][..]])?;
     let mut spool = writer.finish(interactions.vocabulary());
     let mut parties = Parties::new(interactions, traffic, off_path, selection)?;
-    let choice = parties.choice(interactions, parties.traffic.range());
-    let options = critical_path::Options { segments: true, spill: Some(SPILL), ..critical_path::Options::default() };
-    let mut answer = match parties::anchor(interactions, &choice, progress, (false, selection))? {
-        Some(anchor) => path_to_anchor(interactions, &mut spool, &anchor)?,
-        None => interactions.path_from_spool(&spool, options)?,
-    };
+    let choice = parties.choice(interactions, path_range(interactions, &parties.traffic));
+    let anchor = parties::anchor(interactions, &choice, progress, (false, selection))?;
+    let mut answer = path_to(interactions, &mut spool, anchor.as_ref())?;
     let Some(segments) = answer.segments.take() else {
         return Ok(PathEnd { spool, parts: None, stations: Stations::default() });
     };
@@ -54,14 +51,23 @@ pub fn spool_to_end(interactions: &mut Interactions, selection: &Selection, mut 
     Ok(PathEnd { spool, parts: Some(parts), stations })
 }
 
-/// Computes the path of the anchor, and narrows the spool to the part that leads to its end.
-pub(super) fn path_to_anchor(interactions: &Interactions, spool: &mut Spool, anchor: &Anchor) -> Result<Answer, Error> {
-    let end = match &anchor.event {
-        Some(_) => anchor.end_ns,
-        None => last_reply(interactions, spool, anchor)?.filter(|&last| last > anchor.begin_ns).unwrap_or(anchor.end_ns),
-    };
-    let name = interactions.vocabulary().machine_name(anchor.machine).to_owned();
-    spool.narrow(name, anchor.begin_ns, end);
+/// Returns begin and end of the path to the end of the command, or of the requested part.
+pub(super) fn path_range(interactions: &Interactions, traffic: &Traffic) -> (u64, u64) {
+    let (begin, last) = traffic.range();
+    (begin, traffic.end_mark().unwrap_or(interactions.until().map_or(last, |until| until.max(last))))
+}
+
+/// Computes the path that a report shows. If it is that of an anchor, narrows the spool to the part
+/// that leads to its end.
+pub(super) fn path_to(interactions: &Interactions, spool: &mut Spool, anchor: Option<&Anchor>) -> Result<Answer, Error> {
+    if let Some(anchor) = anchor {
+        let end = match &anchor.event {
+            Some(_) => anchor.end_ns,
+            None => last_reply(interactions, spool, anchor)?.filter(|&last| last > anchor.begin_ns).unwrap_or(anchor.end_ns),
+        };
+        let name = interactions.vocabulary().machine_name(anchor.machine).to_owned();
+        spool.narrow(name, anchor.begin_ns, end);
+    }
     // No other analysis runs at this time, so a second thread computes the times of the path,
     // window by window.
     let (window, spill) = (Some(WINDOW), Some(SPILL));
@@ -72,14 +78,10 @@ pub(super) fn path_to_anchor(interactions: &Interactions, spool: &mut Spool, anc
 /// Returns the last time at which another machine woke the anchor's thread, which counts as its
 /// last reply.
 fn last_reply(interactions: &Interactions, spool: &Spool, anchor: &Anchor) -> Result<Option<u64>, Error> {
-    let mut last = None;
-    let read = spool.each(|_, interaction| {
-        if let (Effect::Wake { machine, cause: Some(cause) }, true) = (interaction.effect, interaction.t <= anchor.end_ns) {
-            if machine == anchor.machine && cause.by != machine {
-                last = Some(interaction.t);
-            }
-        }
-    });
-    read.map_err(|source| interactions.unreadable_spool(source))?;
-    Ok(last)
+    let is_reply = |interaction: &Interaction| match interaction.effect {
+        Effect::Wake { machine, cause: Some(cause) } => machine == anchor.machine && cause.by != machine && interaction.t <= anchor.end_ns,
+        _ => false,
+    };
+    let last = spool.last(is_reply).map_err(|source| interactions.unreadable_spool(source))?;
+    Ok(last.map(|interaction| interaction.t))
 }

@@ -2,7 +2,7 @@
 //! spooled interactions and the segments of the path, never the trace.
 
 use super::parties::{self, Parties};
-use super::path_end::path_to_anchor;
+use super::path_end::{path_range, path_to};
 use super::replays::{Replayed, Replays};
 use super::{cpu_holders, Error, FirstPass, Interactions, Request, TraceFacts};
 use crate::critical_path::participation::Participation;
@@ -31,13 +31,13 @@ impl FirstPass {
     pub fn second_pass(self, interactions: &Interactions, mut facts: TraceFacts<'_>, mut request: Request<'_>) -> Result<Critical, Error> {
         let rules = Rules::built_in()?;
         let mut spool = self.writer.finish(interactions.vocabulary());
-        let mut answer = interactions.path(self.critical_path)?;
         let off_path = std::mem::take(&mut facts.off_path);
         let mut parties = Parties::new(interactions, self.traffic, off_path, request.selection)?;
-        let (anchor, variations) = chosen(interactions, &parties, (answer.start_ns, answer.end_ns), &mut request)?;
-        if let Some(found) = &anchor {
-            answer = path_to_anchor(interactions, &mut spool, found)?;
-        }
+        let (anchor, variations) = chosen(interactions, &parties, &mut request)?;
+        let mut answer = match (self.critical_path, &anchor) {
+            (Some(to_end), None) => interactions.path(to_end)?,
+            (_, anchor) => path_to(interactions, &mut spool, anchor.as_ref())?,
+        };
         let segments = answer.segments.take().ok_or(Error::NoSegments)?;
         let path = PathEvidence::new(interactions, (&answer, &segments), &mut parties, &facts)?;
         let waits = Waited::new(interactions, self.waits)?;
@@ -87,14 +87,12 @@ impl FirstPass {
 }
 
 /// Returns the anchor of the path, and how it depends on each constant, if the request asks for it.
-/// `path` is the begin and end of the path to the end of the command.
 fn chosen(
     interactions: &Interactions,
     parties: &Parties,
-    path: (u64, u64),
     request: &mut Request<'_>,
 ) -> Result<(Option<Anchor>, Option<Vec<Variation>>), Error> {
-    let choice = parties.choice(interactions, path);
+    let choice = parties.choice(interactions, path_range(interactions, &parties.traffic));
     // If the user named progress events or a part, no constant influences the choice of the thread.
     let is_chosen = request.progress.is_none() && (!request.keep_end || choice.asked.is_some());
     let anchor = parties::anchor(interactions, &choice, request.progress.take(), (request.keep_end, request.selection))?;

@@ -17,6 +17,8 @@ const HELD: usize = 4 << 20;
 #[derive(Default)]
 pub struct SpoolWriter {
     held: Vec<u8>,
+    /// Begin of each block in the file and the memory after it, in bytes.
+    blocks: Vec<u64>,
     file: Option<File>,
     written: u64,
     /// Set if the file cannot be made or written, for example on a full disk. Everything then stays
@@ -50,6 +52,7 @@ impl Follower for SpoolWriter {
 
     fn block(&mut self, _: &mut Vocabulary, block: &Block) {
         let begin = self.held.len();
+        self.blocks.push(self.written + begin as u64);
         self.held.extend_from_slice(&[0; LENGTH]);
         pack(block, &mut self.held);
         let length = (self.held.len() - begin - LENGTH) as u32;
@@ -93,18 +96,11 @@ impl SpoolWriter {
 impl Spool {
     /// Calls `visit` for all interactions in order, with the names valid at each of them.
     pub fn each(&self, mut visit: impl FnMut(&Vocabulary, &Interaction)) -> io::Result<()> {
-        let (from, mut vocabulary) = (&self.from, self.vocabulary.clone());
+        let mut vocabulary = self.vocabulary.clone();
         let until = self.from.until.unwrap_or(u64::MAX);
-        let (mut offset, mut piece) = (0, Unpack::default());
-        while offset < from.written + from.held.len() as u64 {
-            let mut length = [0; LENGTH];
-            from.read(offset, &mut length)?;
-            let length = u32::from_ne_bytes(length) as usize;
-            piece.turn(|bytes| {
-                bytes.resize(length, 0);
-                from.read(offset + LENGTH as u64, bytes)
-            })?;
-            offset += (LENGTH + length) as u64;
+        let mut piece = Unpack::default();
+        for &block in &self.from.blocks {
+            self.open(block, &mut piece)?;
             while let Some(interaction) = piece.next(&mut vocabulary) {
                 if interaction.t > until {
                     return Ok(());
@@ -113,6 +109,30 @@ impl Spool {
             }
         }
         Ok(())
+    }
+
+    /// Returns the last interaction that `matches`. Reads the blocks from the last one on.
+    pub fn last(&self, mut matches: impl FnMut(&Interaction) -> bool) -> io::Result<Option<Interaction>> {
+        let (mut vocabulary, mut piece) = (self.vocabulary.clone(), Unpack::default());
+        for &block in self.from.blocks.iter().rev() {
+            self.open(block, &mut piece)?;
+            let in_block = std::iter::from_fn(|| piece.next(&mut vocabulary));
+            let found = in_block.filter(|interaction| matches(interaction)).last();
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads the block that begins at this offset.
+    fn open(&self, block: u64, piece: &mut Unpack) -> io::Result<()> {
+        let mut length = [0; LENGTH];
+        self.from.read(block, &mut length)?;
+        piece.turn(|bytes| {
+            bytes.resize(u32::from_ne_bytes(length) as usize, 0);
+            self.from.read(block + LENGTH as u64, bytes)
+        })
     }
 
     /// Limits the spool to the part from `begin` to `end`, and sets the machine whose end is the
@@ -168,6 +188,10 @@ mod tests {
                     number += 1;
                 });
                 assert!(each.is_ok() && number == count);
+            }
+            for wanted in [0, count / 2, count.saturating_sub(1), count] {
+                let last = spool.last(|interaction| interaction.line <= wanted).unwrap();
+                assert_eq!(last, (count > 0).then(|| at(wanted.min(count - 1))));
             }
         }
     }

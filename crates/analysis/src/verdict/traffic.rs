@@ -107,6 +107,8 @@ pub struct Traffic {
     /// Number of machines whose wake-ups are counted by parts of the time.
     counted: usize,
     end: u64,
+    /// Time of the last end mark.
+    end_mark: Option<u64>,
     /// Threads that poll for the end of another thread's work.
     pub polls: Polls,
 }
@@ -123,6 +125,7 @@ impl Default for Traffic {
             ran: Vec::new(),
             counted: 0,
             end: 0,
+            end_mark: None,
             polls: Polls::default(),
         }
     }
@@ -178,6 +181,8 @@ impl Traffic {
                 self.stops(machine, t);
                 self.change(machine, t, Doing::Nothing, None);
             }
+            // An end before the begin of the part does not count.
+            Effect::End { .. } if self.end >= self.requested_begin => self.end_mark = Some(self.end),
             _ => {}
         }
     }
@@ -359,6 +364,12 @@ impl Traffic {
     /// Returns the waker, the woken machine, and the wake-ups of each pair.
     pub fn pairs(&self) -> impl Iterator<Item = (MachineId, MachineId, &Pair)> {
         self.pairs.iter().map(|(&(by, machine), pair)| (MachineId(by), MachineId(machine), pair))
+    }
+
+    /// Returns the time of the last end mark: the end of the command, for example. `None` if no end
+    /// was marked.
+    pub fn end_mark(&self) -> Option<u64> {
+        self.end_mark
     }
 
     /// Returns begin and end of the interactions.
