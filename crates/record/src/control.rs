@@ -3,11 +3,13 @@
 //! `options` is what the user asks for; `policy` reads the configuration file; `selection` is a
 //! filter that can change during the recording. `stop` handles signals, `mailbox` requests from
 //! other processes, `condition` and `trigger` what a snapshot waits for. `steady` sets the
-//! scheduling of the command. `watchdog` ends a recorder that its disk blocks forever.
+//! scheduling of the command. `watchdog` ends a recorder that its disk blocks forever, which
+//! `blocking_call` recognizes.
 //!
 //! Reading rings belongs in `ring`, writing files in `output`, finding processes in
 //! `runtime_dir`.
 
+mod blocking_call;
 pub(crate) mod condition;
 pub(crate) mod mailbox;
 pub(crate) mod options;

@@ -3,15 +3,17 @@
 //! A write to a file system that does not answer (a server that is gone, or a FUSE daemon that
 //! hangs) returns only when the file system answers, and no signal handler runs until then. A user
 //! who wants to stop such a recorder would see no reaction. Therefore a thread checks once a
-//! second. If the end was requested and the recorder has not run at all for some seconds, the
-//! thread prints a message and ends the process, as a kill would. The recording is readable up to
-//! the last write, and the next recorder takes the events that are still in the rings. If the
-//! kernel does not even let a killed process leave its wait for that file system, the process ends
-//! at the file system's first answer.
+//! second. If the end was requested and the recorder has been in the same call on a file next to
+//! the recording for some seconds, the thread prints a message and ends the process, as a kill
+//! would. The recording is readable up to the last write, and the next recorder takes the events
+//! that are still in the rings. If the kernel does not even let a killed process leave its wait for
+//! that file system, the process ends at the file system's first answer.
 //!
-//! On a host whose CPUs are overloaded, `membarrier` also waits for seconds, for an RCU grace
-//! period. That is no wait for a disk.
+//! Other calls may last for seconds, too, if the CPUs are overloaded: `membarrier`, the end of a
+//! watch of directories or the removal of a tracefs instance wait until each CPU has been through
+//! the scheduler (an RCU grace period). They are no waits for a disk.
 
+use super::blocking_call::BlockingCall;
 use crate::control::stop::{asked, END_SIGNALS};
 use std::path::Path;
 use std::sync::Once;
@@ -33,6 +35,7 @@ pub(crate) fn watch(recording: &Path) {
 }
 
 fn look(tid: i32, recording: &Path) {
+    let files = recording.parent().unwrap_or(recording);
     // Signals must be delivered to the watched thread.
     // SAFETY: a filled set that belongs to this thread.
     unsafe {
@@ -44,9 +47,12 @@ fn look(tid: i32, recording: &Path) {
     loop {
         std::thread::sleep(PAUSE);
         let read = |name: &str| std::fs::read_to_string(format!("/proc/self/task/{tid}/{name}")).unwrap_or_default();
-        let now = UninterruptibleWait::of(&read("status"), &read("syscall"));
+        let now = UninterruptibleWait::of(&read("status"));
         times = if now.is_some() && now == before { times + 1 } else { 0 };
         before = now;
+        if times >= MAX_MISSED_CHECKS && !BlockingCall::of(&read("syscall")).is_on_file_in(files) {
+            times = 0;
+        }
         if times >= MAX_MISSED_CHECKS {
             eprintln!(
                 "longpole: the disk of {} does not answer, and the end was requested: the recording ends here. Events that programs still hold will be in the next recording",
@@ -65,14 +71,12 @@ struct UninterruptibleWait {
 }
 
 impl UninterruptibleWait {
-    /// `None` if the thread does not wait for a file system, or if no end was requested. `call`
-    /// begins with the number of the thread's system call.
-    fn of(status: &str, call: &str) -> Option<UninterruptibleWait> {
+    /// `None` if the thread does not wait uninterruptibly, or if no end was requested.
+    fn of(status: &str) -> Option<UninterruptibleWait> {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let pending = u64::from_str_radix(field("ShdPnd:")?, 16).ok()?;
         let asked = asked() || END_SIGNALS.iter().any(|signal| pending >> (signal - 1) & 1 != 0);
-        let is_barrier = call.split(' ').next().and_then(|number| number.parse().ok()) == Some(libc::SYS_membarrier);
-        let waits = field("State:")?.starts_with('D') && !is_barrier;
+        let waits = field("State:")?.starts_with('D');
         let switches = field("voluntary_ctxt_switches:")?.parse().ok()?;
         (asked && waits).then_some(UninterruptibleWait { switches })
     }
@@ -87,14 +91,11 @@ mod tests {
         let status = |state, pending| {
             format!("Name:\tx\nState:\t{state}\nShdPnd:\t{pending}\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t3\n")
         };
-        let write = format!("{} 0x3 0x7f00 0x1000\n", libc::SYS_write);
-        let stuck = |state, pending| UninterruptibleWait::of(&status(state, pending), &write);
+        let stuck = |state, pending| UninterruptibleWait::of(&status(state, pending));
         assert_eq!(stuck("D (disk sleep)", "0000000000000002"), Some(UninterruptibleWait { switches: 17 }));
         assert_eq!(stuck("D (disk sleep)", "0000000000004000"), Some(UninterruptibleWait { switches: 17 }));
         assert_eq!(stuck("D (disk sleep)", "0000000000000000"), None);
         assert_eq!(stuck("S (sleeping)", "0000000000000002"), None);
-        let barrier = format!("{} 0x1 0x0\n", libc::SYS_membarrier);
-        assert_eq!(UninterruptibleWait::of(&status("D (disk sleep)", "0000000000000002"), &barrier), None);
-        assert_eq!(UninterruptibleWait::of("", ""), None);
+        assert_eq!(UninterruptibleWait::of(""), None);
     }
 }
