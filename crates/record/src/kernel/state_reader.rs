@@ -89,10 +89,10 @@ pub(super) fn numbers(path: &str) -> Vec<i32> {
     found
 }
 
-/// Writes all processes. Returns the process of each socket, by the socket's inode.
-fn processes(dump: &mut StateWriter<'_>) -> io::Result<HashMap<u64, i32>> {
+/// Writes all processes. Returns the processes that have each socket, by the socket's inode.
+fn processes(dump: &mut StateWriter<'_>) -> io::Result<HashMap<u64, Vec<i32>>> {
     let (mut files, mut left_out) = (0, 0);
-    let mut sockets = HashMap::new();
+    let mut sockets: HashMap<u64, Vec<i32>> = HashMap::new();
     for pid in numbers("/proc") {
         for tid in numbers(&format!("/proc/{pid}/task")) {
             if let Some(thread) = thread(pid, tid) {
@@ -111,7 +111,10 @@ fn processes(dump: &mut StateWriter<'_>) -> io::Result<HashMap<u64, i32>> {
                 if let Some(inode) =
                     path.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')).and_then(|inode| inode.parse().ok())
                 {
-                    sockets.entry(inode).or_insert(pid);
+                    let owners = sockets.entry(inode).or_default();
+                    if owners.last() != Some(&pid) {
+                        owners.push(pid);
+                    }
                 }
                 let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
                 dump.line(json!({ "kind": "file_descriptor", "pid": pid, "fd": fd, "path": cut(&path), "flags": flags(&info) }))?;

@@ -23,16 +23,19 @@ pub const RTM_GETQDISC: u16 = 38;
 pub const TCMSG: usize = 20;
 pub const TCA_KIND: u16 = 1;
 
-/// Writes sockets and disciplines of all namespaces. `owners` has the process of each socket, by
-/// the socket's inode.
-pub(super) fn write(dump: &mut StateWriter<'_>, owners: &HashMap<u64, i32>) -> io::Result<()> {
+/// State of a listening socket (`TCP_LISTEN`).
+const TCP_LISTEN: u8 = 10;
+
+/// Writes sockets and disciplines of all namespaces. `owners` has the processes that have each
+/// socket, by the socket's inode.
+pub(super) fn write(dump: &mut StateWriter<'_>, owners: &HashMap<u64, Vec<i32>>) -> io::Result<()> {
     let mut lines = Vec::new();
     namespaces::in_each(&mut |_| look(owners, &mut lines));
     lines.into_iter().try_for_each(|line| dump.line(line))
 }
 
 /// Collects those of this thread's namespace.
-fn look(owners: &HashMap<u64, i32>, lines: &mut Vec<Value>) {
+fn look(owners: &HashMap<u64, Vec<i32>>, lines: &mut Vec<Value>) {
     let before = lines.len();
     lines.extend(disciplines());
     for (name, protocol) in
@@ -41,7 +44,11 @@ fn look(owners: &HashMap<u64, i32>, lines: &mut Vec<Value>) {
         let Ok(file) = File::open(format!("/proc/thread-self/net/{name}")) else { continue };
         for line in BufReader::new(file).lines().map_while(Result::ok).skip(1) {
             let Some((port, state, inode)) = socket(&line) else { continue };
-            if let Some(pid) = owners.get(&inode) {
+            // All processes that were forked after `listen` take connections from the socket. A
+            // connection belongs to one of them.
+            let all = owners.get(&inode).map_or(&[][..], Vec::as_slice);
+            let count = if state == TCP_LISTEN { all.len() } else { 1 };
+            for pid in all.iter().take(count) {
                 let line = json!({ "kind": "socket", "protocol": protocol, "port": port, "pid": pid, "inode": inode, "state": state });
                 lines.push(line);
             }
