@@ -209,7 +209,7 @@ impl Case<'_> {
             let locks = self.locks(subject, 0);
             verdict.because.push(Because::Lock { count: lock.count, share: lock.share, locks });
         }
-        if let Some((at, serialised)) = self.serialisation(subject) {
+        if let Some((at, serialised)) = self.serialisation(subject).filter(|_| !self.occupies_all_cpus(subject)) {
             verdict.origin.station = Some(at);
             verdict.because.push(serialised);
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::Serialisation));
@@ -225,7 +225,7 @@ impl Case<'_> {
         let runs: f64 = parts.iter().filter(|part| part.does.is_work()).map(|part| part.share).sum();
         let idle = self.cpus.idle.unwrap_or(0.0);
         let (running, threads) = self.running(subject);
-        let one_at_a_time = running <= 1.0 + self.limits.considerable_share;
+        let one_at_a_time = self.is_one_at_a_time(running);
         if runs >= self.limits.majority && idle > self.limits.max_idle_share && self.cpus.count > 1 && one_at_a_time {
             verdict.because.push(Because::Alone { threads, cpus: self.cpus.count, idle });
             verdict.mechanism = match (verdict.mechanism, verdict.role) {
@@ -236,8 +236,7 @@ impl Case<'_> {
             };
         } else if verdict.role.is_some() {
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LoadGenerator));
-        } else if runs >= self.limits.majority && idle <= self.limits.max_idle_share && self.cpus.count > 1 && !one_at_a_time {
-            // Its threads or processes occupy all CPUs: none of them delays the others.
+        } else if runs >= self.limits.majority && self.occupies_all_cpus(subject) {
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::CpuContention));
             let users = self.named_users(&self.cpu_users());
             verdict.because.push(Because::CpuUsers { waits: self.name(subject, None), users, idle });
@@ -382,6 +381,18 @@ impl Case<'_> {
         let threads = wanted as f64 / self.traffic.length_ns().max(1) as f64;
         let is_more = threads > self.cpus.count as f64 + self.limits.min_waiting;
         (is_more && self.cpus.count > 0).then_some(threads)
+    }
+
+    /// Returns true if no CPU is idle and several threads of the subject run at a time: none of them
+    /// delays the others, and more of them would only wait for a CPU.
+    fn occupies_all_cpus(&self, subject: SubjectId) -> bool {
+        let is_busy = self.cpus.idle.is_some_and(|idle| idle <= self.limits.max_idle_share);
+        is_busy && self.cpus.count > 1 && !self.is_one_at_a_time(self.running(subject).0)
+    }
+
+    /// Returns true if a subject that uses this many CPUs on average does one thing after another.
+    fn is_one_at_a_time(&self, running: f64) -> bool {
+        running <= 1.0 + self.limits.considerable_share
     }
 
     /// Returns the mean number of CPUs that the subject uses, and the number of its threads with a
