@@ -59,7 +59,18 @@ impl Translation {
         (traced.exists, traced.block, traced.cpu.ready, traced.state, traced.stack.context) = (true, None, None, State::Run, context);
         traced.stack.has_been_context |= context.is_some();
         self.update_key(vocabulary, machine);
-        let class = self.machine(machine).class;
+        self.look_up_changes(vocabulary, machine);
+    }
+
+    /// Finds the scenarios that change the machine, under its name and its class. An interrupt
+    /// begins a life each time, so this is done again only if the class is another one, or if the
+    /// machine's places begin anew.
+    fn look_up_changes(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        let traced = self.machine(machine);
+        let (class, has_places) = (traced.class, traced.takes.has_places);
+        if traced.looked_up_as.replace(class) == Some(class) && !has_places {
+            return;
+        }
         let words = Key::State { machine, class, state: State::Run }.words(vocabulary);
         self.changes.machine(&words);
         let places = self.changes.places(&words);

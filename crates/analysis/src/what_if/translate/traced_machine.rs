@@ -33,6 +33,9 @@ pub struct TracedMachine {
     /// each for itself.
     pub is_shared_worker: bool,
     pub takes: Takes,
+    /// Class under which the scenarios' changes of the machine were looked up last; `None` if they
+    /// were not yet.
+    pub looked_up_as: Option<Option<NameId>>,
     /// Number of times that the machine has stopped.
     pub stops: u32,
     pub is_forgotten: bool,
@@ -128,7 +131,7 @@ pub struct Takes {
     pub has_open_work: bool,
     /// The machine has put something since its last get.
     pub has_put: bool,
-    /// Whether the machine put something after each of the gets before; `None` before its second
+    /// True if the machine put something after each of its earlier gets; `None` before its second
     /// get.
     pub put_after_each: Option<bool>,
     /// The machine puts something after some gets and not after others: it joins items of several
@@ -163,6 +166,7 @@ impl Default for TracedMachine {
             passed: None,
             is_shared_worker: false,
             takes: Takes::default(),
+            looked_up_as: None,
             stops: 0,
             is_forgotten: false,
         }
