@@ -165,7 +165,45 @@ macro_rules! roles {
     };
 }
 
-roles!(tid, name, state, to, to_name, parent, process, cpu, number, result, about, second, third, allowed, call, before);
+// The commonest first; the last three are the arguments of system calls that the model knows.
+roles!(
+    tid,
+    name,
+    state,
+    to,
+    to_name,
+    priority,
+    to_priority,
+    parent,
+    process,
+    before,
+    cpu,
+    allowed,
+    number,
+    signal,
+    result,
+    call,
+    timer,
+    at,
+    now,
+    function,
+    work,
+    device,
+    sector,
+    fd,
+    flags,
+    address,
+    waited_ns,
+    own_numbers,
+    events,
+    calls,
+    ago_ns,
+    type_of_thread,
+    namespace_level,
+    about,
+    second,
+    third
+);
 
 #[derive(Debug)]
 struct Rule {
@@ -354,8 +392,8 @@ impl KernelPlan {
                 state: roles.state.number(fields).unwrap_or(0),
                 to: roles.to.id(fields)?,
                 to_name: roles.to_name.bytes(fields),
-                priority: number(),
-                to_priority: roles.second.number(fields),
+                priority: roles.priority.number(fields),
+                to_priority: roles.to_priority.number(fields),
             },
             KernelAction::Waking => Meaning::Waking { tid: tid()?, name: roles.name.bytes(fields), cpu: roles.cpu.cpu(fields) },
             KernelAction::Woken | KernelAction::WokenNew => Meaning::Woken {
@@ -392,22 +430,22 @@ impl KernelPlan {
             KernelAction::SyscallLeave => Meaning::SyscallLeave { name: roles.name.name()?, result: roles.result.number(fields) },
             KernelAction::Fault => Meaning::Fault { name: roles.name.name()? },
             KernelAction::Disk => Meaning::Disk,
-            KernelAction::Issue => Meaning::Issue { device: number()?, sector: roles.about.number(fields)? },
-            KernelAction::Complete => Meaning::Complete { device: number()?, sector: roles.about.number(fields)? },
-            KernelAction::WorkQueued => Meaning::WorkQueued { work: roles.about.address(fields)? },
-            KernelAction::WorkBegins => Meaning::WorkBegins { work: roles.about.address(fields)? },
-            KernelAction::TimerStart => Meaning::TimerStart { timer: roles.about.address(fields)?, at: roles.second.number(fields) },
-            KernelAction::TimerCancel => Meaning::TimerCancel { timer: roles.about.address(fields)? },
+            KernelAction::Issue => Meaning::Issue { device: roles.device.number(fields)?, sector: roles.sector.number(fields)? },
+            KernelAction::Complete => Meaning::Complete { device: roles.device.number(fields)?, sector: roles.sector.number(fields)? },
+            KernelAction::WorkQueued => Meaning::WorkQueued { work: roles.work.address(fields)? },
+            KernelAction::WorkBegins => Meaning::WorkBegins { work: roles.work.address(fields)? },
+            KernelAction::TimerStart => Meaning::TimerStart { timer: roles.timer.address(fields)?, at: roles.at.number(fields) },
+            KernelAction::TimerCancel => Meaning::TimerCancel { timer: roles.timer.address(fields)? },
             KernelAction::TimerEnter => Meaning::TimerEnter {
-                timer: roles.about.address(fields)?,
-                function: roles.call.address(fields),
-                now: roles.second.number(fields),
+                timer: roles.timer.address(fields)?,
+                function: roles.function.address(fields),
+                now: roles.now.number(fields),
             },
-            KernelAction::TimerLeave => Meaning::TimerLeave { timer: roles.about.address(fields)? },
+            KernelAction::TimerLeave => Meaning::TimerLeave { timer: roles.timer.address(fields)? },
             KernelAction::Retransmit => Meaning::Retransmit,
             KernelAction::ReclaimBegins => Meaning::Reclaim { begins: true },
             KernelAction::ReclaimEnds => Meaning::Reclaim { begins: false },
-            KernelAction::Signal => Meaning::Signal { tid: tid()?, signal: number()? },
+            KernelAction::Signal => Meaning::Signal { tid: tid()?, signal: roles.signal.number(fields)? },
             KernelAction::Allowed
             | KernelAction::AllowedAtEnd
             | KernelAction::SwitchedOff
@@ -435,10 +473,10 @@ impl KernelPlan {
                 let answer = Answer {
                     tid: tid()?,
                     list: roles.allowed.bytes(fields),
-                    waited_ns: roles.second.number(fields).unwrap_or(0),
+                    waited_ns: roles.waited_ns.number(fields).unwrap_or(0),
                     by: roles.parent.id(fields),
                     about: roles.about.id(fields),
-                    caller: CallerNamespace::of_number(roles.number.number(fields)),
+                    caller: CallerNamespace::of_number(roles.own_numbers.number(fields)),
                 };
                 match self.action {
                     KernelAction::Allowed => Meaning::Allowed(answer),
@@ -447,9 +485,9 @@ impl KernelPlan {
             }
             KernelAction::SwitchedOff => Meaning::SwitchedOff {
                 what: roles.name.bytes(fields),
-                classes: roles.allowed.bytes(fields),
-                calls: roles.call.bytes(fields),
-                ago_ns: roles.second.number(fields).unwrap_or(0),
+                classes: roles.events.bytes(fields),
+                calls: roles.calls.bytes(fields),
+                ago_ns: roles.ago_ns.number(fields).unwrap_or(0),
             },
             KernelAction::Process => Meaning::Process {
                 tid: tid()?,
@@ -459,25 +497,25 @@ impl KernelPlan {
                 status: roles.state.number(fields),
                 cpu: roles.cpu.cpu(fields),
                 // 1 is a kernel thread in LTTng's `enum lttng_thread_type`.
-                kernel: number() == Some(1),
+                kernel: roles.type_of_thread.number(fields) == Some(1),
                 allowed: roles.allowed.bytes(fields),
-                level: roles.second.number(fields),
+                level: roles.namespace_level.number(fields),
                 call: Some(roles.call.bytes(fields)).filter(|name| !name.is_empty()).map(|name| (name, roles.about.number(fields))),
             },
             KernelAction::File => Meaning::File {
                 process: roles.process.id(fields)?,
-                fd: roles.about.number(fields)?,
+                fd: roles.fd.number(fields)?,
                 path: roles.name.bytes(fields),
-                flags: roles.second.number(fields),
+                flags: roles.flags.number(fields),
             },
-            KernelAction::BlockDevice => Meaning::BlockDevice { device: number()?, name: roles.name.bytes(fields) },
+            KernelAction::BlockDevice => Meaning::BlockDevice { device: roles.device.number(fields)?, name: roles.name.bytes(fields) },
             KernelAction::Script => Meaning::Script { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
             KernelAction::Title => Meaning::Title { process: roles.process.id(fields)?, name: roles.name.bytes(fields) },
             KernelAction::Cgroup => Meaning::Cgroup { process: roles.process.id(fields)?, path: roles.name.bytes(fields) },
             KernelAction::IrqName => {
                 Meaning::IrqName { number: number()?, name: roles.name.bytes(fields), allowed: roles.allowed.bytes(fields) }
             }
-            KernelAction::Function => Meaning::Function { address: roles.about.address(fields)?, name: roles.name.bytes(fields) },
+            KernelAction::Function => Meaning::Function { address: roles.address.address(fields)?, name: roles.name.bytes(fields) },
             _ => return None,
         })
     }

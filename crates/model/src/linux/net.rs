@@ -239,8 +239,9 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Entry {
     event: String,
+    #[serde(rename = "do")]
     hop: Spanned<String>,
-    fields: BTreeMap<Spanned<String>, String>,
+    fields: BTreeMap<Spanned<String>, Spanned<String>>,
 }
 
 #[derive(Debug)]
@@ -282,7 +283,11 @@ impl HopRules {
                     let message = format!("unknown role \"{}\": expected one of {names}", role.get_ref());
                     return Err(RuleError::at(file, text, role.span().start, message));
                 };
-                fields.push((known, field));
+                let Some(name) = field.get_ref().strip_prefix('@') else {
+                    let message = "expected `@` and the name of a field".to_owned();
+                    return Err(RuleError::at(file, text, field.span().start, message));
+                };
+                fields.push((known, name.to_owned()));
             }
             rules.push(Rule { pattern: Pattern::new(&entry.event), kind, fields });
         }
