@@ -30,35 +30,9 @@ pub(super) struct Words {
     pub links: Links,
 }
 
-/// Names of the links that the model creates, by their kind.
+/// Names of links, by their kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links([NameId; LinkKind::ALL.len()]);
-
-/// Kinds of the links that the model creates. Those that follow from the two ends of a queue or a
-/// wake-up are not among them.
-const LINKS: [LinkKind; 21] = [
-    LinkKind::Run,
-    LinkKind::Unknown,
-    LinkKind::Timer,
-    LinkKind::Raise,
-    LinkKind::Signal,
-    LinkKind::Disk,
-    LinkKind::Wire,
-    LinkKind::Interrupt,
-    LinkKind::Workqueue,
-    LinkKind::DelayedAck,
-    LinkKind::Transmission,
-    LinkKind::Retransmission,
-    LinkKind::WindowProbe,
-    LinkKind::Keepalive,
-    LinkKind::Pacing,
-    LinkKind::RateLimit,
-    LinkKind::QuotaRefill,
-    LinkKind::IoQuota,
-    LinkKind::DelayedWork,
-    LinkKind::GracePeriod,
-    LinkKind::KernelTimer,
-];
 
 impl Index<LinkKind> for Links {
     type Output = NameId;
@@ -72,8 +46,9 @@ impl Index<LinkKind> for Links {
 impl Links {
     fn new(names: &mut Names) -> Links {
         let mut links = [NameId(u32::MAX); LinkKind::ALL.len()];
-        for kind in LINKS {
-            links[kind as usize] = names.intern_as(kind.text().unwrap_or_default(), NameKind::Link(kind));
+        // Only links of machine logs have names of their own, which the log's reader makes.
+        for (kind, text) in LinkKind::ALL.into_iter().filter_map(|kind| Some((kind, kind.text()?))) {
+            links[kind as usize] = names.intern_as(text, NameKind::Link(kind));
         }
         Links(links)
     }
@@ -109,13 +84,13 @@ impl Words {
 /// Names of states, by what they are made from.
 #[derive(Debug, Default)]
 pub(super) struct StateNames {
-    /// Of threads in system calls, by the call's name in the kernel's model.
+    /// States of threads in system calls, by the call's name in the kernel's model.
     system_calls: Vec<Option<NameId>>,
-    /// Of threads that wait, by the reason that a probe or a rule gives.
+    /// States of threads that wait, by the reason that a probe or a rule gives.
     reasons: Vec<Option<NameId>>,
     spans: Vec<Option<NameId>>,
     services: Vec<Option<NameId>>,
-    /// Of blocked threads.
+    /// States of blocked threads.
     blocks: IdMap<BlockReason, NameId>,
 }
 
