@@ -141,6 +141,7 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
     let thread = |behind: &ThreadOfMachine| {
         let thread = Thread {
             pid: behind.process,
+            earlier: Vec::new(),
             tid: behind.tid,
             program: behind.program.clone(),
             script: script(behind),
@@ -155,5 +156,17 @@ fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
         };
         (vocabulary.machine_name(behind.machine).to_owned(), thread)
     };
-    composer.threads_of_machines().iter().map(thread).collect()
+    let mut threads: HashMap<String, Thread> = HashMap::new();
+    for (machine, thread) in composer.threads_of_machines().iter().map(thread) {
+        // Programs that run one after the other have one machine. A process that executes another
+        // program may get the same machine again.
+        let before = threads.remove(&machine).filter(|before| before.program == thread.program);
+        let earlier = before.map_or_else(Vec::new, |before| {
+            let mut earlier = before.earlier;
+            earlier.extend(Some(before.pid).filter(|&pid| pid != thread.pid));
+            earlier
+        });
+        threads.insert(machine, Thread { earlier, ..thread });
+    }
+    threads
 }

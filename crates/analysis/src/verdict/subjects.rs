@@ -22,7 +22,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// Facts from the recording about the thread behind a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
+    /// The process, the last one if several had this machine one after the other.
     pub pid: i32,
+    /// The processes that had this machine before it.
+    pub earlier: Vec<i32>,
     pub tid: i32,
     /// Name of the process's main thread.
     pub program: String,
@@ -178,13 +181,13 @@ impl Subjects {
                 // A program with several threads has no other common name.
                 subject.scenario_name.clone_from(&thread.program);
             }
-            if !subject.processes.contains(&thread.pid) {
-                subject.processes.push(thread.pid);
-            }
+            subject.processes.extend(thread.earlier.iter().chain([&thread.pid]));
             subject.port = subject.port.or(port);
             out.local.insert(machine.clone(), id);
         }
         for subject in &mut out.list {
+            let mut seen = HashSet::new();
+            subject.processes.retain(|process| seen.insert(*process));
             subject.level = if subject.processes.len() > 1 { Level::Pool } else { Level::Process };
             subject.activity = sockets.sum(subject.processes.iter().copied());
         }
@@ -353,6 +356,7 @@ mod tests {
     fn thread(pid: i32, title: Option<&str>, unit: Option<&str>) -> (String, Thread) {
         let thread = Thread {
             pid,
+            earlier: Vec::new(),
             tid: pid,
             program: "nginx".to_owned(),
             script: None,

@@ -41,6 +41,31 @@ pub struct Pair {
     votes: u64,
 }
 
+/// Times from the begins of lives to their ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lives {
+    pub count: u64,
+    pub ns: u64,
+    pub longest_ns: u64,
+}
+
+impl Lives {
+    fn add(&mut self, ns: u64) {
+        self.count += 1;
+        self.ns += ns;
+        self.longest_ns = self.longest_ns.max(ns);
+    }
+
+    /// Returns the lives of several machines.
+    pub fn of<'a>(own: impl Iterator<Item = &'a Own>) -> Lives {
+        own.map(Own::lives).fold(Lives::default(), |all, own| Lives {
+            count: all.count + own.count,
+            ns: all.ns + own.ns,
+            longest_ns: all.longest_ns.max(own.longest_ns),
+        })
+    }
+}
+
 /// Times and counts of one machine by itself.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
@@ -58,6 +83,10 @@ pub struct Own {
     pub throttled_ns: u64,
     pub first_ns: Option<u64>,
     pub last_ns: u64,
+    /// Lives that have ended, of the processes that had this machine one after the other.
+    ended: Lives,
+    /// Begin of the current life.
+    born_ns: Option<u64>,
     /// Number of threads and processes that it created.
     pub forks: u64,
     /// Wake-ups by others, by parts of the time.
@@ -180,6 +209,7 @@ impl Traffic {
             Effect::Stop { machine } => {
                 self.stops(machine, t);
                 self.change(machine, t, Doing::Nothing, None);
+                self.own[machine.0 as usize].end_life(t);
             }
             // An end before the begin of the part does not count.
             Effect::End { .. } if self.end >= self.requested_begin => self.end_mark = Some(self.end),
@@ -240,6 +270,7 @@ impl Traffic {
         }
         let own = &mut self.own[machine.0 as usize];
         own.first_ns.get_or_insert(t);
+        own.born_ns.get_or_insert(t);
         own.last_ns = t;
         let now = &mut self.now[machine.0 as usize];
         if before.doing == Doing::Blocked && doing == Doing::Blocked {
@@ -415,6 +446,21 @@ impl Own {
     /// Returns the time from its first to its last activity, in ns. `None` if it was never active.
     pub fn life_ns(&self) -> Option<u64> {
         self.first_ns.map(|first| self.last_ns - first)
+    }
+
+    /// Returns the lives up to now; the current one lasts until the last activity.
+    fn lives(&self) -> Lives {
+        let mut lives = self.ended;
+        if let Some(born) = self.born_ns {
+            lives.add(self.last_ns - born);
+        }
+        lives
+    }
+
+    fn end_life(&mut self, t: u64) {
+        if let Some(born) = self.born_ns.take() {
+            self.ended.add(t - born);
+        }
     }
 
     fn add_sleep(&mut self, since: u64, t: u64) {

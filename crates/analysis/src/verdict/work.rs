@@ -4,7 +4,7 @@ use super::because::Because;
 use super::data::{Mechanism, Named, Outcome, RunRole, StateNamed, Verdict};
 use super::parts::{Does, Part, Whole};
 use super::subjects::{Level, Role, SubjectId};
-use super::traffic::Own;
+use super::traffic::Lives;
 use super::{state_of, Case};
 use crate::findings::Scope;
 use crate::verdict::inversions::Inversion;
@@ -260,12 +260,12 @@ impl Case<'_> {
     /// Returns the parent of a pool of many processes, if it starts at least half of them.
     fn processes(&self, subject: SubjectId) -> Option<Because> {
         let count = self.subjects.get(subject).processes.len() as u64;
-        let lives: Vec<u64> = self.owned(subject).filter_map(Own::life_ns).collect();
-        if count < self.limits.min_occurrences || lives.is_empty() {
+        let lives = Lives::of(self.owned(subject));
+        if count < self.limits.min_occurrences || lives.count == 0 {
             return None;
         }
         let (by, forks) = self.most_forks(|of| of != subject && !self.subjects.get(of).is_recorder)?;
-        let mean_ns = lives.iter().sum::<u64>() / lives.len() as u64;
+        let mean_ns = lives.ns / lives.count;
         (2 * forks >= count).then(|| Because::Processes { by: self.name(by, None), count, mean_ns })
     }
 
@@ -293,11 +293,10 @@ impl Case<'_> {
             return None;
         }
         let (by, count) = self.most_forks(is_own)?;
-        let lives: Vec<u64> = self.owners().filter(|&(of, _)| of != by && is_own(of)).filter_map(|(_, own)| own.life_ns()).collect();
+        let lives = Lives::of(self.owners().filter(|&(of, _)| of != by && is_own(of)).map(|(_, own)| own));
         // Each of them ends soon, and together they take a considerable share of the run.
-        let (lived, longest) = (lives.iter().sum::<u64>() as f64, lives.iter().max().copied().unwrap_or(0) as f64);
         let least = self.limits.considerable_share * self.parts.length_ns as f64;
-        if count < self.limits.min_occurrences || longest >= least || lived < whole * least {
+        if count < self.limits.min_occurrences || lives.longest_ns as f64 >= least || (lives.ns as f64) < whole * least {
             return None;
         }
         let mut verdict = self.named(Outcome::Bottleneck, by, &[]);
@@ -305,7 +304,7 @@ impl Case<'_> {
         verdict.set_exact_share(whole);
         verdict.evidence = first.evidence;
         verdict.mechanism = Some(Mechanism::ProcessPerItem);
-        let mean_ns = lives.iter().sum::<u64>() / lives.len().max(1) as u64;
+        let mean_ns = lives.ns / lives.count.max(1);
         verdict.because.push(Because::Processes { by: self.name(by, None), count, mean_ns });
         verdict.because.push(Because::Divided { parts: own.iter().take(4).map(|part| (state_of(part), part.share)).collect() });
         Some(verdict)
@@ -383,8 +382,8 @@ impl Case<'_> {
         (is_more && self.cpus.count > 0).then_some(threads)
     }
 
-    /// Returns true if no CPU is idle and several threads of the subject run at a time: none of them
-    /// delays the others, and more of them would only wait for a CPU.
+    /// Returns true if no CPU is idle and several threads of the subject run at a time: none of
+    /// them delays the others, and more of them would only wait for a CPU.
     fn occupies_all_cpus(&self, subject: SubjectId) -> bool {
         let is_busy = self.cpus.idle.is_some_and(|idle| idle <= self.limits.max_idle_share);
         is_busy && self.cpus.count > 1 && !self.is_one_at_a_time(self.running(subject).0)
