@@ -21,7 +21,7 @@ struct Sums {
     events: u64,
     discarded_events: u64,
     discarded_packets: u64,
-    /// Of all integers and lengths, so that no look at a field can be optimised away.
+    /// Sum of all integers and lengths, so that the compiler removes no access to a field.
     sum: u64,
 }
 

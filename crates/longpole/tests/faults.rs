@@ -191,7 +191,7 @@ fn woken_in_answer(run: &Run) -> Option<(BTreeSet<u64>, BTreeSet<u64>, u64)> {
     Some((cpus("cpus"), cpus("irq_cpus"), receiver["count"].as_u64().unwrap()))
 }
 
-/// Whether this is worth a finding depends on the load of the host; the limits of the finding are
+/// The load of the host decides if this is worth a finding; the limits of the finding are
 /// tested with invented events (`kernel_facts` of the analysis).
 #[test]
 fn the_cpu_of_a_softirq_and_of_the_thread_that_it_wakes_are_reported() {

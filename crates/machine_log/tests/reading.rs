@@ -148,7 +148,7 @@ fn a_line_without_end_is_refused_and_not_kept() {
     assert_eq!(refused(&long).to_string(), format!("line 1: longer than {LONGEST_LINE} bytes"));
     long.push(b'\n');
     assert_eq!(refused(&long).kind, LineErrorKind::TooLong);
-    /// Of a line without end no more is taken than shows that it is too long.
+    /// An endless line. The reader must give up when it is too long.
     struct Endless(usize);
     impl Read for Endless {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {

@@ -73,7 +73,7 @@ pub struct Counters {
     pub size_mismatches: u64,
 }
 
-/// Where a machine runs. Samples of stacks identify machines by it.
+/// The place where a machine runs. Samples of stacks identify machines by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunsOn {
     /// The thread with this id. Machines with one name are several threads, one after the other.

@@ -118,11 +118,11 @@ impl Classes {
 /// Ids of this model, by the numbers in events.
 #[derive(Debug, Default)]
 struct Ids {
-    /// By the kernel's number of the CPU.
+    /// The CPUs, by the kernel's number.
     cpus: Vec<Option<CpuId>>,
-    /// By the stream.
+    /// The CPU of each stream.
     cpu_of_stream: Vec<Option<CpuId>>,
-    /// By the thread id; the newest thread with this id.
+    /// The newest thread with each thread id.
     threads: IdMap<i32, ThreadId>,
     contexts: HashMap<Key, ContextId>,
 }

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct PredicateError {
     /// The condition.
     pub text: String,
-    /// Where the error is, in characters of `text` from 0.
+    /// Position of the error, in characters of `text` from 0.
     pub column: usize,
     /// What is wrong, as a sentence without a place.
     pub what: String,

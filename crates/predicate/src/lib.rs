@@ -151,7 +151,7 @@ impl Predicate {
     ///
     /// # Errors
     ///
-    /// As for [`Predicate::parse`].
+    /// The same errors as those of [`Predicate::parse`].
     pub fn parse_about_events(text: &str) -> Result<Predicate, PredicateError> {
         let (root, names) = parser::parse(text)?;
         Ok(Predicate { text: text.to_owned(), root, names })

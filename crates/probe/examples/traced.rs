@@ -42,7 +42,7 @@ fn optional(first: Option<u64>, second: Option<u64>) {
     info!(name: "optional", first, second);
 }
 
-/// As many fields as `tracing` takes.
+/// An event with the largest number of fields that `tracing` takes.
 fn many() {
     info!(
         name: "many",

@@ -128,7 +128,7 @@ pub struct Windows {
     charging: Charging,
 }
 
-/// Where windows are charged. The result is the same.
+/// The threads that charge windows. The result does not depend on them.
 enum Charging {
     /// In the calling thread, each by itself.
     Here { keep_segments: bool, composed: Summary },

@@ -56,8 +56,8 @@ pub struct Request<'a> {
 
 impl FirstPass {
     /// Reads the interactions once, for all analyses at the same time, and spools them for the path
-    /// of an anchor and for the replays with changes. Passes each item of the trace to `feed`, which
-    /// passes it to the composer.
+    /// to an anchor and for the replays with changes. Each item of the trace goes to `feed`, which
+    /// passes it on to the composer.
     pub fn read(interactions: &mut Interactions, feed: impl FnMut(&mut Composer, &Catalogue, &Item<'_>)) -> Result<FirstPass, Error> {
         let options = critical_path::Options { segments: true, spill: Some(SPILL), ..critical_path::Options::default() };
         let mut pass = FirstPass {

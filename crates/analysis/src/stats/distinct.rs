@@ -43,7 +43,7 @@ const DECLARED: u8 = 5;
 /// The numbers that were among the first ones to occur.
 #[derive(Debug, Default)]
 struct Firsts {
-    /// Whether a number was among the first; `None` if it has not occurred.
+    /// For each number, true if it was among the first; `None` if it has not occurred.
     is_first: Vec<Option<bool>>,
     count: usize,
 }

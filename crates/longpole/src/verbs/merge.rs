@@ -57,7 +57,7 @@ pub struct Args {
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Sync {
-    /// By TCP and UDP packets that were captured on both of two hosts
+    /// The TCP and UDP packets that were captured on both of two hosts
     Packets,
 }
 

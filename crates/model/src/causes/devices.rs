@@ -30,18 +30,18 @@ const PIECES: u64 = 64;
 /// What is in flight on disks and network devices.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    /// By device and sector.
+    /// Open requests, by device and sector.
     requests: HashMap<(i64, i64), Request>,
-    /// By the address of the buffer.
+    /// Packets on their way, by the address of the buffer.
     packets: IdMap<u64, Packet>,
     /// Address and id of each packet, the oldest first.
     order: VecDeque<(u64, u64)>,
     next_id: u64,
-    /// By the number of the device.
+    /// The queue of each disk, by the number of the device.
     disks: HashMap<i64, QueueId>,
     /// The disk whose requests an interrupt completes.
     disk_of: HashMap<ContextId, i64>,
-    /// By the name of the network device.
+    /// The links of network devices, by name.
     links: HashMap<Vec<u8>, Link>,
     slots: Slots,
     /// The name of the flow of each slot.

@@ -46,7 +46,7 @@ pub enum Occupant {
     Lost,
 }
 
-/// Where a thread executes.
+/// Program or kernel: the part in which a thread executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
     /// No system call of this thread has been seen.

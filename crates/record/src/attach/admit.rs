@@ -46,7 +46,7 @@ impl Visit<'_> {
             .as_ref()
             .is_some_and(|predecessor| process.control().orders.session.load(Ordering::Relaxed) == predecessor.session);
         if !lives && before && !continued && self.directory.common.foreign_identity.is_some() {
-            // Whether the process is alive cannot be seen from this namespace.
+            // Nothing in this namespace shows if the process is alive.
             self.directory.arrivals.unknown.insert(stem.to_owned());
             return true;
         }

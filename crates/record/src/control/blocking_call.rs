@@ -141,12 +141,12 @@ fn descriptor_path(descriptor: u64) -> io::Result<PathBuf> {
 fn path_at(address: u64) -> io::Result<PathBuf> {
     let mut bytes = vec![0u8; MAX_PATH_BYTES];
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // One piece for each page, since the kernel copies whole pieces and the next page may not exist.
+    // One piece for each page: the kernel copies whole pieces, and the next page may not exist.
     let page = 4096;
     let first = page - address % page;
     let piece = |from: u64, length: u64| libc::iovec { iov_base: from as *mut libc::c_void, iov_len: length as usize };
     let remote = [piece(address, first), piece(address.wrapping_add(first), page - first)];
-    // SAFETY: `local` is a buffer of that size; the addresses of `remote` are checked by the kernel.
+    // SAFETY: `local` is a buffer of that size; the kernel checks the addresses of `remote`.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, remote.as_ptr(), 2, 0) };
     let copied = usize::try_from(copied).map_err(|_| io::Error::last_os_error())?;
     let end = bytes[..copied].iter().position(|&byte| byte == 0).ok_or(io::ErrorKind::InvalidData)?;

@@ -8,7 +8,7 @@ use crate::recording::triggers::{start_at_head, Triggers, MAX_LOOK_INTERVAL};
 use std::path::Path;
 use std::time::Duration;
 
-/// Where requests arrive.
+/// The mailbox in which requests arrive.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     /// `None` if no requests can be made.

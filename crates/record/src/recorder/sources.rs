@@ -71,7 +71,7 @@ pub(super) struct Restart {
     interfaces: bool,
 }
 
-/// Where the sources write, and by which clock.
+/// The directory into which the sources write, and their clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target<'a> {
     pub destination: &'a Destination,

@@ -27,7 +27,7 @@ pub enum Class {
 
 /// All classes. Ids follow the order of the formats, then come our own classes.
 pub struct Classes {
-    /// By the id of the kernel's format.
+    /// The class of each format, by the kernel's id.
     by_format: Vec<Option<Class>>,
     /// Name and fields of each class, by its id.
     pub names: Vec<(String, Vec<(String, Kind)>)>,
