@@ -544,7 +544,7 @@ SYSTEMS = [
         rate=WRK,
         component=(r"java", r"\bMain\b", r"redis.{0,40}(evict|miss|maxmemory)"),
         mechanism=(*COMPUTES, r"evict", r"miss(es)?\b", r"maxmemory"),
-        never=(does("redis|php", "comput"), r"disk", r"\block\b", r"mutex", r"sleep", r"garbage"),
+        never=(does("redis|php", "comput"), r"disk", r"\block\b", r"mutex", r"\bsleeps\b", r"garbage"),
         halves=True,
         needs=("redis-server", "java", "javac", "nginx", "wrk", "curl", PHP_FPM),
     ),
