@@ -72,7 +72,6 @@ fn the_slower_thread_is_found_for_every_means_of_handing_over_items() {
         let program = place.build("edges", &[]);
         let before = stolen();
         let (output, trace) = recorded(&place, &[], &[&program, means]);
-        // During stolen time the taker may have had work and not run, while the maker continued.
         let stolen = stolen() - before;
         if !output.stdout.is_empty() {
             println!("skipped: the path through {means} ({})", String::from_utf8_lossy(&output.stdout).trim());
@@ -82,10 +81,13 @@ fn the_slower_thread_is_found_for_every_means_of_handing_over_items() {
         assert_eq!(answer["end_machine"], "edges", "{means}");
         let maker = time(&answer, |machine, state| machine == "edges/maker" && is_code(state));
         let taker = time(&answer, |machine, state| machine == "edges" && is_code(state));
+        // While the taker had work and did not run, the maker continued: its CPU was stolen, or
+        // another program had it.
+        let late = stolen + time(&answer, |machine, state| machine.starts_with("edges") && matches!(state, "runnable" | "preempted"));
         // The maker works for 100 ms in 400 units. Of the taker's work, only that for the last item
         // is on the path.
-        let has_most = maker + stolen >= 80_000_000 && maker + 5 * stolen > 4 * taker;
-        assert!(has_most, "{means}: maker {maker} ns, taker {taker} ns, {stolen} ns stolen: {answer}");
+        let has_most = maker + late >= 80_000_000 && maker + 5 * late > 4 * taker;
+        assert!(has_most, "{means}: maker {maker} ns, taker {taker} ns, {late} ns without a CPU: {answer}");
         if means == "tcp" {
             let log = String::from_utf8(ok(place.longpole(&["model"]).arg(&trace).output().unwrap()).stdout).unwrap();
             let count = |wanted: &str| log.lines().filter(|line| line.contains(wanted)).count();
