@@ -386,6 +386,13 @@ mod tests {
     }
 
     #[test]
+    fn processes_that_had_one_machine_after_another_are_a_pool() {
+        let (machine, last) = thread(3, None, None);
+        let found = subjects(vec![(machine, Thread { earlier: vec![1, 2], ..last })]);
+        assert_eq!(found, [(None, vec![1, 2, 3], false)]);
+    }
+
+    #[test]
     fn subjects_with_one_name_in_two_units_are_shown_with_their_place() {
         let found =
             subjects(vec![thread(1, None, Some("a.service")), thread(2, None, Some("b.service")), thread(3, Some("nginx: x"), None)]);

@@ -471,3 +471,25 @@ impl Own {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longpole_model::kinds::NameKind;
+
+    #[test]
+    fn each_life_of_a_machine_counts() {
+        let (mut traffic, mut vocabulary) = (Traffic::default(), Vocabulary::default());
+        let machine = vocabulary.machine("", "date");
+        let state = vocabulary.names.intern_as("user", NameKind::State(StateKind::User));
+        let mut at = |t, effect| traffic.interaction(&vocabulary, &Interaction { t, line: 0, effect });
+        for begin in [100, 200, 300] {
+            at(begin, Effect::State { machine, state });
+            at(begin + 30, Effect::Stop { machine });
+        }
+        at(400, Effect::State { machine, state });
+        at(410, Effect::State { machine, state });
+        let lives = Lives::of(traffic.own(machine).into_iter());
+        assert_eq!((lives.count, lives.ns, lives.longest_ns), (4, 100, 30));
+    }
+}
