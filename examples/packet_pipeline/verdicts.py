@@ -134,7 +134,7 @@ def main():
                     verdict = verdict_of(answer)
                     findings = list(map(finding_of, answer["findings"]))
                     good = all(verdict != row["verdict"] and row["finding"] not in findings for row in rows)
-                    # Where other programs take the CPUs, a stage may be the slowest although it has
+                    # If other programs take the CPUs, a stage may be the slowest although it has
                     # no fault.
                     is_quiet = good or others < BUSY or not options.any
                     if is_quiet:

@@ -53,7 +53,7 @@ func main() {
 }
 """
 
-THREADS = 8  # of gunicorn, and as many connections of wrk
+THREADS = 8  # gunicorn has these threads, wrk as many connections
 
 
 def slow_archive(place):

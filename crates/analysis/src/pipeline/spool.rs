@@ -111,7 +111,8 @@ impl Spool {
         Ok(())
     }
 
-    /// Returns the last interaction that `matches`. Reads the blocks from the last one on.
+    /// Returns the last interaction that `matches`, also after the part to which the spool is
+    /// limited. Reads the blocks from the last one on.
     pub fn last(&self, mut matches: impl FnMut(&Interaction) -> bool) -> io::Result<Option<Interaction>> {
         let (mut vocabulary, mut piece) = (self.vocabulary.clone(), Unpack::default());
         for &block in self.from.blocks.iter().rev() {
