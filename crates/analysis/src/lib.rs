@@ -29,6 +29,7 @@ pub mod scheduling;
 pub mod stages;
 pub mod stats;
 pub mod step_pass;
+pub mod timeline;
 pub mod verdict;
 pub mod wait_graph;
 pub mod what_if;

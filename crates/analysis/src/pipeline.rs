@@ -50,6 +50,7 @@ pub mod samples;
 mod second_pass;
 mod selection;
 mod spool;
+pub mod timeline;
 
 pub use composed::{compose, has_kernel_ids};
 pub use error::Error;

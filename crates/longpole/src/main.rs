@@ -87,6 +87,7 @@ enum Verb {
     Rules(verbs::rules::Args),
     /// Name the bottleneck, with its evidence
     Report(verbs::report::Args),
+    View(verbs::view::Args),
     /// Show programs with probes as directories: what is recorded, and events as text
     Mount(verbs::mount::Args),
     /// Record a packet pipeline with a bottleneck, explain it, fix it, record again
@@ -140,6 +141,7 @@ fn main() -> ExitCode {
         Verb::Model(args) => verbs::model::run(args),
         Verb::Rules(args) => verbs::rules::run(args),
         Verb::Report(args) => verbs::report::run(args),
+        Verb::View(args) => verbs::view::run(args),
         Verb::Mount(args) => verbs::mount::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Overhead(args) => verbs::overhead::run(args),

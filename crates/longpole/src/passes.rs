@@ -9,5 +9,7 @@
 //! file in `verbs/`.
 
 pub(crate) mod kernel;
+pub(crate) mod one_report;
+pub(crate) mod predictions;
 pub(crate) mod probes;
 pub(crate) mod samples;

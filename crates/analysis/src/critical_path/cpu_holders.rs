@@ -7,7 +7,7 @@
 
 mod occupancy_log;
 
-pub use occupancy_log::OccupancyLog;
+pub use occupancy_log::{OccupancyLog, Replayed};
 
 use crate::critical_path::{Answer, Kind, Path, Row};
 use crate::scheduling::occupancy::{Holders, Occupancy};
@@ -74,7 +74,7 @@ impl CpuHolders {
     }
 }
 
-impl CpuHolders {
+impl Replayed for CpuHolders {
     fn occupied(&mut self, cpu: CpuId, by: Occupant, begin_ns: i64, end_ns: i64) {
         self.occupancy.occupied(cpu, by, begin_ns, end_ns);
     }

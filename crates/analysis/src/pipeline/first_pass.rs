@@ -57,8 +57,12 @@ pub struct Request<'a> {
 impl FirstPass {
     /// Reads the interactions once, for all analyses at the same time, and spools them for the path
     /// to an anchor and for the replays with changes. Each item of the trace goes to `feed`, which
-    /// passes it on to the composer.
-    pub fn read(interactions: &mut Interactions, feed: impl FnMut(&mut Composer, &Catalogue, &Item<'_>)) -> Result<FirstPass, Error> {
+    /// passes it on to the composer; the interactions also go to `also`, in a thread of its own.
+    pub fn read(
+        interactions: &mut Interactions,
+        feed: impl FnMut(&mut Composer, &Catalogue, &Item<'_>),
+        also: Option<&mut dyn Follower>,
+    ) -> Result<FirstPass, Error> {
         let options = critical_path::Options { segments: true, spill: Some(SPILL), ..critical_path::Options::default() };
         let mut pass = FirstPass {
             critical_path: interactions.has_command().then(|| CriticalPath::new(options)),
@@ -70,7 +74,8 @@ impl FirstPass {
         // The path needs a thread of its own; the others together need less time than it does.
         let mut path: Vec<&mut dyn Follower> = critical_path.iter_mut().map(|path| path as &mut dyn Follower).collect();
         let mut others: [&mut dyn Follower; 3] = [waits, writer, traffic];
-        let all = [&mut path[..], &mut others].into_iter().filter(|followers| !followers.is_empty());
+        let mut also: Vec<&mut dyn Follower> = also.into_iter().collect();
+        let all = [&mut path[..], &mut others, &mut also].into_iter().filter(|followers| !followers.is_empty());
         follow::follow_fed(interactions, feed, all)?;
         Ok(pass)
     }

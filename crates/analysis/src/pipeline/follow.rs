@@ -8,6 +8,7 @@
 use super::{composed, Error, Feed, Interactions, MAX_BLOCKS_IN_FLIGHT};
 use crate::critical_path::name_index::OccurringNames;
 use crate::critical_path::CriticalPath;
+use crate::timeline::TimelineWriter;
 use crate::verdict::traffic::Traffic;
 use crate::wait_graph::Waits;
 use crate::what_if::WhatIf;
@@ -175,6 +176,25 @@ impl Follower for Traffic {
     }
 
     fn until(&mut self, _t: u64) {}
+}
+
+/// A block is passed on as a whole, so that the timeline is locked once for it.
+impl Follower for TimelineWriter {
+    fn begin_at(&mut self, t: u64) {
+        TimelineWriter::begin_at(self, t);
+    }
+
+    fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
+        TimelineWriter::interaction(self, vocabulary, interaction);
+    }
+
+    fn until(&mut self, t: u64) {
+        TimelineWriter::until(self, t);
+    }
+
+    fn block(&mut self, vocabulary: &mut Vocabulary, block: &Block) {
+        TimelineWriter::block(self, vocabulary, block);
+    }
 }
 
 /// The names in a trace do not depend on the requested part.

@@ -106,11 +106,17 @@ pub(super) fn anchor(
 
 /// Returns the subjects that a verdict can name.
 fn subjects(interactions: &Interactions, sockets: &SocketActivities, traffic: &Traffic, limits: &Limits) -> Subjects {
-    let mut threads = threads(interactions);
-    subjects::add_titles(&mut threads, &titled(interactions), limits.min_varying_roles);
+    let mut threads = titled_threads(interactions, limits);
     subjects::remove_item_scripts(&mut threads, traffic, interactions.vocabulary(), limits.considerable_share);
     let stages = subjects::stages(traffic, &threads, interactions.vocabulary(), limits.min_occurrences);
     Subjects::new(threads, sockets, &stages)
+}
+
+/// Returns the threads behind machines, by the machines' names, with the titles of their processes.
+pub(super) fn titled_threads(interactions: &Interactions, limits: &Limits) -> HashMap<String, Thread> {
+    let mut threads = threads(interactions);
+    subjects::add_titles(&mut threads, &titled(interactions), limits.min_varying_roles);
+    threads
 }
 
 /// Returns, by process id, the titles that each process gave itself.

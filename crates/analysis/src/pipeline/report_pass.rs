@@ -7,7 +7,7 @@
 
 use super::kernel::KernelModel;
 use super::samples::has_samples;
-use super::{alongside, begin_ns, cpu_holders, kernel_sources, Error, FirstPass, Interactions, ProgressTimes, Request, TraceFacts};
+use super::{alongside, begin_ns, cpu_holders, kernel_sources, Error, FirstPass, Follower, Interactions, ProgressTimes, Request, TraceFacts};
 use crate::critical_path::cpu_holders::OccupancyLog;
 use crate::findings::kernel_facts::KernelFacts;
 use crate::network::packet_loss::Places;
@@ -57,12 +57,13 @@ struct Part {
 
 impl<'a> ReportPass<'a> {
     /// Reads a trace. `is_ranged` is true if the user named a part of it; otherwise, a part that
-    /// has a begin begins with the recorded command. `None` for a machine log, of which
-    /// [`report_of_log`] makes a report.
+    /// has a begin begins with the recorded command. `also` receives the interactions, too. `None`
+    /// for a machine log, of which [`path_of_log`] computes the path.
     pub fn read(
         interactions: &mut Interactions,
         mut progress: Option<ProgressTimes<'a>>,
         is_ranged: bool,
+        also: Option<&mut dyn Follower>,
     ) -> Result<Option<ReportPass<'a>>, Error> {
         let begin = interactions.part().begin;
         let Some(trace) = interactions.trace() else { return Ok(None) };
@@ -77,7 +78,7 @@ impl<'a> ReportPass<'a> {
             Watches { facts: KernelFacts::default(), occupancy: cpu_holders::occupancy_log(), off_path: OffPathCollector::default() };
         let mut count = 0;
         let (first, pass) = alongside(|probes| {
-            let first = FirstPass::read(interactions, |composer, catalogue, item| {
+            let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
                 count += u64::from(matches!(item, Item::Event(_)));
                 match &mut model {
                     None => watches.compose(&part, &mut packet_paths, composer, catalogue, item),
@@ -89,7 +90,8 @@ impl<'a> ReportPass<'a> {
                 if item.t_ns() >= part.begin_ns {
                     probes.item(composer, catalogue, item);
                 }
-            })?;
+            };
+            let first = FirstPass::read(interactions, feed, also)?;
             probes.send(interactions.vocabulary());
             Ok(first)
         })?;
@@ -97,6 +99,16 @@ impl<'a> ReportPass<'a> {
         let mut events = EventAnswers { pass, events: count, packet_paths, model, has_kernel };
         events.pass.tells_running = events.tells_running(interactions);
         Ok(Some(ReportPass { first, progress, watches, events }))
+    }
+
+    /// Returns which thread or interrupt had each CPU.
+    pub fn occupancy(&self) -> &OccupancyLog {
+        &self.watches.occupancy
+    }
+
+    /// Returns the number of events that were read.
+    pub fn events(&self) -> u64 {
+        self.events.events
     }
 
     /// Computes the path, the verdict and the predictions. An error is no reason to give up the
@@ -116,12 +128,12 @@ impl<'a> ReportPass<'a> {
     }
 }
 
-/// Reports on a machine log.
-pub fn report_of_log(interactions: &mut Interactions, request: Request<'_>) -> Result<Report, Error> {
-    let first = FirstPass::read(interactions, super::compose)?;
+/// Computes the path, the verdict and the predictions of a machine log. `also` receives the interactions, too.
+pub fn path_of_log(interactions: &mut Interactions, request: Request<'_>, also: Option<&mut dyn Follower>) -> Result<Critical, Error> {
+    let first = FirstPass::read(interactions, super::compose, also)?;
     let occupancy = cpu_holders::occupancy_log();
     let facts = TraceFacts { lost: 0, tells_running: true, kernel: None, off_path: OffPathCollector::default(), occupancy: &occupancy };
-    Ok(Report::of_machines(first.second_pass(interactions, facts, request)?))
+    first.second_pass(interactions, facts, request)
 }
 
 impl Watches {

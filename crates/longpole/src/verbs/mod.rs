@@ -31,4 +31,5 @@ pub mod status;
 pub mod stop;
 pub mod syscalls;
 pub mod util;
+pub mod view;
 pub mod what_if;

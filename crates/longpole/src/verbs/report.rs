@@ -4,14 +4,11 @@
 //! path, and to the analyses of probes, packets and the kernel. Several traces are compared with
 //! each other.
 
-use crate::in_one_line;
 use crate::input::explained::explained;
-use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
-use crate::passes::kernel;
-use crate::passes::probes::{self, ProbeReading};
-use crate::passes::samples;
+use crate::passes::one_report::{self, OneReport};
+use crate::passes::probes;
 use crate::render::answer;
 use crate::render::cpu_holders;
 use crate::render::length::Length;
@@ -23,22 +20,18 @@ use crate::render::style::{painted, title, Role};
 use crate::render::table::{counted, duration, number, percent, plain, signed_percent, Table};
 use crate::verbs::{latency, queues};
 use crate::WrongUsage;
-use anyhow::{bail, Context};
+use anyhow::Context;
 use longpole_analysis::compare::repeated::{Repeated, Run};
 use longpole_analysis::critical_path::{rows_by_class, Row};
-use longpole_analysis::pipeline::report_pass::{report_of_log, ReportPass};
-use longpole_analysis::pipeline::samples::has_samples;
-use longpole_analysis::pipeline::Request;
 use longpole_analysis::profile::may_be_wait;
 use longpole_analysis::report::Report;
 use longpole_analysis::stats::text::place;
-use longpole_analysis::verdict::limits::Limits;
 use longpole_analysis::verdict::lost_events::too_many_lost;
 use longpole_analysis::verdict::sensitivity::Sensitive;
-use longpole_analysis::verdict::{self, anchor};
+use longpole_analysis::verdict::anchor;
 use longpole_analysis::what_if::Scenario;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Name the bottleneck, with its evidence.
@@ -73,16 +66,10 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     match paths.as_slice() {
-        [path] => show(&args.input, args.length, of_one(&args.input, path, (&args.subject, args.sensitivity)).map_err(explained)?),
+        [path] => show(&args.input, args.length, one_report::read(&args.input, path, (&args.subject, args.sensitivity), None).map_err(explained)?),
         _ if args.sensitivity => Err(WrongUsage("--sensitivity accepts only one recording".to_owned()).into()),
         _ => runs(&args.input, &paths, &args.subject, args.length),
     }
-}
-
-/// A report, and what it was made from; `None` for a machine log.
-struct OneReport {
-    report: Report,
-    from: Option<ProbeReading>,
 }
 
 fn show(input: &Input, length: Length, OneReport { report, from }: OneReport) -> anyhow::Result<ExitCode> {
@@ -98,53 +85,13 @@ fn runs(input: &Input, paths: &[PathBuf], subject: &SubjectArgs, length: Length)
     for path in paths {
         let shown = path.display().to_string();
         let input = input.of(path);
-        let whole = of_one(&input, path, (subject, false)).map_err(explained).with_context(|| shown.clone())?;
+        let whole = one_report::read(&input, path, (subject, false), None).map_err(explained).with_context(|| shown.clone())?;
         damaged |= whole.from.as_ref().is_some_and(|read| read.trace.is_damaged());
         runs.push(Run { path: shown, report: whole.report });
     }
     let repeated = Repeated::new(runs);
     answer::json_or_text(input.json, &repeated, |out| repeated::print(out, &repeated, length))?;
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// Reports on one trace, which is read once.
-fn of_one(input: &Input, path: &Path, (subject, sensitivity): (&SubjectArgs, bool)) -> anyhow::Result<OneReport> {
-    let is_ranged = input.begin.is_some() || input.end.is_some();
-    let input = &input.of(path).of_command()?;
-    let mut interactions = interactions::of(path, input.options(), input.rules()?)?;
-    let selection = &subject.selection();
-    let Some(read) = ReportPass::read(&mut interactions, subject.progress_times(), is_ranged)? else {
-        let request = Request { selection, progress: subject.progress_times(), keep_end: true, sensitivity };
-        return Ok(OneReport { report: report_of_log(&mut interactions, request)?, from: None });
-    };
-    let (mut critical, answers) = read.second_pass(&interactions, Request { selection, progress: None, keep_end: is_ranged, sensitivity });
-    let functions = match &mut critical {
-        Ok(critical) if interactions.trace().is_some_and(has_samples) => {
-            match samples::functions(input, &interactions, &mut critical.answer, samples::read_quietly) {
-                Ok((sampled, _)) => Some(sampled.rows),
-                Err(error) => {
-                    eprintln!("longpole: note: the answer has no functions of sampled stacks: {}", plain(format!("{error:#}")));
-                    None
-                }
-            }
-        }
-        _ => None,
-    };
-    let symbols = |addresses: &[u64]| kernel::symbols(&[path.to_owned()], addresses);
-    let events = answers.events;
-    let Some((mut report, pass, trace)) = answers.report(interactions, symbols)? else { bail!("internal error: the trace is gone") };
-    match critical {
-        Ok(mut critical) => {
-            if let Some(functions) = &functions {
-                verdict::add_code(&mut critical.verdict, functions, &Limits::built_in()?);
-            }
-            report = Report { functions, ..report.with(critical) };
-        }
-        Err(error) if subject.is_given() => return Err(error.into()),
-        // A trace without interactions still has a report.
-        Err(error) => eprintln!("longpole: note: without critical path: {}", in_one_line(&explained(error))),
-    }
-    Ok(OneReport { report, from: Some(ProbeReading { pass, trace, events, from_begin: true }) })
 }
 
 fn of_machines(json: bool, length: Length, report: &Report) -> anyhow::Result<ExitCode> {

@@ -5,12 +5,13 @@ use crate::input::memory_dump::Raw;
 use crate::input::offset::Offset;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
+use crate::passes::predictions;
 use crate::render::answer;
 use crate::render::length::Length;
 use crate::render::style::{painted, title, Role};
 use crate::render::table::{counted, duration, number, percent, plain, Table};
 use crate::WrongUsage;
-use longpole_analysis::pipeline::{spool_to_end, PathEnd};
+use longpole_analysis::pipeline::spool_to_end;
 use longpole_analysis::verdict::lost_events::{self, too_many_lost};
 use longpole_analysis::what_if::predicted::Predicted;
 use longpole_analysis::what_if::{Answer, Options, Prediction, Scenario};
@@ -99,41 +100,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         // work until then counts, and not the command's end.
         _ if args.subject.is_given() || as_report => {
             let end = spool_to_end(&mut interactions, &args.subject.selection(), args.subject.progress_times())?;
-            let PathEnd { spool, parts, stations } = end;
-            let mut at_stations = Vec::new();
-            let (mut answer, mut order) = match scenarios.is_empty() {
-                false => {
-                    let has_more_places = |scenario: &Scenario| scenario.changes.iter().any(|change| change.at_once().is_some());
-                    let unchanged = match scenarios.iter().any(has_more_places) {
-                        true => Some(interactions.what_if_from_spool(&spool, options(Vec::new()))?),
-                        false => None,
-                    };
-                    let mut replayed = Vec::new();
-                    for (at, scenario) in scenarios.into_iter().enumerate() {
-                        match unchanged.as_ref().and_then(|unchanged| stations.predict(unchanged, &scenario)) {
-                            Some(prediction) => at_stations.push((at, prediction)),
-                            None => replayed.push(scenario),
-                        }
-                    }
-                    let answer = match unchanged.filter(|_| replayed.is_empty()) {
-                        Some(unchanged) => unchanged,
-                        None => interactions.what_if_from_spool(&spool, options(replayed))?,
-                    };
-                    (answer, Vec::new())
-                }
-                true => {
-                    let unchanged = interactions.what_if_from_spool(&spool, options(Vec::new()))?;
-                    interactions.propose_from_spool(unchanged, &spool, options)?
-                }
-            };
-            if let Some(parts) = parts {
-                parts.widen(&mut answer.predictions);
-                parts.widen(&mut order);
-            }
-            for (at, prediction) in at_stations {
-                answer.predictions.insert(at, prediction);
-            }
-            (answer, order)
+            predictions::at_path_end(&interactions, &end, scenarios, options)?
         }
         false => (interactions.what_if(options(scenarios))?, Vec::new()),
         true => interactions.propose(options)?,

@@ -4,7 +4,6 @@
 //! An entry takes a few bytes. The log is kept in memory while it is short, and otherwise in a file
 //! without a name. Thus the trace need not be read again, and memory does not grow with the trace.
 
-use super::CpuHolders;
 use crate::critical_path::Spill;
 use longpole_model::linux::watch::{Base, ContextId, CpuId, CpuWait, Mode, Occupant, ThreadId, Watch};
 use longpole_model::linux::Linux;
@@ -22,6 +21,16 @@ const CLAIMED: u8 = 1;
 const WAITED: u8 = 2;
 const PREEMPTED: u8 = 3;
 const KINDS: u8 = 2;
+
+/// What receives the entries of a log again.
+pub trait Replayed {
+    fn occupied(&mut self, cpu: CpuId, by: Occupant, begin_ns: i64, end_ns: i64);
+
+    /// The time of a thread that was not known belongs to this thread, or to idleness.
+    fn claimed(&mut self, _cpu: CpuId, _base: Base) {}
+
+    fn waited(&mut self, _wait: &CpuWait) {}
+}
 
 /// Writes the events that it observes to the log.
 #[derive(Debug)]
@@ -90,17 +99,17 @@ impl OccupancyLog {
         }
     }
 
-    /// Replays the whole log, in its order, into `cpu_holders`.
-    pub fn replay(&self, linux: &Linux, cpu_holders: &mut CpuHolders) -> io::Result<()> {
+    /// Replays the whole log, in its order.
+    pub fn replay(&self, linux: &Linux, replayed: &mut impl Replayed) -> io::Result<()> {
         let (mut from, mut last_ns, mut piece) = (0, 0, Vec::new());
         for &end in &self.ends {
             let Some(file) = &self.file else { break };
             piece.resize((end - from) as usize, 0);
             file.read_exact_at(&mut piece, from)?;
             from = end;
-            Piece { bytes: &piece, last_ns: &mut last_ns }.replay(linux, cpu_holders);
+            Piece { bytes: &piece, last_ns: &mut last_ns }.replay(linux, replayed);
         }
-        Piece { bytes: &self.held, last_ns: &mut last_ns }.replay(linux, cpu_holders);
+        Piece { bytes: &self.held, last_ns: &mut last_ns }.replay(linux, replayed);
         Ok(())
     }
 }
@@ -136,11 +145,11 @@ struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    fn replay(&mut self, linux: &Linux, cpu_holders: &mut CpuHolders) {
-        while self.one(linux, cpu_holders).is_some() {}
+    fn replay(&mut self, linux: &Linux, replayed: &mut impl Replayed) {
+        while self.one(linux, replayed).is_some() {}
     }
 
-    fn one(&mut self, linux: &Linux, cpu_holders: &mut CpuHolders) -> Option<()> {
+    fn one(&mut self, linux: &Linux, replayed: &mut impl Replayed) -> Option<()> {
         let (&head, rest) = self.bytes.split_first()?;
         self.bytes = rest;
         let cpu = CpuId(self.id()?);
@@ -154,15 +163,15 @@ impl Piece<'_> {
         match (head & ((1 << KINDS) - 1), by) {
             (OCCUPIED, by) => {
                 let (begin_ns, end_ns) = (self.time()?, self.time()?);
-                cpu_holders.occupied(cpu, by, begin_ns, end_ns);
+                replayed.occupied(cpu, by, begin_ns, end_ns);
             }
-            (CLAIMED, Occupant::Thread(id)) => cpu_holders.claimed(cpu, Base::Thread(id)),
-            (CLAIMED, _) => cpu_holders.claimed(cpu, Base::Idle),
+            (CLAIMED, Occupant::Thread(id)) => replayed.claimed(cpu, Base::Thread(id)),
+            (CLAIMED, _) => replayed.claimed(cpu, Base::Idle),
             (kind, now) => {
                 let thread = ThreadId(self.id()?);
                 let (now_since_ns, begin_ns, end_ns) = (self.time()?, self.time()?, self.time()?);
                 let tid = linux.threads.get(thread.0 as usize)?.tid;
-                cpu_holders.waited(&CpuWait { thread, tid, cpu, preempted: kind == PREEMPTED, begin_ns, end_ns, now, now_since_ns });
+                replayed.waited(&CpuWait { thread, tid, cpu, preempted: kind == PREEMPTED, begin_ns, end_ns, now, now_since_ns });
             }
         }
         Some(())
@@ -194,6 +203,7 @@ impl Piece<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::CpuHolders;
     use super::*;
 
     /// Returns the holders after `count` turns of two threads on one CPU, each of which waits while

@@ -1,0 +1,50 @@
+//! Completes a timeline after the trace was read: with the processes of its threads, and with the
+//! CPUs.
+
+use super::parties;
+use super::{Error, Interactions};
+use crate::critical_path::cpu_holders::OccupancyLog;
+use crate::timeline::{CpuRows, ThreadFacts, Timeline, TimelineWriter};
+use crate::verdict::limits::Limits;
+use crate::verdict::subjects::Thread;
+use longpole_model::interaction::MachineId;
+use std::collections::HashMap;
+
+/// Ends the states of the timeline, groups its rows by process, and adds the CPUs. `occupancy` has
+/// observed the kernel's model; `None` for a machine log.
+///
+/// # Errors
+///
+/// [`Error::Spool`] if the occupancy cannot be read again.
+pub fn finish(
+    writer: TimelineWriter,
+    timeline: &Timeline,
+    interactions: &Interactions,
+    occupancy: Option<&OccupancyLog>,
+) -> Result<(), Error> {
+    let limits = Limits::built_in()?;
+    let by_name = parties::titled_threads(interactions, &limits);
+    let vocabulary = interactions.vocabulary();
+    let facts = |machine: MachineId| Some((machine, facts(by_name.get(vocabulary.machine_name(machine))?)));
+    let threads: HashMap<MachineId, ThreadFacts> = vocabulary.machines().filter_map(facts).collect();
+    writer.finish(vocabulary, &threads);
+    if let (Some(occupancy), Some(composer)) = (occupancy, interactions.composer()) {
+        let mut cpus = CpuRows::new(timeline, composer.linux());
+        let read = occupancy.replay(composer.linux(), &mut cpus);
+        read.map_err(|source| Error::Spool { name: "the CPU occupancy".to_owned(), source })?;
+        cpus.finish();
+    }
+    Ok(())
+}
+
+fn facts(thread: &Thread) -> ThreadFacts {
+    ThreadFacts {
+        pid: thread.pid,
+        tid: thread.tid,
+        program: thread.program.clone(),
+        role: thread.title.clone().or_else(|| thread.script.clone()),
+        name: thread.name.clone(),
+        is_kernel: thread.is_kernel,
+        is_recorder: thread.is_recorder,
+    }
+}

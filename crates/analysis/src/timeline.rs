@@ -1,0 +1,163 @@
+//! The timeline: the state of each thread, CPU and interrupt at each moment, for pictures.
+//!
+//! [`Timeline`] is filled while a trace is read ([`TimelineWriter`] follows the interactions) and may
+//! be read by others at the same time, so a picture grows with the reading. What is known only at
+//! the end is added then: which process a thread belongs to, who had the CPUs, and the critical
+//! path.
+//!
+//! Times are in ns since the begin of the timeline, so that they are small. [`bins`] makes the items of a picture from the states, in a
+//! time that depends on the number of pixels and not on the number of states.
+//!
+//! This room draws nothing, and does not judge: it knows what was, not whether that was good.
+
+pub mod bins;
+mod distribution;
+mod machine_states;
+mod rows;
+mod search;
+mod state_names;
+mod store;
+mod writer;
+
+pub use bins::{Grid, Item, RowItems};
+pub use distribution::Distribution;
+pub use rows::{Row, RowKind, ThreadFacts};
+pub use search::{Found, Match};
+pub use state_names::{StateClass, StateId, StateName};
+pub use store::{RowId, StateInterval};
+pub use writer::{add_path, CpuRows, TimelineWriter};
+
+use rows::Rows;
+use state_names::StateNames;
+use std::io;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use store::Store;
+
+/// The states of all rows, shared between the one who reads the trace and those who look at it.
+#[derive(Debug, Default)]
+pub struct Timeline(RwLock<Content>);
+
+#[derive(Debug, Default)]
+struct Content {
+    store: Store,
+    names: StateNames,
+    rows: Rows,
+    /// Row of the critical path: which state of which machine is on it.
+    path: Option<RowId>,
+    /// Range of the trace in ns on its clock; begin and end are equal while nothing is known. The
+    /// times of the store are since the begin.
+    begin: u64,
+    end: u64,
+    /// Grows with each change.
+    version: u64,
+}
+
+/// The rows and states of a timeline at one moment.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    pub version: u64,
+    pub rows: Vec<Row>,
+    pub states: Vec<StateName>,
+    /// Row of the critical path; `None` while it is not known.
+    pub path: Option<RowId>,
+}
+
+/// The items of several rows in one picture, with the version of the timeline that they are of.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    pub version: u64,
+    /// For each requested row its items, and the same for its time on the critical path.
+    pub rows: Vec<(RowItems, RowItems)>,
+}
+
+/// A segment of the critical path: a state of a row, or a link between two rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathSegment {
+    pub interval: StateInterval,
+    /// `None` for a link.
+    pub row: Option<RowId>,
+}
+
+impl Timeline {
+    /// A panic while the lock was held leaves complete states behind, so a poisoned lock is used.
+    fn read(&self) -> RwLockReadGuard<'_, Content> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Content> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns begin and end of the timeline in ns on the trace's clock, as far as it was read.
+    pub fn range(&self) -> (u64, u64) {
+        let content = self.read();
+        (content.begin, content.end)
+    }
+
+    pub fn version(&self) -> u64 {
+        self.read().version
+    }
+
+    /// Returns all rows and states.
+    pub fn listing(&self) -> Listing {
+        let content = self.read();
+        let Content { store, names, rows, .. } = &*content;
+        Listing { version: content.version, rows: rows.all(store), states: names.all().to_vec(), path: content.path }
+    }
+
+    /// Returns the items of these rows. An unknown row has none.
+    ///
+    /// # Errors
+    ///
+    /// If the file of the states cannot be read.
+    pub fn picture(&self, rows: &[RowId], grid: Grid) -> io::Result<Picture> {
+        let content = self.read();
+        let items = |row: RowId| bins::row_items(&content.store, &content.names, row, grid);
+        let both = |&row: &RowId| Ok((items(row)?, content.rows.on_path(row).map_or(Ok(RowItems::default()), items)?));
+        Ok(Picture { version: content.version, rows: rows.iter().map(both).collect::<io::Result<_>>()? })
+    }
+
+    /// Returns the first states of a row that overlap the range, at most `limit`, and true if there
+    /// are more.
+    ///
+    /// # Errors
+    ///
+    /// If the file of the states cannot be read.
+    pub fn states(&self, row: RowId, (begin, end): (u64, u64), limit: usize) -> io::Result<(Vec<StateInterval>, bool)> {
+        search::first(&self.read().store, row, (begin, end), limit)
+    }
+
+    /// Returns the segments of the critical path that overlap the range, at most `limit`, and true
+    /// if there are more.
+    ///
+    /// # Errors
+    ///
+    /// If the file of the states cannot be read.
+    pub fn path(&self, range: (u64, u64), limit: usize) -> io::Result<(Vec<PathSegment>, bool)> {
+        let content = self.read();
+        let Some(path) = content.path else { return Ok((Vec::new(), false)) };
+        let (intervals, more) = search::first(&content.store, path, range, limit)?;
+        let segment = |interval: StateInterval| PathSegment { interval, row: content.rows.of_path_state(interval.state) };
+        Ok((intervals.into_iter().map(segment).collect(), more))
+    }
+
+    /// Returns how long the states of these rows last in a range: number, sum and percentiles.
+    ///
+    /// # Errors
+    ///
+    /// If the file of the states cannot be read.
+    pub fn distributions(&self, rows: &[RowId], range: (u64, u64)) -> io::Result<Vec<Distribution>> {
+        distribution::distributions(&self.read().store, rows, range)
+    }
+
+    /// Searches for states whose names contain the text, without regard to case, in the range:
+    /// their number, their time, and the first ones.
+    ///
+    /// # Errors
+    ///
+    /// If the file of the states cannot be read.
+    pub fn search(&self, text: &str, range: (u64, u64), limit: usize) -> io::Result<Found> {
+        let content = self.read();
+        search::search(&content.store, &content.names, &content.rows.all(&content.store), text, range, limit)
+    }
+}

@@ -1,0 +1,173 @@
+//! The states of machines over time, derived from their interactions.
+//!
+//! A machine is in the last state that it declared, unless it is blocked (until it is woken, or
+//! declares a state) or another context runs on top of it. These are the states that the critical
+//! path charges (`critical_path/machine.rs`).
+
+use super::state_names::{StateClass, StateId, StateNames};
+use super::store::StateInterval;
+use longpole_model::hash::IdMap;
+use longpole_model::interaction::{Effect, Interaction, MachineId, Vocabulary};
+use longpole_model::kinds::StateKind;
+use longpole_model::names::NameId;
+
+/// The state of a machine as its interactions declare it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Current {
+    Fixed(StateKind),
+    Named(NameId),
+    Blocked(NameId),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Tracked {
+    exists: bool,
+    /// State when the machine is neither blocked nor interrupted.
+    state: Current,
+    block: Option<NameId>,
+    contexts_above: u32,
+    /// The machine below this context.
+    below: Option<MachineId>,
+    is_context: bool,
+    since: u64,
+}
+
+impl Default for Tracked {
+    fn default() -> Tracked {
+        let state = Current::Fixed(StateKind::Run);
+        Tracked { exists: false, state, block: None, contexts_above: 0, below: None, is_context: false, since: 0 }
+    }
+}
+
+impl Tracked {
+    /// Returns the machine's state now; `None` if it does not exist.
+    fn current(&self) -> Option<Current> {
+        match self.block {
+            _ if !self.exists => None,
+            _ if self.contexts_above > 0 => Some(Current::Fixed(StateKind::Interrupted)),
+            Some(why) => Some(Current::Blocked(why)),
+            None => Some(self.state),
+        }
+    }
+}
+
+/// Follows the interactions and yields each state when it is over.
+#[derive(Debug, Default)]
+pub struct MachineStates {
+    machines: Vec<Tracked>,
+    ids: IdMap<Current, StateId>,
+}
+
+/// A state that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub machine: MachineId,
+    pub interval: StateInterval,
+}
+
+impl MachineStates {
+    /// Returns true if the machine runs on top of others, as an interrupt does.
+    pub fn is_context(&self, machine: MachineId) -> bool {
+        self.machines.get(machine.0 as usize).is_some_and(|tracked| tracked.is_context)
+    }
+
+    /// Receives the next interaction. Passes the states that it ends to `ended`.
+    pub fn interaction(
+        &mut self,
+        vocabulary: &Vocabulary,
+        names: &mut StateNames,
+        interaction: &Interaction,
+        mut ended: impl FnMut(Ended),
+    ) {
+        let t = interaction.t;
+        let mut change = |this: &mut MachineStates, machine: MachineId, change: &mut dyn FnMut(&mut Tracked)| {
+            this.change(vocabulary, names, t, machine, change).into_iter().for_each(&mut ended);
+        };
+        match interaction.effect {
+            Effect::State { machine, state } => {
+                let kind = vocabulary.names.state_kind(state);
+                let state = if kind.text().is_some() { Current::Fixed(kind) } else { Current::Named(state) };
+                change(self, machine, &mut |tracked| (tracked.exists, tracked.state, tracked.block) = (true, state, None));
+            }
+            Effect::Block { machine, why, .. } => {
+                change(self, machine, &mut |tracked| (tracked.exists, tracked.block) = (true, Some(why)));
+            }
+            Effect::Wake { machine, .. } => change(self, machine, &mut |tracked| {
+                if tracked.block.take().is_some() {
+                    tracked.state = Current::Fixed(StateKind::Runnable);
+                }
+                tracked.exists = true;
+            }),
+            // Taking something ends the wait for it.
+            Effect::Get { machine, .. } | Effect::Peek { machine, .. } | Effect::Reserve { machine, .. } | Effect::Put { machine, .. } => {
+                change(self, machine, &mut |tracked| (tracked.exists, tracked.block) = (true, None));
+            }
+            Effect::Fork { machine, .. } | Effect::Here { machine } | Effect::Remember { machine } => {
+                change(self, machine, &mut |tracked| tracked.exists = true);
+            }
+            Effect::Push { machine, below, .. } => {
+                let below = below.filter(|below| self.machines.get(below.0 as usize).is_some_and(|tracked| tracked.exists));
+                if let Some(below) = below {
+                    change(self, below, &mut |tracked| tracked.contexts_above += 1);
+                }
+                let run = Current::Fixed(StateKind::Run);
+                change(self, machine, &mut |tracked| {
+                    *tracked = Tracked { exists: true, state: run, block: None, below, is_context: true, ..*tracked };
+                });
+            }
+            Effect::Pop { machine } | Effect::Stop { machine } => {
+                let below = self.machines.get(machine.0 as usize).and_then(|tracked| tracked.below);
+                change(self, machine, &mut |tracked| (tracked.exists, tracked.block, tracked.below) = (false, None, None));
+                if let Some(below) = below {
+                    change(self, below, &mut |tracked| tracked.contexts_above = tracked.contexts_above.saturating_sub(1));
+                }
+            }
+            Effect::Now | Effect::Declare { .. } | Effect::Class { .. } | Effect::End { .. } => {}
+        }
+    }
+
+    /// Ends all states at `t`, the end of the trace.
+    pub fn finish(&mut self, vocabulary: &Vocabulary, names: &mut StateNames, t: u64, mut ended: impl FnMut(Ended)) {
+        for machine in 0..self.machines.len() as u32 {
+            self.change(vocabulary, names, t, MachineId(machine), &mut |tracked| tracked.exists = false).into_iter().for_each(&mut ended);
+        }
+    }
+
+    fn change(
+        &mut self,
+        vocabulary: &Vocabulary,
+        names: &mut StateNames,
+        t: u64,
+        machine: MachineId,
+        change: &mut dyn FnMut(&mut Tracked),
+    ) -> Option<Ended> {
+        let at = machine.0 as usize;
+        if self.machines.len() <= at {
+            self.machines.resize(at + 1, Tracked::default());
+        }
+        let tracked = &mut self.machines[at];
+        let before = tracked.current();
+        if !tracked.exists {
+            (tracked.state, tracked.block) = (Current::Fixed(StateKind::Run), None);
+        }
+        change(tracked);
+        if before == tracked.current() {
+            return None;
+        }
+        let since = std::mem::replace(&mut tracked.since, t);
+        let before = before.filter(|_| since < t)?;
+        let state = *self.ids.entry(before).or_insert_with(|| named(vocabulary, names, before));
+        Some(Ended { machine, interval: StateInterval { begin: since, end: t, state } })
+    }
+}
+
+fn named(vocabulary: &Vocabulary, names: &mut StateNames, state: Current) -> StateId {
+    match state {
+        Current::Fixed(kind) => names.intern(kind.text().unwrap_or(kind.word()), StateClass::of(kind)),
+        Current::Named(name) => names.intern(vocabulary.names.text(name), StateClass::of(vocabulary.names.state_kind(name))),
+        Current::Blocked(why) => match vocabulary.names.state_kind(why) {
+            StateKind::Asleep => names.intern(vocabulary.names.text(why), StateClass::Asleep),
+            _ => names.intern(vocabulary.names.text(why), StateClass::Blocked),
+        },
+    }
+}

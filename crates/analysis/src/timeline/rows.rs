@@ -1,0 +1,189 @@
+//! The rows of a timeline, and how they are grouped: hosts with processes with threads, CPUs,
+//! interrupts.
+
+use super::state_names::StateId;
+use super::store::{RowId, Store};
+use longpole_model::interaction::{MachineId, Vocabulary};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+
+/// What a row shows. Groups have no states of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowKind {
+    /// The critical path.
+    Path,
+    /// Groups.
+    Host,
+    Process,
+    Cpus,
+    Interrupts,
+    Machines,
+    /// Rows with states.
+    Thread,
+    Cpu,
+    Interrupt,
+    Machine,
+}
+
+/// A row for a reader.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    #[serde(serialize_with = "number")]
+    pub id: RowId,
+    #[serde(serialize_with = "number_or_null")]
+    pub parent: Option<RowId>,
+    pub kind: RowKind,
+    pub name: String,
+    /// Facts that distinguish rows of one name: ids, the script, the title.
+    pub detail: String,
+    pub states: u64,
+    /// Time in which it executes code, and time on the critical path, in ns.
+    pub busy_ns: u64,
+    pub path_ns: u64,
+}
+
+fn number<S: serde::Serializer>(id: &RowId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u32(id.0)
+}
+
+fn number_or_null<S: serde::Serializer>(id: &Option<RowId>, serializer: S) -> Result<S::Ok, S::Error> {
+    id.map(|id| id.0).serialize(serializer)
+}
+
+/// What is known about the thread behind a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadFacts {
+    pub pid: i32,
+    pub tid: i32,
+    pub program: String,
+    /// Script or title of the process, if it has one.
+    pub role: Option<String>,
+    pub name: String,
+    pub is_kernel: bool,
+    pub is_recorder: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    /// The rows in the order in which they are shown, by their ids in the store.
+    rows: HashMap<RowId, Row>,
+    /// Row of each machine.
+    machines: HashMap<MachineId, RowId>,
+    /// Row with the time on the critical path of each row that is on it.
+    on_path: HashMap<RowId, RowId>,
+    /// Row of each state of the critical path; none for links.
+    path_states: HashMap<StateId, RowId>,
+}
+
+impl Rows {
+    /// Returns the row of a machine; added if necessary.
+    pub fn of_machine(&mut self, store: &mut Store, vocabulary: &Vocabulary, machine: MachineId, is_context: bool) -> RowId {
+        if let Some(&row) = self.machines.get(&machine) {
+            return row;
+        }
+        let kind = if is_context { RowKind::Interrupt } else { RowKind::Machine };
+        let row = self.add(store, kind, vocabulary.machine_name(machine), vocabulary.host(machine));
+        self.machines.insert(machine, row);
+        row
+    }
+
+    /// Adds a row. `detail` may be empty.
+    pub fn add(&mut self, store: &mut Store, kind: RowKind, name: &str, detail: &str) -> RowId {
+        let id = store.add_row();
+        let (name, detail) = (name.to_owned(), detail.to_owned());
+        self.rows.insert(id, Row { id, parent: None, kind, name, detail, states: 0, busy_ns: 0, path_ns: 0 });
+        id
+    }
+
+    pub fn get_mut(&mut self, id: RowId) -> Option<&mut Row> {
+        self.rows.get_mut(&id)
+    }
+
+    pub fn machine_rows(&self) -> impl Iterator<Item = (MachineId, RowId)> + '_ {
+        self.machines.iter().map(|(&machine, &row)| (machine, row))
+    }
+
+    pub fn on_path(&self, row: RowId) -> Option<RowId> {
+        self.on_path.get(&row).copied()
+    }
+
+    pub fn of_path_state(&self, state: StateId) -> Option<RowId> {
+        self.path_states.get(&state).copied()
+    }
+
+    /// Returns the row for the time that `row` is on the critical path; added if necessary.
+    pub fn add_on_path(&mut self, store: &mut Store, row: RowId) -> RowId {
+        *self.on_path.entry(row).or_insert_with(|| store.add_row())
+    }
+
+    pub fn set_path_state(&mut self, state: StateId, row: RowId) {
+        self.path_states.insert(state, row);
+    }
+
+    /// Groups the rows. `threads` are the facts about the threads behind machines.
+    pub fn group(&mut self, store: &mut Store, vocabulary: &Vocabulary, threads: &HashMap<MachineId, ThreadFacts>) {
+        let mut machines: Vec<(MachineId, RowId)> = self.machine_rows().collect();
+        machines.sort_unstable();
+        let mut hosts: BTreeMap<String, RowId> = BTreeMap::new();
+        let several_hosts = {
+            let first = machines.first().map(|&(machine, _)| vocabulary.host(machine));
+            machines.iter().any(|&(machine, _)| Some(vocabulary.host(machine)) != first)
+        };
+        let mut groups: HashMap<(String, RowKind, i32), RowId> = HashMap::new();
+        for (machine, id) in machines {
+            let host = vocabulary.host(machine).to_owned();
+            let parent = several_hosts.then(|| *hosts.entry(host.clone()).or_insert_with(|| self.add(store, RowKind::Host, &host, "")));
+            let facts = threads.get(&machine);
+            let kind = self.rows.get(&id).map_or(RowKind::Machine, |row| row.kind);
+            let (group_kind, group_of, name, detail) = match (kind, facts) {
+                (RowKind::Interrupt, _) => (RowKind::Interrupts, 0, "interrupts".to_owned(), String::new()),
+                (_, Some(facts)) if facts.is_kernel => (RowKind::Process, 0, "kernel threads".to_owned(), String::new()),
+                (_, Some(facts)) => {
+                    let recorder = if facts.is_recorder { ", the recorder" } else { "" };
+                    let role = facts.role.as_ref().map_or_else(String::new, |role| format!("{role}, "));
+                    (RowKind::Process, facts.pid, facts.program.clone(), format!("{role}pid {}{recorder}", facts.pid))
+                }
+                (_, None) => (RowKind::Machines, 0, "machines".to_owned(), String::new()),
+            };
+            let group = *groups.entry((host, group_kind, group_of)).or_insert_with(|| {
+                let group = self.add(store, group_kind, &name, &detail);
+                if let Some(row) = self.rows.get_mut(&group) {
+                    row.parent = parent;
+                }
+                group
+            });
+            if let Some(row) = self.rows.get_mut(&id) {
+                row.parent = Some(group);
+                if let Some(facts) = facts {
+                    (row.kind, row.name, row.detail) = (RowKind::Thread, facts.name.clone(), format!("tid {}", facts.tid));
+                }
+            }
+        }
+    }
+
+    /// Returns all rows, heads before their rows: by kind, then by time on the path, then by name.
+    pub fn all(&self, store: &Store) -> Vec<Row> {
+        let mut rows: Vec<Row> = self.rows.values().cloned().collect();
+        rows.iter_mut().for_each(|row| row.states = store.states(row.id));
+        let mut sums: HashMap<RowId, (u64, u64)> = HashMap::new();
+        for row in &rows {
+            let mut above = row.parent;
+            while let Some(parent) = above {
+                let sum = sums.entry(parent).or_default();
+                (sum.0, sum.1) = (sum.0 + row.busy_ns, sum.1 + row.path_ns);
+                above = self.rows.get(&parent).and_then(|row| row.parent);
+            }
+        }
+        for row in &mut rows {
+            if let Some(&(busy, path)) = sums.get(&row.id) {
+                (row.busy_ns, row.path_ns) = (row.busy_ns + busy, row.path_ns + path);
+            }
+        }
+        rows.sort_by(|a, b| {
+            let order = |row: &Row| (row.kind, std::cmp::Reverse(row.path_ns), std::cmp::Reverse(row.busy_ns));
+            order(a).cmp(&order(b)).then_with(|| a.name.cmp(&b.name)).then(a.id.cmp(&b.id))
+        });
+        rows
+    }
+}

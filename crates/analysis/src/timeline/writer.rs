@@ -1,0 +1,209 @@
+//! Fills a timeline: with the interactions while the trace is read, and afterwards with what is
+//! known only then.
+
+use super::machine_states::{Ended, MachineStates};
+use super::rows::{RowKind, ThreadFacts};
+use super::state_names::{StateClass, StateId};
+use super::store::{RowId, StateInterval};
+use super::{Content, Timeline};
+use crate::critical_path::cpu_holders::Replayed;
+use crate::critical_path::{Answer, Segment};
+use longpole_model::interaction::block::Block;
+use longpole_model::interaction::{Interaction, MachineId, Vocabulary};
+use longpole_model::kinds::{LinkKind, SegmentKind};
+use longpole_model::linux::watch::{CpuId, Occupant};
+use longpole_model::linux::Linux;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Writes the states of machines to a timeline while it follows the interactions.
+#[derive(Debug)]
+pub struct TimelineWriter {
+    timeline: Arc<Timeline>,
+    states: MachineStates,
+    /// Begin of the requested part, in ns.
+    begin: u64,
+    last: u64,
+}
+
+impl TimelineWriter {
+    pub fn new(timeline: Arc<Timeline>) -> TimelineWriter {
+        TimelineWriter { timeline, states: MachineStates::default(), begin: 0, last: 0 }
+    }
+
+    /// Sets the begin of the requested part; what lies before it is not shown.
+    pub fn begin_at(&mut self, t: u64) {
+        self.begin = t;
+    }
+
+    pub fn until(&mut self, t: u64) {
+        self.last = self.last.max(t);
+    }
+
+    pub fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
+        let timeline = self.timeline.clone();
+        self.follow(&mut timeline.write(), vocabulary, interaction);
+    }
+
+    /// Receives a block of interactions, for which the timeline is locked once.
+    pub fn block(&mut self, vocabulary: &mut Vocabulary, block: &Block) {
+        let timeline = self.timeline.clone();
+        let mut content = timeline.write();
+        block.each(vocabulary, |vocabulary, interaction| self.follow(&mut content, vocabulary, interaction));
+        content.version += 1;
+    }
+
+    fn follow(&mut self, content: &mut Content, vocabulary: &Vocabulary, interaction: &Interaction) {
+        let TimelineWriter { states, begin, last, .. } = self;
+        if *last == 0 {
+            (content.begin, content.end) = (interaction.t.max(*begin), interaction.t.max(*begin));
+        }
+        *last = (*last).max(interaction.t);
+        content.end = content.end.max(*last);
+        let Content { store, names, rows, begin: origin, .. } = content;
+        let mut ended = Vec::new();
+        states.interaction(vocabulary, names, interaction, |state| ended.push(state));
+        for Ended { machine, interval } in ended {
+            let row = rows.of_machine(store, vocabulary, machine, states.is_context(machine));
+            store.push(row, since(*origin, interval));
+        }
+    }
+
+    /// Ends the open states, and groups the rows by processes. `threads` are the facts about the
+    /// threads behind machines.
+    pub fn finish(mut self, vocabulary: &Vocabulary, threads: &HashMap<MachineId, ThreadFacts>) {
+        let timeline = self.timeline.clone();
+        let mut content = timeline.write();
+        let content = &mut *content;
+        let Content { store, names, rows, begin: origin, .. } = content;
+        let states = &mut self.states;
+        let mut ended = Vec::new();
+        states.finish(vocabulary, names, self.last, |state| ended.push(state));
+        for Ended { machine, interval } in ended {
+            let row = rows.of_machine(store, vocabulary, machine, states.is_context(machine));
+            store.push(row, since(*origin, interval));
+        }
+        rows.group(store, vocabulary, threads);
+        content.add_busy_times();
+        content.version += 1;
+    }
+}
+
+/// Returns the interval with times since the origin; what lies before it is cut off.
+fn since(origin: u64, interval: StateInterval) -> StateInterval {
+    StateInterval { begin: interval.begin.saturating_sub(origin), end: interval.end.saturating_sub(origin), ..interval }
+}
+
+impl Content {
+    /// Sums up the time in which each row executes code. A time that cannot be read again counts
+    /// as 0, as the states themselves are missing then.
+    fn add_busy_times(&mut self) {
+        let Content { store, names, rows, .. } = self;
+        for id in (0..store.row_count() as u32).map(RowId) {
+            let sums = store.sums(id, 0, u64::MAX).unwrap_or_default();
+            if let Some(row) = rows.get_mut(id) {
+                row.busy_ns = sums.iter().filter(|sum| names.class(sum.state).is_busy()).map(|sum| sum.ns).sum();
+            }
+        }
+    }
+}
+
+/// Adds a row for each CPU: which thread or interrupt had it.
+#[derive(Debug)]
+pub struct CpuRows<'a> {
+    timeline: &'a Timeline,
+    linux: &'a Linux,
+    group: Option<RowId>,
+    cpus: HashMap<CpuId, RowId>,
+    states: HashMap<Occupant, StateId>,
+}
+
+impl<'a> CpuRows<'a> {
+    pub fn new(timeline: &'a Timeline, linux: &'a Linux) -> CpuRows<'a> {
+        CpuRows { timeline, linux, group: None, cpus: HashMap::new(), states: HashMap::new() }
+    }
+
+    /// Completes the rows after the last interval.
+    pub fn finish(self) {
+        let mut content = self.timeline.write();
+        content.add_busy_times();
+        content.version += 1;
+    }
+}
+
+impl Replayed for CpuRows<'_> {
+    fn occupied(&mut self, cpu: CpuId, by: Occupant, begin_ns: i64, end_ns: i64) {
+        let mut content = self.timeline.write();
+        let Content { store, names, rows, begin, end, .. } = &mut *content;
+        let row = *self.cpus.entry(cpu).or_insert_with(|| {
+            let group = *self.group.get_or_insert_with(|| rows.add(store, RowKind::Cpus, "CPUs", ""));
+            let number = self.linux.cpus.get(cpu.0 as usize).map_or(cpu.0, |cpu| cpu.number);
+            let row = rows.add(store, RowKind::Cpu, &format!("CPU {number}"), "");
+            if let Some(row) = rows.get_mut(row) {
+                row.parent = Some(group);
+            }
+            row
+        });
+        let linux = self.linux;
+        let state = *self.states.entry(by).or_insert_with(|| match by {
+            Occupant::Idle => names.intern("idle", StateClass::Asleep),
+            Occupant::Thread(thread) => {
+                let thread = linux.threads.get(thread.0 as usize);
+                let name = thread.map_or_else(String::new, |thread| format!("{} {}", String::from_utf8_lossy(&thread.name), thread.tid));
+                names.intern(&name, StateClass::Running)
+            }
+            Occupant::Context(context) => {
+                let name = linux.contexts.get(context.0 as usize).map_or("interrupt", |context| context.name.as_str());
+                names.intern(name, StateClass::Interrupt)
+            }
+            Occupant::Unclaimed => names.intern("a thread that is not known", StateClass::Unknown),
+            Occupant::Lost => names.intern("lost events", StateClass::Lost),
+        });
+        let (from, to) = (begin_ns.max(0) as u64, end_ns.max(0) as u64);
+        store.push(row, since(*begin, StateInterval { begin: from, end: to.min(*end), state }));
+    }
+}
+
+/// Adds the critical path: a row of its own, and for each row the time that it is on the path.
+pub fn add_path(timeline: &Timeline, vocabulary: &Vocabulary, answer: &Answer) {
+    let Some(segments) = &answer.segments else { return };
+    let mut content = timeline.write();
+    let Content { store, names, rows, path, version, begin: origin, .. } = &mut *content;
+    let by_name: HashMap<(&str, &str), RowId> =
+        rows.machine_rows().map(|(machine, row)| ((vocabulary.host(machine), vocabulary.machine_name(machine)), row)).collect();
+    let lane = rows.add(store, RowKind::Path, "critical path", "");
+    let on_path = names.intern("on the critical path", StateClass::Running);
+    let mut times: HashMap<RowId, u64> = HashMap::new();
+    for Segment { start_ns, end_ns, host, machine, state, kind, .. } in segments.segments() {
+        let class = match kind {
+            SegmentKind::State(kind) => StateClass::of(kind),
+            SegmentKind::Link(kind) => class_of_link(kind),
+        };
+        let name = names.intern(&format!("{machine}::{state}"), class);
+        let interval = since(*origin, StateInterval { begin: start_ns, end: end_ns, state: name });
+        store.push(lane, interval);
+        let Some(&row) = by_name.get(&(host, machine)).filter(|_| !kind.is_link()) else { continue };
+        rows.set_path_state(name, row);
+        let path_row = rows.add_on_path(store, row);
+        store.push(path_row, StateInterval { state: on_path, ..interval });
+        *times.entry(row).or_default() += interval.end - interval.begin;
+    }
+    for (id, ns) in times {
+        if let Some(row) = rows.get_mut(id) {
+            row.path_ns = ns;
+        }
+    }
+    *path = Some(lane);
+    *version += 1;
+}
+
+/// Time of a link passes without anyone running: until a timer expires, until a woken thread runs,
+/// or until something arrives.
+fn class_of_link(kind: LinkKind) -> StateClass {
+    match kind {
+        LinkKind::Timer => StateClass::Asleep,
+        LinkKind::Wakeup => StateClass::Runnable,
+        LinkKind::Unknown => StateClass::Unknown,
+        _ => StateClass::Blocked,
+    }
+}

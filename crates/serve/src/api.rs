@@ -1,0 +1,223 @@
+//! The requests of the page: docs/internals/viewer-interface.md.
+
+use crate::notes;
+use crate::reading::Reading;
+use crate::server::Shared;
+use crate::tiles;
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::{header, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use longpole_analysis::timeline::{Grid, RowId};
+use serde::Deserialize;
+use serde_json::{json, Value};
+use std::sync::Arc;
+
+/// Limits of one request.
+const MAX_ROWS: usize = 512;
+const MAX_BINS: u64 = 8192;
+const MAX_LISTED: usize = 100_000;
+const MAX_CHANGES: usize = 64;
+
+pub(crate) fn router() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/traces", get(traces))
+        .route("/traces/{id}", get(trace))
+        .route("/traces/{id}/rows", get(rows))
+        .route("/traces/{id}/tiles", get(tiles))
+        .route("/traces/{id}/states", get(states))
+        .route("/traces/{id}/path", get(path))
+        .route("/traces/{id}/sums", get(sums))
+        .route("/traces/{id}/search", get(search))
+        .route("/traces/{id}/report", get(report))
+        .route("/traces/{id}/what-if", post(what_if))
+        .route("/traces/{id}/notes", get(read_notes).put(write_notes))
+        .layer(DefaultBodyLimit::max(notes::MAX_NOTES))
+}
+
+/// An error of a request, with a text for people.
+struct Refused(StatusCode, String);
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        (self.0, Json(json!({"error": self.1}))).into_response()
+    }
+}
+
+type Answer = Result<Response, Refused>;
+
+fn bad(text: impl Into<String>) -> Refused {
+    Refused(StatusCode::BAD_REQUEST, text.into())
+}
+
+fn of(shared: &Shared, id: u32) -> Result<Arc<Reading>, Refused> {
+    shared.trace(id).ok_or_else(|| Refused(StatusCode::NOT_FOUND, format!("there is no trace {id}; GET api/traces lists them")))
+}
+
+/// Computes an answer from the states in a thread for blocking work, since it may read a file.
+async fn computed(shared: &Shared, id: u32, answer: impl FnOnce(&Reading) -> Answer + Send + 'static) -> Answer {
+    let reading = of(shared, id)?;
+    let computed = shared.run(move || answer(&reading)).await;
+    computed.unwrap_or_else(|| Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the answer was not computed".to_owned())))
+}
+
+fn unreadable(error: std::io::Error) -> Refused {
+    Refused(StatusCode::INTERNAL_SERVER_ERROR, format!("the states cannot be read from the temporary file: {error}; open the trace again"))
+}
+
+async fn traces(State(shared): State<Arc<Shared>>) -> Response {
+    let all: Vec<Value> = shared.traces().iter().map(|reading| reading.described()).collect();
+    Json(json!({"traces": all})).into_response()
+}
+
+async fn trace(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer {
+    Ok(Json(of(&shared, id)?.described()).into_response())
+}
+
+async fn rows(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer {
+    computed(&shared, id, |reading| {
+        let status = if reading.is_reading() { StatusCode::ACCEPTED } else { StatusCode::OK };
+        let listing = reading.timeline.listing();
+        let path = listing.path.map(|path| path.0);
+        Ok((status, Json(json!({"version": listing.version, "path": path, "rows": listing.rows, "states": listing.states}))).into_response())
+    })
+    .await
+}
+
+#[derive(Deserialize)]
+struct TileRequest {
+    level: u32,
+    first: u64,
+    count: u64,
+    rows: String,
+}
+
+async fn tiles(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(request): Query<TileRequest>) -> Answer {
+    let rows = row_list(&request.rows)?;
+    if request.level > Grid::MAX_LEVEL || !(1..=MAX_BINS).contains(&request.count) || request.first >= 1 << (62 - request.level) {
+        return Err(bad(format!("a tile has 1 to {MAX_BINS} bins of at most 2^{} ns, and begins before 2^62 ns", Grid::MAX_LEVEL)));
+    }
+    let grid = Grid { level: request.level, first: request.first, count: request.count };
+    computed(&shared, id, move |reading| {
+        let picture = reading.timeline.picture(&rows, grid).map_err(unreadable)?;
+        Ok(([(header::CONTENT_TYPE, "application/octet-stream")], tiles::packed(&rows, grid, &picture)).into_response())
+    })
+    .await
+}
+
+fn row_list(text: &str) -> Result<Vec<RowId>, Refused> {
+    let rows: Result<Vec<RowId>, _> = text.split(',').filter(|text| !text.is_empty()).map(|text| text.parse().map(RowId)).collect();
+    match rows {
+        Ok(rows) if rows.len() <= MAX_ROWS => Ok(rows),
+        Ok(_) => Err(bad(format!("at most {MAX_ROWS} rows in one request"))),
+        Err(_) => Err(bad("rows are numbers, separated by commas")),
+    }
+}
+
+/// A range in ns; without an end, up to the end of the trace.
+#[derive(Deserialize)]
+struct RangeRequest {
+    #[serde(default)]
+    begin: u64,
+    end: Option<u64>,
+    limit: Option<usize>,
+    row: Option<u32>,
+    rows: Option<String>,
+    q: Option<String>,
+}
+
+impl RangeRequest {
+    fn range(&self) -> (u64, u64) {
+        (self.begin, self.end.unwrap_or(u64::MAX))
+    }
+
+    fn limit(&self) -> usize {
+        self.limit.unwrap_or(1000).min(MAX_LISTED)
+    }
+}
+
+async fn states(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(request): Query<RangeRequest>) -> Answer {
+    let row = request.row.map(RowId).ok_or_else(|| bad("name a row: row=R"))?;
+    computed(&shared, id, move |reading| {
+        let (states, more) = reading.timeline.states(row, request.range(), request.limit()).map_err(unreadable)?;
+        let states: Vec<Value> = states.iter().map(|it| json!({"begin": it.begin, "end": it.end, "state": it.state.0})).collect();
+        Ok(Json(json!({"states": states, "more": more})).into_response())
+    })
+    .await
+}
+
+async fn path(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(request): Query<RangeRequest>) -> Answer {
+    computed(&shared, id, move |reading| {
+        let (segments, more) = reading.timeline.path(request.range(), request.limit()).map_err(unreadable)?;
+        let segment = |it: &longpole_analysis::timeline::PathSegment| {
+            json!({"begin": it.interval.begin, "end": it.interval.end, "row": it.row.map(|row| row.0), "state": it.interval.state.0})
+        };
+        Ok(Json(json!({"segments": segments.iter().map(segment).collect::<Vec<_>>(), "more": more})).into_response())
+    })
+    .await
+}
+
+async fn sums(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(request): Query<RangeRequest>) -> Answer {
+    let rows = row_list(request.rows.as_deref().unwrap_or_default())?;
+    computed(&shared, id, move |reading| {
+        let sums = reading.timeline.distributions(&rows, request.range()).map_err(unreadable)?;
+        Ok(Json(json!({"sums": sums})).into_response())
+    })
+    .await
+}
+
+async fn search(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(request): Query<RangeRequest>) -> Answer {
+    let text = request.q.clone().filter(|text| !text.is_empty()).ok_or_else(|| bad("name a text: q=TEXT"))?;
+    computed(&shared, id, move |reading| {
+        let found = reading.timeline.search(&text, request.range(), request.limit()).map_err(unreadable)?;
+        let matches: Vec<Value> = found
+            .matches
+            .iter()
+            .map(|it| json!({"row": it.row.0, "begin": it.interval.begin, "end": it.interval.end, "state": it.interval.state.0}))
+            .collect();
+        let more = found.count > matches.len() as u64;
+        Ok(Json(json!({"count": found.count, "total_ns": found.total_ns, "matches": matches, "more": more})).into_response())
+    })
+    .await
+}
+
+async fn report(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer {
+    let reading = of(&shared, id)?;
+    Ok(match reading.report() {
+        Some(report) => Json(&*report).into_response(),
+        None => (StatusCode::ACCEPTED, Json(reading.described())).into_response(),
+    })
+}
+
+#[derive(Deserialize)]
+struct Changes {
+    changes: Vec<String>,
+}
+
+async fn what_if(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Json(request): Json<Changes>) -> Answer {
+    if request.changes.is_empty() || request.changes.len() > MAX_CHANGES {
+        return Err(bad(format!("name 1 to {MAX_CHANGES} changes")));
+    }
+    let analyst = shared.analyst.clone();
+    computed(&shared, id, move |reading| match analyst.what_if(&reading.path, &request.changes) {
+        Ok(predictions) => Ok(Json(json!({"predictions": predictions})).into_response()),
+        Err(error) => Err(bad(error)),
+    })
+    .await
+}
+
+async fn read_notes(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer {
+    computed(&shared, id, |reading| Ok(Json(notes::read(&reading.path)).into_response())).await
+}
+
+async fn write_notes(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Json(all): Json<Value>) -> Answer {
+    if !all["notes"].is_array() {
+        return Err(bad("notes are {\"notes\": […]}"));
+    }
+    computed(&shared, id, move |reading| match notes::write(&reading.path, &all) {
+        Ok(()) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Err(error) => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, format!("the notes cannot be written next to the trace: {error}"))),
+    })
+    .await
+}

@@ -1,0 +1,35 @@
+//! The files of the page, which are part of the program.
+
+use axum::http::{header, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+/// Name and bytes of each file; none if the program was built without the page.
+const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
+
+/// Returns true if the program contains the page.
+pub fn is_included() -> bool {
+    !FILES.is_empty()
+}
+
+/// Returns a file of the page; an empty name is its first one.
+pub(crate) fn file(name: &str) -> Response {
+    let name = if name.is_empty() { "index.html" } else { name };
+    match FILES.iter().find(|file| file.0 == name) {
+        Some((name, bytes)) => ([(header::CONTENT_TYPE, content_type(name))], *bytes).into_response(),
+        None if !is_included() => (StatusCode::NOT_FOUND, "this program was built without the page: build it with `make`\n").into_response(),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+fn content_type(name: &str) -> &'static str {
+    match name.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some("json") => "application/json",
+        Some("png") => "image/png",
+        Some("woff2") => "font/woff2",
+        _ => "application/octet-stream",
+    }
+}

@@ -1,0 +1,71 @@
+//! Tiles: the items of rows in the bytes that a GPU draws.
+//!
+//! An item is 16 bytes: begin and end as f32 in bins from the begin of the tile (never a duration,
+//! because of cancellation), state and worst state as u16, number of states as u16, and the shares
+//! of busy time and of time on the critical path as u8.
+
+use longpole_analysis::timeline::{Grid, Item, Picture, RowId, RowItems};
+
+const MAGIC: &[u8; 4] = b"LPT1";
+
+pub(crate) fn packed(rows: &[RowId], grid: Grid, picture: &Picture) -> Vec<u8> {
+    let items: usize = picture.rows.iter().map(|(row, _)| row.items.len()).sum();
+    let mut bytes = Vec::with_capacity(16 + 16 * rows.len() + 16 * items);
+    bytes.extend_from_slice(MAGIC);
+    number(&mut bytes, rows.len() as u32);
+    number(&mut bytes, picture.version as u32);
+    number(&mut bytes, 0);
+    let mut first = 0;
+    for (row, (items, _)) in rows.iter().zip(&picture.rows) {
+        let count = items.items.len() as u32;
+        [row.0, u32::from(items.is_exact), first, count].into_iter().for_each(|field| number(&mut bytes, field));
+        first += count;
+    }
+    for (row, on_path) in &picture.rows {
+        let mut path = OnPath { items: on_path, at: 0 };
+        row.items.iter().for_each(|item| pack(&mut bytes, grid, item, path.ns(item.begin, item.end)));
+    }
+    bytes
+}
+
+fn number(bytes: &mut Vec<u8>, number: u32) {
+    bytes.extend_from_slice(&number.to_le_bytes());
+}
+
+fn pack(bytes: &mut Vec<u8>, grid: Grid, item: &Item, path_ns: u64) {
+    let bins = |t: u64| {
+        let from_begin = t as i128 - i128::from(grid.begin());
+        // What reaches far beyond the tile is cut off, where f32 would be too coarse.
+        let within = (grid.count as f64) * 2.0;
+        ((from_begin as f64) / (1u64 << grid.level) as f64).clamp(-within, 2.0 * within) as f32
+    };
+    let small = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
+    let share = |ns: u64| ((ns as f64 / (item.end - item.begin).max(1) as f64) * 255.0).round().clamp(0.0, 255.0) as u8;
+    bytes.extend_from_slice(&bins(item.begin).to_le_bytes());
+    bytes.extend_from_slice(&bins(item.end).to_le_bytes());
+    for field in [small(item.state.0.into()), small(item.worst.0.into()), small(item.count)] {
+        bytes.extend_from_slice(&field.to_le_bytes());
+    }
+    bytes.extend_from_slice(&[share(item.busy_ns), share(path_ns)]);
+}
+
+/// The time on the critical path of one item after the other, in the order of time.
+struct OnPath<'a> {
+    items: &'a RowItems,
+    at: usize,
+}
+
+impl OnPath<'_> {
+    fn ns(&mut self, begin: u64, end: u64) -> u64 {
+        let all = &self.items.items;
+        while all.get(self.at).is_some_and(|item| item.end <= begin) {
+            self.at += 1;
+        }
+        let overlapping = all[self.at.min(all.len())..].iter().take_while(|item| item.begin < end);
+        let share = |item: &Item| {
+            let overlap = item.end.min(end) - item.begin.max(begin);
+            (overlap as f64 * (item.busy_ns as f64 / (item.end - item.begin).max(1) as f64)).round() as u64
+        };
+        overlapping.map(share).sum()
+    }
+}
