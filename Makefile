@@ -7,10 +7,12 @@ CARGO ?= cargo
 STRIP ?= strip
 
 all:
+	scripts/web
 	$(CARGO) build --release
 
 demo:
 	scripts/setup demo
+	scripts/web
 	cargo build --release -p longpole
 	target/release/longpole demo $(DEMO)
 
