@@ -14,8 +14,10 @@ mod api;
 mod notes;
 mod page;
 mod reading;
+mod roots;
 mod server;
 mod tiles;
+mod tsp;
 
 pub use address::Token;
 pub use page::is_included;
