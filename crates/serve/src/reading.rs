@@ -93,10 +93,6 @@ impl Reading {
         self.state().phase == Phase::Reading
     }
 
-    pub(crate) fn origin(&self) -> u64 {
-        self.timeline.range().0
-    }
-
     pub(crate) fn described(&self) -> Value {
         let (begin, end) = self.timeline.range();
         let version = self.timeline.version();
