@@ -15,6 +15,8 @@ use crate::verdict::off_path::OffPathCollector;
 use crate::verdict::traffic::Traffic;
 use crate::wait_graph::Waits;
 use longpole_model::causes::Composer;
+use longpole_model::interaction::block::Block;
+use longpole_model::interaction::{Interaction, Vocabulary};
 use longpole_model::linux::Linux;
 use longpole_trace::{Catalogue, Item};
 
@@ -74,9 +76,31 @@ impl FirstPass {
         // The path needs a thread of its own; the others together need less time than it does.
         let mut path: Vec<&mut dyn Follower> = critical_path.iter_mut().map(|path| path as &mut dyn Follower).collect();
         let mut others: [&mut dyn Follower; 3] = [waits, writer, traffic];
-        let mut also: Vec<&mut dyn Follower> = also.into_iter().collect();
+        let mut also = also.map(Also);
+        let mut also: Vec<&mut dyn Follower> = also.iter_mut().map(|also| also as &mut dyn Follower).collect();
         let all = [&mut path[..], &mut others, &mut also].into_iter().filter(|followers| !followers.is_empty());
         follow::follow_fed(interactions, feed, all)?;
         Ok(pass)
+    }
+}
+
+/// Passes everything on to a follower of the caller, which may live longer than this pass.
+struct Also<'a>(&'a mut dyn Follower);
+
+impl Follower for Also<'_> {
+    fn begin_at(&mut self, t: u64) {
+        self.0.begin_at(t);
+    }
+
+    fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
+        self.0.interaction(vocabulary, interaction);
+    }
+
+    fn until(&mut self, t: u64) {
+        self.0.until(t);
+    }
+
+    fn block(&mut self, vocabulary: &mut Vocabulary, block: &Block) {
+        self.0.block(vocabulary, block);
     }
 }

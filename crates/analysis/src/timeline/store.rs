@@ -426,7 +426,8 @@ impl Data {
             (None, Some(file)) => file.read_exact_at(bytes, node.at),
             (place, _) => {
                 let place = place.unwrap_or(0) as usize;
-                bytes.copy_from_slice(self.held.get(place..place + bytes.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
+                let held = self.held.get(place..place + bytes.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+                bytes.copy_from_slice(held);
                 Ok(())
             }
         }
