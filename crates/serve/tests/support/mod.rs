@@ -26,7 +26,7 @@ pub fn log() -> String {
     let lines = [
         json!({"t": 0, "machine": "parser", "state": "parse"}),
         json!({"t": 0, "machine": "writer", "state": "prepare"}),
-        json!({"t": 0, "machine": "disk", "state": "idle"}),
+        json!({"t": 0, "machine": "disk", "blocked": "idle", "on": "orders", "for": "tokens"}),
         json!({"t": 100, "machine": "writer", "blocked": "wait for items"}),
         json!({"t": 400, "machine": "irq 36", "on_top_of": "parser"}),
         json!({"t": 450, "machine": "irq 36", "pop": true}),
@@ -35,7 +35,7 @@ pub fn log() -> String {
         json!({"t": 600, "machine": "disk", "state": "seek"}),
         json!({"t": 600, "machine": "parser", "state": "<b>clean</b>"}),
         json!({"t": 800, "machine": "writer", "woken_by": "disk", "link": "answer"}),
-        json!({"t": 800, "machine": "disk", "state": "idle"}),
+        json!({"t": 800, "machine": "disk", "blocked": "idle", "on": "orders", "for": "tokens"}),
         json!({"t": 800, "machine": "writer", "state": "write"}),
         json!({"t": 1000, "machine": "writer", "state": "flush"}),
         json!({"t": 1100, "end": "writer"}),
