@@ -1,5 +1,5 @@
-//! Who may ask: requests to the loopback address under which the server runs, from its own page, and
-//! for the Trace Server Protocol also from the views of VS Code.
+//! Who may ask: requests to the loopback address under which the server runs, from its own page,
+//! and for the Trace Server Protocol also from the views of VS Code.
 //!
 //! Another page in the same browser can send requests to the server, but not read the address that
 //! the user got. It does not know the token; it sends its own `Origin`; and if its name was made to
@@ -10,7 +10,6 @@
 //! VS Code asks first, with `OPTIONS` (CORS).
 
 use crate::address::Token;
-use crate::tsp;
 use axum::extract::{Request, State};
 use axum::http::{header, HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -28,6 +27,8 @@ const VIEWS: &str = "vscode-webview://";
 pub(crate) struct Access {
     pub port: u16,
     pub token: Option<Token>,
+    /// Place of the Trace Server Protocol below the address.
+    pub protocol: &'static str,
 }
 
 /// Refuses requests under another host name, or from another page; adds the headers that protect
@@ -90,7 +91,7 @@ impl Access {
             Some(token) => path.strip_prefix('/')?.strip_prefix(token.text())?,
             None => path,
         };
-        let is_protocol = path.strip_prefix(tsp::PLACE).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let is_protocol = path.strip_prefix(self.protocol).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         let origin = headers.get(header::ORIGIN).filter(|_| is_protocol && self.is_own_host(headers))?;
         let is_view = origin.to_str().is_ok_and(|origin| origin.strip_prefix(VIEWS).is_some_and(|view| !view.is_empty()));
         is_view.then(|| origin.clone())
@@ -115,7 +116,7 @@ mod tests {
     }
 
     fn access() -> Access {
-        Access { port: 80, token: None }
+        Access { port: 80, token: None, protocol: "/tsp/api" }
     }
 
     #[test]
@@ -140,7 +141,7 @@ mod tests {
     fn views_of_vs_code_may_use_the_protocol_and_nothing_else() {
         let view = "vscode-webview://1f7k";
         let with = |token: Option<Token>, path: &str, host: &str, origin: &str| {
-            let access = Access { port: 80, token };
+            let access = Access { token, ..access() };
             access.view(path, &headers(host, Some(origin))).is_some()
         };
         let token = Token::random().unwrap();

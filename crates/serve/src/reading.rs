@@ -1,7 +1,7 @@
 //! A trace of the server, and how far its reading is.
 
-use crate::tsp::path_walk::PathIndex;
-use crate::tsp::uuid;
+use crate::path_walk::PathIndex;
+use crate::uuid;
 use longpole_analysis::timeline::Timeline;
 use serde::Serialize;
 use serde_json::{json, Value};

@@ -71,7 +71,8 @@ impl Roots {
         if named.components().any(|part| part == Component::ParentDir) {
             return Err(Refusal::Upwards(named.to_owned()));
         }
-        let path = self.absolute(named).filter(|path| self.0.iter().any(|root| path.starts_with(&root.named) || path.starts_with(&root.real)));
+        let path =
+            self.absolute(named).filter(|path| self.0.iter().any(|root| path.starts_with(&root.named) || path.starts_with(&root.real)));
         let path = path.ok_or_else(|| Refusal::Outside(named.to_owned()))?;
         let real = self.real(&path)?;
         let kind = fs::metadata(&real).map_err(|source| Refusal::Unreadable { path: path.clone(), source })?;
@@ -178,7 +179,9 @@ mod tests {
         symlink(place.path().join("outside"), place.path().join("root/directory")).unwrap();
         symlink(place.path().join("outside/missing"), place.path().join("root/dangling")).unwrap();
         let root = place.path().join("root");
-        for path in [outside, root.join("link"), root.join("directory/b"), root.join("directory/missing"), root.join("dangling"), "/etc".into()] {
+        for path in
+            [outside, root.join("link"), root.join("directory/b"), root.join("directory/missing"), root.join("dangling"), "/etc".into()]
+        {
             let refused = roots.resolve(&path.to_string_lossy()).unwrap_err();
             assert!(matches!(refused, Refusal::Outside(_)), "{path:?}: {refused}");
         }

@@ -1,8 +1,8 @@
 //! The Trace Server Protocol, version 0.6.0, for the viewers and scripts of others.
 //!
-//! Clients open traces, put them into experiments, and ask for the outputs of these: rows with their
-//! states, charts, tables. docs/reference/trace-server.md describes what they get; the protocol is at
-//! <https://github.com/eclipse-cdt-cloud/trace-server-protocol>.
+//! Clients open traces, put them into experiments, and ask for the outputs of these: rows with
+//! their states, charts, tables. docs/reference/trace-server.md describes what they get; the
+//! protocol is at <https://github.com/eclipse-cdt-cloud/trace-server-protocol>.
 //!
 //! Each request is answered from the timelines that the traces have filled. Files of this room: one
 //! for each kind of answer; [`parameters`] for what clients send, and [`reply`] for the form of
@@ -18,7 +18,6 @@ mod generic_xy;
 mod grid;
 mod outputs;
 mod parameters;
-pub(crate) mod path_walk;
 mod reply;
 mod server_info;
 mod statistics;
@@ -26,12 +25,9 @@ mod styles;
 mod table;
 mod time_graph;
 mod traces;
-pub(crate) mod uuid;
 mod xy;
 
-pub(crate) use experiments::Experiments;
-
-use crate::server::Shared;
+use crate::shared::Shared;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, RawQuery, State};
 use axum::http::{Method, StatusCode};
@@ -39,6 +35,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use axum::Router;
 use experiment_request::ExperimentRequest;
+use experiments::Experiments;
 use outputs::Shape;
 use reply::{Answer, Refused, Status};
 use serde_json::json;
@@ -50,20 +47,37 @@ pub(crate) const PLACE: &str = "/tsp/api";
 /// Maximum size in bytes of a request. The longest ones list the numbers of all rows.
 const MAX_REQUEST: usize = 16 << 20;
 
-pub(crate) fn router() -> Router<Arc<Shared>> {
-    // One route, because clients differ in whether they end a path with a slash.
-    Router::new().route(&format!("{PLACE}/{{*path}}"), any(answer)).layer(DefaultBodyLimit::max(MAX_REQUEST))
+/// What the requests of the protocol share.
+pub(crate) struct Protocol {
+    shared: Arc<Shared>,
+    experiments: Experiments,
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, Path(path): Path<String>, method: Method, RawQuery(query): RawQuery, body: Bytes) -> Response {
+/// Returns the requests of the protocol. Each trace that is open already gets an experiment.
+pub(crate) fn router<S>(shared: Arc<Shared>) -> Router<S> {
+    let experiments = Experiments::of(&shared.traces());
+    // One route, because clients differ in whether they end a path with a slash.
+    Router::new()
+        .route(&format!("{PLACE}/{{*path}}"), any(answer))
+        .layer(DefaultBodyLimit::max(MAX_REQUEST))
+        .with_state(Arc::new(Protocol { shared, experiments }))
+}
+
+async fn answer(
+    State(protocol): State<Arc<Protocol>>,
+    Path(path): Path<String>,
+    method: Method,
+    RawQuery(query): RawQuery,
+    body: Bytes,
+) -> Response {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let answer = match (&method, parts.as_slice()) {
-        (&Method::POST, ["traces"]) => traces::open(&shared, &body).await,
+        (&Method::POST, ["traces"]) => traces::open(&protocol, &body).await,
         // A server that is busy is still healthy, so this does not wait for its turn.
         (&Method::GET, ["health"]) => server_info::health(),
         _ => {
-            let computing = shared.clone();
-            let computed = shared.run(move || computed(&computing, &method, &path, &query.unwrap_or_default(), &body)).await;
+            let computing = protocol.clone();
+            let computed = protocol.shared.run(move || computed(&computing, &method, &path, &query.unwrap_or_default(), &body)).await;
             computed.unwrap_or_else(|| Err(Refused::internal("the answer was not computed")))
         }
     };
@@ -74,19 +88,19 @@ async fn answer(State(shared): State<Arc<Shared>>, Path(path): Path<String>, met
 }
 
 /// Answers what takes time or memory.
-fn computed(shared: &Shared, method: &Method, path: &str, query: &str, body: &[u8]) -> Answer {
+fn computed(protocol: &Protocol, method: &Method, path: &str, query: &str, body: &[u8]) -> Answer {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     match (method.as_str(), parts.as_slice()) {
         ("GET", ["identifier"]) => server_info::identifier(),
-        ("GET", ["traces"]) => traces::all(shared),
-        ("GET", ["traces", uuid]) => traces::one(shared, uuid),
-        ("DELETE", ["traces", uuid]) => traces::close(shared, uuid, query),
-        ("GET", ["experiments"]) => shared.experiments.all(),
-        ("POST", ["experiments"]) => shared.experiments.create(shared, body),
-        ("GET", ["experiments", uuid]) => shared.experiments.one(uuid),
-        ("DELETE", ["experiments", uuid]) => shared.experiments.delete(uuid),
-        (_, ["experiments", uuid, "bookmarks", rest @ ..]) => bookmark(shared, method, uuid, rest, body),
-        (_, ["experiments", uuid, "outputs", rest @ ..]) => output(shared, method, uuid, rest, query, body),
+        ("GET", ["traces"]) => traces::all(&protocol.shared),
+        ("GET", ["traces", uuid]) => traces::one(&protocol.shared, uuid),
+        ("DELETE", ["traces", uuid]) => traces::close(protocol, uuid, query),
+        ("GET", ["experiments"]) => protocol.experiments.all(),
+        ("POST", ["experiments"]) => protocol.experiments.create(&protocol.shared, body),
+        ("GET", ["experiments", uuid]) => protocol.experiments.one(uuid),
+        ("DELETE", ["experiments", uuid]) => protocol.experiments.delete(uuid),
+        (_, ["experiments", uuid, "bookmarks", rest @ ..]) => bookmark(protocol, method, uuid, rest, body),
+        (_, ["experiments", uuid, "outputs", rest @ ..]) => output(protocol, method, uuid, rest, query, body),
         (_, ["config", "types", rest @ ..]) => configuration(method, rest),
         _ => Err(unknown(method, path)),
     }
@@ -96,8 +110,8 @@ fn unknown(method: &Method, path: &str) -> Refused {
     Refused::not_found("No such request", format!("version 0.6.0 of the protocol has no {method} {path}"))
 }
 
-fn bookmark(shared: &Shared, method: &Method, uuid: &str, rest: &[&str], body: &[u8]) -> Answer {
-    let experiment = shared.experiments.find(uuid)?;
+fn bookmark(protocol: &Protocol, method: &Method, uuid: &str, rest: &[&str], body: &[u8]) -> Answer {
+    let experiment = protocol.experiments.find(uuid)?;
     let bookmarks = &experiment.bookmarks;
     match (method.as_str(), rest) {
         ("GET", []) => bookmarks.all(),
@@ -110,12 +124,12 @@ fn bookmark(shared: &Shared, method: &Method, uuid: &str, rest: &[&str], body: &
 }
 
 /// Answers a request below `experiments/UUID/outputs`.
-fn output(shared: &Shared, method: &Method, experiment: &str, rest: &[&str], query: &str, body: &[u8]) -> Answer {
-    let read = |output: &str, shape| ExperimentRequest::read(shared, experiment, output, shape, body);
+fn output(protocol: &Protocol, method: &Method, experiment: &str, rest: &[&str], query: &str, body: &[u8]) -> Answer {
+    let read = |output: &str, shape| ExperimentRequest::read(protocol, experiment, output, shape, body);
     match (method.as_str(), rest) {
-        ("GET", []) => shared.experiments.find(experiment).and_then(|_| outputs::all()),
-        ("GET", ["markerSets"]) => shared.experiments.find(experiment).and_then(|_| reply::model(&json!([]), &Status::Completed)),
-        ("GET", [output]) => shared.experiments.find(experiment).and_then(|_| outputs::one(output)),
+        ("GET", []) => protocol.experiments.find(experiment).and_then(|_| outputs::all()),
+        ("GET", ["markerSets"]) => protocol.experiments.find(experiment).and_then(|_| reply::model(&json!([]), &Status::Completed)),
+        ("GET", [output]) => protocol.experiments.find(experiment).and_then(|_| outputs::one(output)),
         ("POST", ["timeGraph", output, "tree"]) => time_graph::tree(&read(output, Some(Shape::TimeGraph))?),
         ("POST", ["timeGraph", output, "states"]) => time_graph::states(&read(output, Some(Shape::TimeGraph))?),
         ("POST", ["timeGraph", output, "arrows"]) => time_graph::arrows(&read(output, Some(Shape::TimeGraph))?),

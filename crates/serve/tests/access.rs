@@ -17,7 +17,9 @@ fn without_the_token_nothing_is_answered() {
     let served = Served::new();
     assert_eq!(served.get("health").status, 200);
     let short = &served.place[..served.place.len() - "/tsp/api".len() - 1];
-    for path in ["/tsp/api/health", "/tsp/api/traces", "/00000000000000000000000000000000/tsp/api/health", &format!("{short}/tsp/api/health")] {
+    for path in
+        ["/tsp/api/health", "/tsp/api/traces", "/00000000000000000000000000000000/tsp/api/health", &format!("{short}/tsp/api/health")]
+    {
         assert_eq!(served.send("GET", path, &[], "").status, 404, "{path}");
     }
     let open = Served::without_token();
@@ -66,7 +68,9 @@ fn paths_outside_the_roots_are_refused() {
     let served = Served::new();
     symlink(served.path("outside"), served.path("root/link")).unwrap();
     symlink(served.path("outside/log"), served.path("root/recording/link")).unwrap();
-    for name in ["outside/log", "root/../outside/log", "root/link/log", "root/link", "root/link/missing", "root/recording", "outside/missing"] {
+    for name in
+        ["outside/log", "root/../outside/log", "root/link/log", "root/link", "root/link/missing", "root/recording", "outside/missing"]
+    {
         let answer = served.open(name);
         assert_eq!(answer.status, 403, "{name}: {}", answer.body);
         assert!(answer.json()["detail"].is_string());

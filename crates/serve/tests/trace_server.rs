@@ -31,7 +31,10 @@ fn the_server_describes_itself() {
     let served = Served::new();
     assert_eq!(served.get("health").json(), json!({"status": "UP"}));
     let identifier = served.get("identifier").json();
-    assert_eq!((&identifier["tspVersion"], &identifier["productId"], &identifier["os"]), (&json!("0.6.0"), &json!("longpole"), &json!("Linux")));
+    assert_eq!(
+        (&identifier["tspVersion"], &identifier["productId"], &identifier["os"]),
+        (&json!("0.6.0"), &json!("longpole"), &json!("Linux"))
+    );
     assert!(identifier["cpuCount"].is_u64() && identifier["maxMemory"].as_u64().unwrap() > 1 << 20);
 }
 
@@ -128,7 +131,12 @@ fn what_does_not_exist_is_not_found() {
         assert_eq!(answer.status, 404, "{path}");
         assert!(answer.json()["title"].is_string());
     }
-    for path in ["timeGraph/longpole.cpu-usage/tree", "XY/longpole.threads/tree", "data/longpole.path-table/tree", "table/longpole.statistics/lines"] {
+    for path in [
+        "timeGraph/longpole.cpu-usage/tree",
+        "XY/longpole.threads/tree",
+        "data/longpole.path-table/tree",
+        "table/longpole.statistics/lines",
+    ] {
         assert_eq!(served.post(&format!("{outputs}/{path}"), json!({})).status, 404, "{path}");
     }
 }
@@ -189,7 +197,8 @@ fn threads_are_a_tree_with_states() {
         assert_eq!(entry["parentId"].as_i64(), Some(if is_process { -1 } else { process as i64 }));
         assert_eq!(entry["labels"].as_array().unwrap().len(), tree["headers"].as_array().unwrap().len());
     }
-    let model = served.model(&format!("{graph}/states"), json!({"requested_timerange": range(0, 1100, 100), "requested_items": [parser, writer]}));
+    let model =
+        served.model(&format!("{graph}/states"), json!({"requested_timerange": range(0, 1100, 100), "requested_items": [parser, writer]}));
     let expected = [(0, 400, "parse"), (400, 450, "interrupted"), (450, 600, "parse"), (600, 1100, "<b>clean</b>")];
     assert_eq!(states(&model, parser), expected.map(|(begin, end, label)| (begin, end, json!(label))));
     let blocked = &model["rows"].as_array().unwrap().iter().find(|row| row["entryId"] == writer).unwrap()["states"][1];
@@ -208,7 +217,9 @@ fn there_is_at_most_one_state_per_sample_and_row() {
     let graph = format!("{outputs}/timeGraph/longpole.machines");
     let tree = served.model(&format!("{graph}/tree"), json!({}));
     let machine = entry(&tree, "m");
-    for (begin, end, samples) in [(0, 500_000, 1), (0, 500_000, 7), (0, 500_000, 1000), (1234, 333_333, 100), (100, 200, 1000), (0, 500_000, 65_536)] {
+    for (begin, end, samples) in
+        [(0, 500_000, 1), (0, 500_000, 7), (0, 500_000, 1000), (1234, 333_333, 100), (100, 200, 1000), (0, 500_000, 65_536)]
+    {
         let requested = json!({"requested_timerange": range(begin, end, samples), "requested_items": [machine]});
         let states = states(&served.model(&format!("{graph}/states"), requested), machine);
         assert!(!states.is_empty() && states.len() <= samples as usize + 1, "{samples}: {}", states.len());
@@ -225,16 +236,27 @@ fn arrows_lead_along_the_critical_path() {
     let tree = served.model(&format!("{graph}/tree"), json!({}));
     let rows = ["critical path", "parser", "disk", "writer"].map(|name| entry(&tree, name));
     let arrows = served.model(&format!("{graph}/arrows"), json!({"requested_timerange": range(0, 1100, 1000)}));
-    let arrows: Vec<_> = arrows.as_array().unwrap().iter().map(|arrow| {
-        (arrow["sourceId"].as_u64().unwrap(), arrow["targetId"].as_u64().unwrap(), arrow["start"].as_u64().unwrap() - ORIGIN, arrow["end"].as_u64().unwrap() - ORIGIN)
-    }).collect();
+    let arrows: Vec<_> = arrows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|arrow| {
+            (
+                arrow["sourceId"].as_u64().unwrap(),
+                arrow["targetId"].as_u64().unwrap(),
+                arrow["start"].as_u64().unwrap() - ORIGIN,
+                arrow["end"].as_u64().unwrap() - ORIGIN,
+            )
+        })
+        .collect();
     assert_eq!(arrows, [(rows[1], rows[2], 600, 600), (rows[2], rows[3], 800, 800)]);
     let model = served.model(&format!("{graph}/states"), json!({"requested_timerange": range(0, 1100, 1000)}));
     assert_eq!(states(&model, rows[2]), [(600, 800, json!("disk::seek"))]);
     assert_eq!(states(&model, rows[0]).last().unwrap(), &(1000, 1100, json!("writer::flush")));
     assert_eq!(states(&model, rows[0]).len(), states(&model, rows[1]).len() + states(&model, rows[3]).len() + 1);
     // Both ends of an arrow are rows of the output.
-    let threads = served.model(&format!("{outputs}/timeGraph/longpole.threads/arrows"), json!({"requested_timerange": range(0, 1100, 1000)}));
+    let threads =
+        served.model(&format!("{outputs}/timeGraph/longpole.threads/arrows"), json!({"requested_timerange": range(0, 1100, 1000)}));
     assert_eq!(threads, json!([]));
     // With few samples, rows have the time in which they are on the path.
     let coarse = served.model(&format!("{graph}/states"), json!({"requested_timerange": range(0, 1100, 3)}));
@@ -248,12 +270,21 @@ fn a_tooltip_names_the_state() {
     let graph = format!("{outputs}/timeGraph/longpole.threads");
     let parser = entry(&served.model(&format!("{graph}/tree"), json!({})), "parser");
     let element = json!({"elementType": "state", "time": ORIGIN + 450, "duration": 150});
-    let tooltip = served.model(&format!("{graph}/tooltip"), json!({"requested_times": [ORIGIN + 450], "requested_items": [parser], "requested_element": element}));
+    let tooltip = served.model(
+        &format!("{graph}/tooltip"),
+        json!({"requested_times": [ORIGIN + 450], "requested_items": [parser], "requested_element": element}),
+    );
     assert_eq!((&tooltip["State"], &tooltip["Class"], &tooltip["Row"]), (&json!("parse"), &json!("running"), &json!("parser tid 11")));
     assert_eq!((&tooltip["Begin"], &tooltip["Duration"]), (&json!(format!("{} ns", ORIGIN + 450)), &json!("150 ns")));
     assert!(tooltip.as_object().unwrap().values().all(Value::is_string));
     let arrow = json!({"elementType": "ARROW", "time": ORIGIN, "duration": 1, "entryId": parser, "destinationId": parser});
-    assert_eq!(served.model(&format!("{graph}/tooltip"), json!({"requested_times": [ORIGIN], "requested_items": [parser], "requested_element": arrow})), json!({}));
+    assert_eq!(
+        served.model(
+            &format!("{graph}/tooltip"),
+            json!({"requested_times": [ORIGIN], "requested_items": [parser], "requested_element": arrow})
+        ),
+        json!({})
+    );
 }
 
 #[test]
@@ -264,7 +295,8 @@ fn a_filter_dims_or_leaves_out_states() {
     let parser = entry(&served.model(&format!("{graph}/tree"), json!({})), "parser");
     let filtered = |map: Value| {
         let filter = json!({"strategy": "SAMPLED", "filter_expressions_map": map});
-        let parameters = json!({"requested_timerange": range(0, 1100, 100), "requested_items": [parser], "filter_query_parameters": filter});
+        let parameters =
+            json!({"requested_timerange": range(0, 1100, 100), "requested_items": [parser], "filter_query_parameters": filter});
         let model = served.model(&format!("{graph}/states"), parameters);
         model["rows"][0]["states"].as_array().unwrap().iter().map(|state| state["tags"].as_u64().unwrap()).collect::<Vec<_>>()
     };
@@ -289,7 +321,10 @@ fn running_rows_are_counted() {
         let (x, y) = (one["xValues"].as_array().unwrap(), one["yValues"].as_array().unwrap());
         assert!(x.len() == y.len() && x.len() <= 11 && x[0] == ORIGIN, "{one}");
         assert!(x.windows(2).all(|two| two[0].as_u64() < two[1].as_u64()));
-        assert_eq!((&one["xValuesDescription"]["dataType"], &one["yValuesDescription"]["dataType"]), (&json!("TIMESTAMP"), &json!("NUMBER")));
+        assert_eq!(
+            (&one["xValuesDescription"]["dataType"], &one["yValuesDescription"]["dataType"]),
+            (&json!("TIMESTAMP"), &json!("NUMBER"))
+        );
     }
     // parser runs all the time but for the interrupt, writer from 0 to 100 and from 800 on.
     let y: Vec<f64> = series[1]["yValues"].as_array().unwrap().iter().map(|y| y.as_f64().unwrap()).collect();
@@ -317,7 +352,8 @@ fn the_path_is_shared_among_its_states() {
     let chart = format!("{outputs}/genericXY/longpole.path-shares");
     let tree = served.model(&format!("{chart}/tree"), json!({}));
     let requested = json!({"start": ORIGIN, "end": ORIGIN + 1100, "nbSamples": 10});
-    let model = served.model(&format!("{chart}/xy"), json!({"requested_timerange": requested, "requested_items": [tree["entries"][0]["id"]]}));
+    let model =
+        served.model(&format!("{chart}/xy"), json!({"requested_timerange": requested, "requested_items": [tree["entries"][0]["id"]]}));
     let series = &model["series"][0];
     assert_eq!(series["xCategories"][0], "parser::parse");
     let shares: f64 = series["yValues"].as_array().unwrap().iter().map(|share| share.as_f64().unwrap()).sum();
@@ -341,7 +377,8 @@ fn statistics_sum_up_states_in_a_range() {
     let part = served.model(&data, json!({"requested_timerange": range(500, 700, 10)}));
     assert_eq!(line(&part, "parser tid 11", "parse").unwrap()[..2], ["1", "100"]);
     assert!(line(&part, "writer tid 12", "write").is_none());
-    let ids: std::collections::BTreeSet<u64> = tree["entries"].as_array().unwrap().iter().map(|entry| entry["id"].as_u64().unwrap()).collect();
+    let ids: std::collections::BTreeSet<u64> =
+        tree["entries"].as_array().unwrap().iter().map(|entry| entry["id"].as_u64().unwrap()).collect();
     assert_eq!(ids.len(), tree["entries"].as_array().unwrap().len());
     assert!(ids.iter().all(|&id| id < 1 << 53));
     // An entry has the same number in another range.
@@ -358,7 +395,9 @@ fn the_table_has_the_segments_of_the_path() {
     let columns: Vec<&str> = columns.as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap()).collect();
     assert_eq!(columns, ["Timestamp ns", "Duration ns", "Row", "State", "Class", "Trace"]);
     let lines = |parameters: Value| served.model(&format!("{table}/lines"), parameters);
-    let cells = |line: &Value| -> Vec<String> { line["cells"].as_array().unwrap().iter().map(|cell| cell["content"].as_str().unwrap().to_owned()).collect() };
+    let cells = |line: &Value| -> Vec<String> {
+        line["cells"].as_array().unwrap().iter().map(|cell| cell["content"].as_str().unwrap().to_owned()).collect()
+    };
     let all = lines(json!({"requested_table_index": 0, "requested_table_count": 100, "requested_table_column_ids": []}));
     let size = all["size"].as_u64().unwrap();
     assert_eq!((all["lines"].as_array().unwrap().len() as u64, &all["lowIndex"]), (size, &json!(0)));
@@ -381,11 +420,19 @@ fn the_table_is_searched_in_both_directions() {
     let outputs = served.experiment(&["root/log"]);
     let table = format!("{outputs}/table/longpole.path-table/lines");
     let found = |index: u64, column: &str, pattern: &str, direction: &str| {
-        let model = served.model(&table, json!({
-            "requested_table_index": index, "requested_table_count": 2, "requested_table_column_ids": [3],
-            "table_search_expressions": {column: pattern}, "table_search_direction": direction,
-        }));
-        model["lines"].as_array().unwrap().iter().map(|line| (line["cells"][0]["content"].as_str().unwrap().to_owned(), line["tags"].as_u64().unwrap())).collect::<Vec<_>>()
+        let model = served.model(
+            &table,
+            json!({
+                "requested_table_index": index, "requested_table_count": 2, "requested_table_column_ids": [3],
+                "table_search_expressions": {column: pattern}, "table_search_direction": direction,
+            }),
+        );
+        model["lines"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|line| (line["cells"][0]["content"].as_str().unwrap().to_owned(), line["tags"].as_u64().unwrap()))
+            .collect::<Vec<_>>()
     };
     assert_eq!(found(0, "3", "wr.*flush$", "NEXT"), [("writer::flush".to_owned(), 8)]);
     assert_eq!(found(0, "3", "seek", "NEXT")[0], ("disk::seek".to_owned(), 8));
@@ -394,7 +441,8 @@ fn the_table_is_searched_in_both_directions() {
     assert_eq!(found(0, "3", "nothing", "NEXT"), []);
     assert_eq!(found(0, "3", "seek(", "NEXT"), [], "no pattern, so it is searched as it is");
     // Without a direction, lines that match are marked where they are.
-    let marked = served.model(&table, json!({"requested_table_index": 0, "requested_table_count": 100, "table_search_expressions": {"3": "seek"}}));
+    let marked =
+        served.model(&table, json!({"requested_table_index": 0, "requested_table_count": 100, "table_search_expressions": {"3": "seek"}}));
     let tags: Vec<u64> = marked["lines"].as_array().unwrap().iter().map(|line| line["tags"].as_u64().unwrap()).collect();
     assert_eq!((tags.iter().filter(|&&tags| tags == 8).count(), tags[0]), (1, 0));
 }
@@ -406,7 +454,8 @@ fn a_table_of_many_segments_is_read_in_the_middle() {
     let outputs = served.experiment(&["root/many"]);
     let table = format!("{outputs}/table/longpole.path-table/lines");
     for index in [0, 1, 4095, 4096, 4097, 8191, 12_345, 19_999] {
-        let model = served.model(&table, json!({"requested_table_index": index, "requested_table_count": 1, "requested_table_column_ids": [0]}));
+        let model =
+            served.model(&table, json!({"requested_table_index": index, "requested_table_count": 1, "requested_table_column_ids": [0]}));
         assert_eq!((&model["size"], &model["lines"][0]["index"]), (&json!(20_000), &json!(index)));
         assert_eq!(model["lines"][0]["cells"][0]["content"], json!((ORIGIN + index * 10).to_string()));
         let at = served.model(&table, json!({"requested_times": [ORIGIN + index * 10 + 5], "requested_table_count": 1}));
@@ -473,12 +522,16 @@ fn several_traces_are_shown_below_their_names() {
     assert_eq!((entries[1]["parentId"].as_u64(), entries[5]["parentId"].as_u64()), (Some(ids[0]), Some(ids[4])));
     let model = served.model(&format!("{outputs}/timeGraph/longpole.threads/states"), json!({"requested_items": [ids[6]]}));
     assert_eq!((model["rows"].as_array().unwrap().len(), states(&model, ids[6]).len()), (1, 4));
-    let table = served.model(&format!("{outputs}/table/longpole.path-table/lines"), json!({"requested_table_count": 100, "requested_table_column_ids": [5]}));
+    let table = served.model(
+        &format!("{outputs}/table/longpole.path-table/lines"),
+        json!({"requested_table_count": 100, "requested_table_column_ids": [5]}),
+    );
     let traces: Vec<&str> = table["lines"].as_array().unwrap().iter().map(|line| line["cells"][0]["content"].as_str().unwrap()).collect();
     assert_eq!(traces.len() as u64, table["size"].as_u64().unwrap());
     assert_eq!((traces[0], traces[traces.len() - 1]), ("root/log", "root/recording/log"));
     let data = served.model(&format!("{outputs}/data/longpole.statistics/tree"), json!({}));
-    let ids: std::collections::BTreeSet<u64> = data["entries"].as_array().unwrap().iter().map(|entry| entry["id"].as_u64().unwrap()).collect();
+    let ids: std::collections::BTreeSet<u64> =
+        data["entries"].as_array().unwrap().iter().map(|entry| entry["id"].as_u64().unwrap()).collect();
     assert_eq!(ids.len(), data["entries"].as_array().unwrap().len());
 }
 

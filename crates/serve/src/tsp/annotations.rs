@@ -80,7 +80,9 @@ fn lost(request: &ExperimentRequest, range: TimeRange) -> Result<Vec<Annotation>
     for shown in Shown::of(experiment, request.output) {
         let reading = &experiment.traces[shown.trace];
         let is_lost = |class: StateClass| class == StateClass::Lost;
-        let (Some(bins), true) = (Bins::of(reading, range), shown.listing.states.iter().any(|state| is_lost(state.class))) else { continue };
+        let (Some(bins), true) = (Bins::of(reading, range), shown.listing.states.iter().any(|state| is_lost(state.class))) else {
+            continue;
+        };
         let own: HashSet<RowId> = shown.rows().filter(|row| entries::has_states(row.kind)).map(|row| row.id).collect();
         let cpus = shown.listing.rows.iter().filter(|row| row.kind == RowKind::Cpu || own.contains(&row.id));
         let rows: Vec<RowId> = cpus.map(|row| row.id).collect();

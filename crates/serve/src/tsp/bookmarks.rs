@@ -3,7 +3,7 @@
 
 use super::parameters::Parameters;
 use super::reply::{self, Answer, Refused};
-use super::uuid;
+use crate::uuid;
 use axum::http::StatusCode;
 use serde::Serialize;
 use std::sync::{Mutex, MutexGuard, PoisonError};

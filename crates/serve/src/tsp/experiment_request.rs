@@ -4,7 +4,7 @@ use super::experiments::Experiment;
 use super::outputs::{self, Output, Shape};
 use super::parameters::{Parameters, TimeRange};
 use super::reply::Refused;
-use crate::server::Shared;
+use super::Protocol;
 use std::sync::Arc;
 
 pub(crate) struct ExperimentRequest {
@@ -16,8 +16,14 @@ pub(crate) struct ExperimentRequest {
 impl ExperimentRequest {
     /// Finds the experiment and the output, which must have this shape if one is given, and reads
     /// the parameters.
-    pub fn read(shared: &Shared, experiment: &str, output: &str, shape: Option<Shape>, body: &[u8]) -> Result<ExperimentRequest, Refused> {
-        let experiment = shared.experiments.find(experiment)?;
+    pub fn read(
+        protocol: &Protocol,
+        experiment: &str,
+        output: &str,
+        shape: Option<Shape>,
+        body: &[u8],
+    ) -> Result<ExperimentRequest, Refused> {
+        let experiment = protocol.experiments.find(experiment)?;
         let output = match shape {
             Some(shape) => outputs::of_shape(output, shape)?,
             None => outputs::find(output)?,

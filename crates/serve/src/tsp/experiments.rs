@@ -4,9 +4,9 @@ use super::bookmarks::Bookmarks;
 use super::parameters::Parameters;
 use super::reply::{self, Answer, Refused, Status};
 use super::traces;
-use super::uuid;
 use crate::reading::{Phase, Reading};
-use crate::server::Shared;
+use crate::shared::Shared;
+use crate::uuid;
 use axum::http::StatusCode;
 use serde_json::{json, Value};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -15,7 +15,6 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 const MAX_EXPERIMENTS: usize = 1000;
 
 /// All experiments of the server.
-#[derive(Default)]
 pub(crate) struct Experiments(RwLock<Vec<Arc<Experiment>>>);
 
 /// One or several traces under a name.
@@ -77,10 +76,11 @@ impl Experiments {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an experiment of one trace with the trace's name, so that clients see a trace that the
-    /// command opened.
-    pub fn add_of(&self, reading: &Arc<Reading>) {
-        self.write().push(Arc::new(Experiment::new(&reading.name, vec![reading.clone()])));
+    /// Makes an experiment of each trace, with the trace's name, so that clients see the traces
+    /// that the command opened.
+    pub fn of(traces: &[Arc<Reading>]) -> Experiments {
+        let experiment = |reading: &Arc<Reading>| Arc::new(Experiment::new(&reading.name, vec![reading.clone()]));
+        Experiments(RwLock::new(traces.iter().map(experiment).collect()))
     }
 
     pub fn find(&self, uuid: &str) -> Result<Arc<Experiment>, Refused> {

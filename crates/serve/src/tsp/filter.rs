@@ -1,7 +1,7 @@
 //! Filters of time graphs: what a user types to find states, as `futex` or `duration > 10ms`.
 //!
-//! As in Trace Compass, a state that does not match is dimmed or left out. A client may send several
-//! expressions; a state matches if one of them does.
+//! As in Trace Compass, a state that does not match is dimmed or left out. A client may send
+//! several expressions; a state matches if one of them does.
 
 use serde_json::{Map, Value};
 

@@ -13,9 +13,7 @@ const MAX_STATES: usize = 50;
 
 pub(crate) fn tree(request: &ExperimentRequest) -> Answer {
     let traces = request.experiment.traces.iter().enumerate();
-    let entry = |(trace, reading): (usize, &std::sync::Arc<Reading>)| {
-        json!({"id": entries::of_head(trace), "parentId": -1, "labels": [reading.name], "hasData": true, "isDefault": true})
-    };
+    let entry = |(trace, reading): (usize, &std::sync::Arc<Reading>)| json!({"id": entries::of_head(trace), "parentId": -1, "labels": [reading.name], "hasData": true, "isDefault": true});
     let entries: Vec<Value> = traces.map(entry).collect();
     let headers = json!([{"name": "Trace", "tooltip": ""}]);
     reply::model(&json!({"headers": headers, "entries": entries, "autoExpandLevel": -1}), &request.experiment.status())

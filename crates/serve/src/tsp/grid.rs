@@ -55,7 +55,10 @@ mod tests {
                 let grid = grid(begin, end, samples);
                 assert!(grid.begin() <= begin && end <= grid.end(), "{begin} {end} {samples} {grid:?}");
                 assert!(grid.count <= samples, "{begin} {end} {samples} {grid:?}");
-                assert!(grid.level == 0 || samples < 3 || grid.count * 3 >= samples, "coarser than necessary: {begin} {end} {samples} {grid:?}");
+                assert!(
+                    grid.level == 0 || samples < 3 || grid.count * 3 >= samples,
+                    "coarser than necessary: {begin} {end} {samples} {grid:?}"
+                );
             }
         }
     }

@@ -119,8 +119,10 @@ mod tests {
             (r#"{"parameters":{}}"#, Ok((10, 20, 1000))),
             (r#"{"parameters":{"requested_timerange":{"start":1,"end":5,"nbTimes":3}}}"#, Ok((1, 5, 3))),
             (r#"{"parameters":{"requested_timerange":{"start":1,"end":5,"nbSamples":4}}}"#, Ok((1, 5, 4))),
-            (r#"{"parameters":{"requested_timerange":{"start":"1764000000000000001","end":1764000000000000002}}}"#,
-                Ok((1_764_000_000_000_000_001, 1_764_000_000_000_000_002, 1000))),
+            (
+                r#"{"parameters":{"requested_timerange":{"start":"1764000000000000001","end":1764000000000000002}}}"#,
+                Ok((1_764_000_000_000_000_001, 1_764_000_000_000_000_002, 1000)),
+            ),
             (r#"{"parameters":{"requested_timerange":{"start":5,"end":-1,"nbTimes":1000000}}}"#, Ok((0, 5, 65_536))),
             (r#"{"parameters":{"requested_times":[2,4,8]}}"#, Ok((2, 8, 3))),
             (r#"{"parameters":{"requested_timerange":{"start":1}}}"#, Err(400)),

@@ -32,7 +32,12 @@ pub(crate) fn tree(request: &ExperimentRequest) -> Answer {
     for shown in &all {
         let reading = &experiment.traces[shown.trace];
         if all.len() > 1 {
-            entries.push(Entry { id: entries::of_head(shown.trace), parent_id: -1, labels: row_labels(reading.name.clone()), has_data: false });
+            entries.push(Entry {
+                id: entries::of_head(shown.trace),
+                parent_id: -1,
+                labels: row_labels(reading.name.clone()),
+                has_data: false,
+            });
         }
         // Entries are numbered by row and state, so that they keep their numbers in other ranges.
         let states = shown.listing.states.len() as u64;
@@ -40,7 +45,12 @@ pub(crate) fn tree(request: &ExperimentRequest) -> Answer {
         let mut add = |row: &longpole_analysis::timeline::Row, sums: &[&Distribution]| {
             let id = entries::of_row(shown.trace, row.id);
             let name = [row.name.as_str(), row.detail.as_str()].join(" ").trim_end().to_owned();
-            entries.push(Entry { id, parent_id: entries::parent_of(experiment, shown.trace, row), labels: row_labels(name), has_data: false });
+            entries.push(Entry {
+                id,
+                parent_id: entries::parent_of(experiment, shown.trace, row),
+                labels: row_labels(name),
+                has_data: false,
+            });
             entries.extend(sums.iter().map(|sum| Entry {
                 id: first_state + u64::from(row.id.0) * states + u64::from(sum.state),
                 parent_id: id as i64,

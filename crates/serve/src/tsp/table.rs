@@ -1,9 +1,9 @@
 //! The table of the critical path: one line for each segment, by number or by time, with search.
 
 use super::experiment_request::ExperimentRequest;
-use super::path_walk::PathIndex;
 use super::reply::{self, Answer, Refused};
 use super::styles;
+use crate::path_walk::PathIndex;
 use crate::reading::Reading;
 use longpole_analysis::timeline::{Listing, PathSegment, RowId};
 use regex_lite::Regex;
@@ -40,9 +40,7 @@ const COLUMNS: [(Column, &str, &str, &str); 6] = [
 ];
 
 pub(crate) fn columns(request: &ExperimentRequest) -> Answer {
-    let column = |(id, (_, name, description, kind)): (usize, &(Column, &str, &str, &str))| {
-        json!({"id": id, "name": name, "description": description, "type": kind})
-    };
+    let column = |(id, (_, name, description, kind)): (usize, &(Column, &str, &str, &str))| json!({"id": id, "name": name, "description": description, "type": kind});
     let columns: Vec<_> = COLUMNS.iter().enumerate().map(column).collect();
     reply::model(&columns, &request.experiment.status())
 }

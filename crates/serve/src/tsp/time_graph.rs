@@ -6,9 +6,9 @@ use super::filter::Filter;
 use super::grid::{self, Bins};
 use super::outputs::Output;
 use super::parameters::TimeRange;
-use super::path_walk::PathWalk;
 use super::reply::{self, Answer, Refused};
 use super::styles::{self, StyleKey};
+use crate::path_walk::PathWalk;
 use longpole_analysis::timeline::{Item, PathSegment, Row, RowId, RowKind, StateId, StateName};
 use serde::Serialize;
 use serde_json::json;
@@ -53,7 +53,8 @@ pub(crate) fn tree(request: &ExperimentRequest) -> Answer {
             end,
         }));
     }
-    let headers = json!([{"name": "Name", "tooltip": ""}, {"name": "Details", "tooltip": "ids of threads and processes, and what they run"}]);
+    let headers =
+        json!([{"name": "Name", "tooltip": ""}, {"name": "Details", "tooltip": "ids of threads and processes, and what they run"}]);
     reply::model(&json!({"headers": headers, "entries": entries, "autoExpandLevel": -1}), &experiment.status())
 }
 
@@ -94,7 +95,9 @@ pub(crate) fn states(request: &ExperimentRequest) -> Answer {
         let requested = shown.requested(items.as_ref());
         let timeline = &experiment.traces[shown.trace].timeline;
         let on_path = match request.output {
-            Output::CriticalPath => graph.on_path(timeline.path(grid::relative(&experiment.traces[shown.trace], range), range.samples as usize)?),
+            Output::CriticalPath => {
+                graph.on_path(timeline.path(grid::relative(&experiment.traces[shown.trace], range), range.samples as usize)?)
+            }
             _ => None,
         };
         for rows in requested.chunks(ROWS_AT_ONCE) {
@@ -149,7 +152,8 @@ impl<'a> Graph<'a> {
         }
         let mut all: HashMap<RowId, Vec<Item>> = HashMap::new();
         for PathSegment { interval, row } in segments {
-            let item = Item { begin: interval.begin, end: interval.end, state: interval.state, worst: interval.state, count: 1, busy_ns: 0 };
+            let item =
+                Item { begin: interval.begin, end: interval.end, state: interval.state, worst: interval.state, count: 1, busy_ns: 0 };
             for row in self.shown.listing.path.into_iter().chain(row) {
                 all.entry(row).or_default().push(item);
             }
@@ -232,7 +236,9 @@ pub(crate) fn tooltip(request: &ExperimentRequest) -> Answer {
     let moment = grid::relative(reading, range);
     let listing = reading.timeline.listing();
     let mut model = json!({});
-    if let (Some(known), [state, ..]) = (listing.rows.iter().find(|known| known.id == row), reading.timeline.states(row, moment, 1)?.0.as_slice()) {
+    if let (Some(known), [state, ..]) =
+        (listing.rows.iter().find(|known| known.id == row), reading.timeline.states(row, moment, 1)?.0.as_slice())
+    {
         let origin = reading.origin();
         model["Row"] = [known.name.as_str(), known.detail.as_str()].join(" ").trim_end().into();
         if let Some(name) = listing.states.get(state.state.0 as usize) {

@@ -2,9 +2,10 @@
 
 use super::parameters::Parameters;
 use super::reply::{self, Answer, Refused};
+use super::Protocol;
 use crate::reading::{Phase, Reading};
 use crate::roots::Refusal;
-use crate::server::{OpenError, Shared};
+use crate::shared::{OpenError, Shared};
 use axum::http::StatusCode;
 use serde_json::{json, Value};
 use std::path::Path;
@@ -62,11 +63,11 @@ pub(crate) fn find(shared: &Shared, uuid: &str) -> Result<Arc<Reading>, Refused>
 }
 
 /// Opens the trace that the request names. The same trace is opened once, whatever its name is.
-pub(crate) async fn open(shared: &Arc<Shared>, body: &[u8]) -> Answer {
+pub(crate) async fn open(protocol: &Arc<Protocol>, body: &[u8]) -> Answer {
     let parameters = Parameters::read(body)?;
     let uri = parameters.text("uri")?.to_owned();
     let name = parameters.optional_text("name").map(str::to_owned);
-    let opening = shared.clone();
+    let opening = protocol.clone();
     // Looking through a directory may take time.
     let opened = tokio::task::spawn_blocking(move || begin(&opening, &uri, name)).await;
     let reading = opened.map_err(|_| Refused::internal("the trace was not opened"))??;
@@ -77,8 +78,8 @@ pub(crate) async fn open(shared: &Arc<Shared>, body: &[u8]) -> Answer {
     }
     match reading.error() {
         Some(error) => {
-            if !reading.is_kept && shared.experiments.using(&reading).is_none() {
-                shared.remove(&reading);
+            if !reading.is_kept && protocol.experiments.using(&reading).is_none() {
+                protocol.shared.remove(&reading);
             }
             Err(Refused::new(StatusCode::NOT_ACCEPTABLE, "Cannot read this trace", error))
         }
@@ -86,7 +87,7 @@ pub(crate) async fn open(shared: &Arc<Shared>, body: &[u8]) -> Answer {
     }
 }
 
-fn begin(shared: &Arc<Shared>, uri: &str, name: Option<String>) -> Result<Arc<Reading>, Refused> {
+fn begin(Protocol { shared, experiments }: &Protocol, uri: &str, name: Option<String>) -> Result<Arc<Reading>, Refused> {
     // What the command itself opened is known already, also if it is not below a root.
     if let Some(known) = shared.with_path(Path::new(uri.strip_prefix("file://").unwrap_or(uri))) {
         return Ok(known);
@@ -102,18 +103,20 @@ fn begin(shared: &Arc<Shared>, uri: &str, name: Option<String>) -> Result<Arc<Re
         let (status, title) = match refusal {
             Refusal::Outside(_) | Refusal::Upwards(_) | Refusal::Link(_) => (StatusCode::FORBIDDEN, "Path outside the roots"),
             Refusal::Missing(_) => (StatusCode::NOT_FOUND, "No such trace"),
-            Refusal::Special(_) | Refusal::TooLarge(_) | Refusal::Unreadable { .. } => (StatusCode::NOT_ACCEPTABLE, "Cannot read this trace"),
+            Refusal::Special(_) | Refusal::TooLarge(_) | Refusal::Unreadable { .. } => {
+                (StatusCode::NOT_ACCEPTABLE, "Cannot read this trace")
+            }
         };
         Refused::new(status, title, refusal.to_string())
     })?;
-    shared.open(path, name).map_err(|error| match error {
+    shared.open(path, name, |reading| experiments.using(reading).is_some()).map_err(|error| match error {
         OpenError::TooMany => Refused::new(StatusCode::SERVICE_UNAVAILABLE, "Too many traces", error.to_string()),
         OpenError::Thread(_) => Refused::internal(error.to_string()),
     })
 }
 
 /// Closes a trace. Its files stay where they are.
-pub(crate) fn close(shared: &Shared, uuid: &str, query: &str) -> Answer {
+pub(crate) fn close(Protocol { shared, experiments }: &Protocol, uuid: &str, query: &str) -> Answer {
     let reading = find(shared, uuid)?;
     let forbidden = |why: &str| Refused::new(StatusCode::FORBIDDEN, "The trace is not removed", why);
     if query.split('&').any(|parameter| parameter == "deleteTrace=true") {
@@ -122,7 +125,7 @@ pub(crate) fn close(shared: &Shared, uuid: &str, query: &str) -> Answer {
     if reading.is_kept {
         return Err(forbidden("the trace was named when the server was started, and stays open until it ends"));
     }
-    if let Some(experiment) = shared.experiments.using(&reading) {
+    if let Some(experiment) = experiments.using(&reading) {
         let detail = format!("the experiment {:?} uses it; delete that one first", experiment.name);
         return Err(Refused::conflict("The trace is in use", detail, ("trace", described(&reading))));
     }

@@ -193,7 +193,12 @@ impl Served {
 
     /// Posts parameters.
     pub fn post(&self, path: &str, parameters: Value) -> Answered {
-        self.send("POST", &format!("{}/{path}", self.place), &[("Content-Type", "application/json")], &json!({"parameters": parameters}).to_string())
+        self.send(
+            "POST",
+            &format!("{}/{path}", self.place),
+            &[("Content-Type", "application/json")],
+            &json!({"parameters": parameters}).to_string(),
+        )
     }
 
     /// Posts parameters, and returns the model of the answer, which must be complete.

@@ -74,7 +74,8 @@ impl PathIndex {
         PathWalk::new(timeline, (begin, u64::MAX)).skip((from % CHUNK as u64) as usize)
     }
 
-    /// Returns the number of the first segment that ends after a time in ns since the trace's begin.
+    /// Returns the number of the first segment that ends after a time, in ns since the trace's
+    /// begin.
     pub fn at(&self, timeline: &Timeline, t: u64) -> io::Result<u64> {
         let chunk = self.begins.partition_point(|&begin| begin <= t).saturating_sub(1);
         let from = (chunk * CHUNK) as u64;
