@@ -31,6 +31,13 @@ for _ in $(seq 100); do
 done
 address=$(head -n 1 "$place/address")
 
+# Wrong usage, and a root that does not exist.
+status=0
+"$longpole" serve 2>/dev/null || status=$?
+[ "$status" -eq 2 ] || { echo "serve without --root ended with $status" >&2; exit 1; }
+! "$longpole" serve --root "$place/missing" 2>"$place/said" || exit 1
+grep -q 'roots cannot be used' "$place/said" || { cat "$place/said" >&2; exit 1; }
+
 # Records a command, and asks the server about the recording.
 ask() {
 	local kind=$1 recording
@@ -48,4 +55,9 @@ if [ "$(id -u)" -eq 0 ] && [ -d /sys/kernel/tracing/instances ]; then
 else
 	echo "skipped: the trace server on a recording of the kernel (this needs root and tracefs)"
 fi
+
+# The script of the documentation prints the ten longest segments.
+awk '/^```python$/ { inside = 1; next } /^```$/ { inside = 0 } inside' docs/reference/trace-server.md >"$place/longest.py"
+python3 "$place/longest.py" "$address" "$place/traces/probe" >"$place/longest"
+[ "$(grep -cE '^[0-9]{19} [0-9]+ ' "$place/longest")" -eq 10 ] || { cat "$place/longest" >&2; exit 1; }
 kill -0 "$server"

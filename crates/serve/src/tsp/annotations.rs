@@ -1,18 +1,17 @@
 //! Annotations: where events were lost, and the intervals to which findings and the verdict of the
 //! report refer.
 
-use super::entries::{self, Shown};
+use super::entries;
 use super::experiment_request::ExperimentRequest;
 use super::grid::Bins;
 use super::outputs::{Output, Shape};
 use super::parameters::TimeRange;
-use super::reply::{self, Answer, Status};
+use super::reply::{self, Answer, Refused, Status};
 use super::styles::{self, StyleKey};
 use crate::reading::Reading;
-use longpole_analysis::timeline::{RowId, RowKind, StateClass};
+use longpole_analysis::timeline::{RowId, RowKind, StateClass, StateId};
 use serde::Serialize;
 use serde_json::{json, Map, Value};
-use std::collections::HashSet;
 
 const LOST: &str = "Lost events";
 const FINDINGS: &str = "Findings";
@@ -52,8 +51,8 @@ pub(crate) fn annotations(request: &ExperimentRequest) -> Answer {
     let categories = request.parameters.texts("requested_marker_categories");
     let is_requested = |category: &str| categories.as_ref().is_none_or(|all| all.contains(&category));
     let mut model: Map<String, Value> = Map::new();
-    let mut add = |category: &str, annotations: Vec<Annotation>| -> Result<(), super::reply::Refused> {
-        let annotations = serde_json::to_value(annotations).map_err(|error| super::reply::Refused::internal(error.to_string()))?;
+    let mut add = |category: &str, annotations: Vec<Annotation>| -> Result<(), Refused> {
+        let annotations = serde_json::to_value(annotations).map_err(|error| Refused::internal(error.to_string()))?;
         model.insert(category.to_owned(), annotations);
         Ok(())
     };
@@ -72,28 +71,23 @@ pub(crate) fn annotations(request: &ExperimentRequest) -> Answer {
     reply::model(&json!({"annotations": model}), &request.experiment.status())
 }
 
-/// Returns the stretches in which events were lost: those of the output's own rows on these rows,
-/// those of the CPUs on the whole chart.
-fn lost(request: &ExperimentRequest, range: TimeRange) -> Result<Vec<Annotation>, super::reply::Refused> {
+/// Returns the stretches in which events were lost, which the rows of CPUs show: on these rows if
+/// the output has them, else on the whole chart.
+fn lost(request: &ExperimentRequest, range: TimeRange) -> Result<Vec<Annotation>, Refused> {
     let experiment = &request.experiment;
     let mut all = Vec::new();
-    for shown in Shown::of(experiment, request.output) {
-        let reading = &experiment.traces[shown.trace];
-        let is_lost = |class: StateClass| class == StateClass::Lost;
-        let (Some(bins), true) = (Bins::of(reading, range), shown.listing.states.iter().any(|state| is_lost(state.class))) else {
-            continue;
-        };
-        let own: HashSet<RowId> = shown.rows().filter(|row| entries::has_states(row.kind)).map(|row| row.id).collect();
-        let cpus = shown.listing.rows.iter().filter(|row| row.kind == RowKind::Cpu || own.contains(&row.id));
-        let rows: Vec<RowId> = cpus.map(|row| row.id).collect();
+    for (trace, reading) in experiment.traces.iter().enumerate() {
+        let listing = reading.timeline.listing();
+        let is_lost = |state: StateId| listing.states.get(state.0 as usize).is_some_and(|state| state.class == StateClass::Lost);
+        let Some(bins) = Bins::of(reading, range) else { continue };
+        let cpus: Vec<RowId> = listing.rows.iter().filter(|row| row.kind == RowKind::Cpu).map(|row| row.id).collect();
         let mut of_chart: Vec<(u64, u64)> = Vec::new();
-        let picture = reading.timeline.picture(&rows, bins.grid)?;
-        for (row, (items, _)) in rows.iter().zip(&picture.rows) {
+        let picture = reading.timeline.picture(&cpus, bins.grid)?;
+        for (cpu, (items, _)) in cpus.iter().zip(&picture.rows) {
             // The worst state of a bin is a loss even if the loss takes little of its time.
-            let worst = |state: usize| shown.listing.states.get(state).is_some_and(|state| is_lost(state.class));
-            let stretches = joined(items.items.iter().filter(|item| worst(item.worst.0 as usize)).map(|item| bins.times(item)));
-            if own.contains(row) {
-                let entry = entries::of_row(shown.trace, *row) as i64;
+            let stretches = joined(items.items.iter().filter(|item| is_lost(item.worst)).map(|item| bins.times(item)));
+            if request.output == Output::Cpus {
+                let entry = entries::of_row(trace, *cpu) as i64;
                 all.extend(stretches.into_iter().map(|stretch| Annotation::new(stretch, entry, "lost events".to_owned(), styles::LOSS)));
             } else {
                 of_chart.extend(stretches);
