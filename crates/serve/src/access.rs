@@ -18,7 +18,9 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
 pub(crate) async fn check(State(port): State<u16>, request: Request, next: Next) -> Response {
     let mut response = match is_own(request.headers(), port) {
         true => next.run(request).await,
-        false => (StatusCode::FORBIDDEN, "the server answers only its own page, under the address that `longpole view` prints\n").into_response(),
+        false => {
+            (StatusCode::FORBIDDEN, "the server answers only its own page, under the address that `longpole view` prints\n").into_response()
+        }
     };
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));

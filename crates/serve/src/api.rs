@@ -80,7 +80,8 @@ async fn rows(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer 
         let status = if reading.is_reading() { StatusCode::ACCEPTED } else { StatusCode::OK };
         let listing = reading.timeline.listing();
         let path = listing.path.map(|path| path.0);
-        Ok((status, Json(json!({"version": listing.version, "path": path, "rows": listing.rows, "states": listing.states}))).into_response())
+        Ok((status, Json(json!({"version": listing.version, "path": path, "rows": listing.rows, "states": listing.states})))
+            .into_response())
     })
     .await
 }

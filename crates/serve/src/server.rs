@@ -107,20 +107,23 @@ impl Server {
     /// [`Error::Begin`] if the system refuses what the loop needs.
     pub fn run(self) -> Result<(), Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(Error::Begin)?;
-        runtime.block_on(async {
-            self.listener.set_nonblocking(true)?;
-            let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            let all = Router::new()
-                .nest("/api", api::router())
-                .route("/", get(|| async { page::file("") }))
-                .route("/{*name}", get(|Path(name): Path<String>| async move { page::file(&name) }))
-                .with_state(self.shared);
-            let all = match &self.token {
-                Some(token) => Router::new().nest(&format!("/{}", token.text()), all.clone()).route(&format!("/{}/", token.text()), get(|| async { page::file("") })),
-                None => all,
-            };
-            axum::serve(listener, all.layer(middleware::from_fn_with_state(self.port, access::check))).await
-        })
-        .map_err(Error::Begin)
+        runtime
+            .block_on(async {
+                self.listener.set_nonblocking(true)?;
+                let listener = tokio::net::TcpListener::from_std(self.listener)?;
+                let all = Router::new()
+                    .nest("/api", api::router())
+                    .route("/", get(|| async { page::file("") }))
+                    .route("/{*name}", get(|Path(name): Path<String>| async move { page::file(&name) }))
+                    .with_state(self.shared);
+                let all = match &self.token {
+                    Some(token) => Router::new()
+                        .nest(&format!("/{}", token.text()), all.clone())
+                        .route(&format!("/{}/", token.text()), get(|| async { page::file("") })),
+                    None => all,
+                };
+                axum::serve(listener, all.layer(middleware::from_fn_with_state(self.port, access::check))).await
+            })
+            .map_err(Error::Begin)
     }
 }
