@@ -11,7 +11,7 @@ use std::fmt::Write;
 const GROUPS: [(&str, &[&str]); 4] = [
     ("start here", &["record", "report", "path", "what-if", "diff", "view"]),
     ("measure", &["latency", "queues", "cpu", "irq", "sched", "syscalls", "packets", "graph", "util", "overhead"]),
-    ("read and convert traces", &["info", "print", "convert", "merge", "model", "mount"]),
+    ("read and convert traces", &["info", "print", "convert", "merge", "model", "serve", "mount"]),
     (
         "set up, and control recordings in the background",
         &["check", "list", "start", "status", "snapshot", "stop", "rules", "demo", "completions", "man"],

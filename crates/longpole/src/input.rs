@@ -44,7 +44,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct Input {
     /// Recordings or foreign traces (CTF, pcapng, pcap, perf.data, trace.dat, text and raw pages of
     /// ftrace, Chrome's JSON, machine logs, raw logs of seL4; also in tar, zip, gzip, zstd);

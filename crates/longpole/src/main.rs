@@ -88,6 +88,7 @@ enum Verb {
     /// Name the bottleneck, with its evidence
     Report(verbs::report::Args),
     View(verbs::view::Args),
+    Serve(verbs::serve::Args),
     /// Show programs with probes as directories: what is recorded, and events as text
     Mount(verbs::mount::Args),
     /// Record a packet pipeline with a bottleneck, explain it, fix it, record again
@@ -142,6 +143,7 @@ fn main() -> ExitCode {
         Verb::Rules(args) => verbs::rules::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::View(args) => verbs::view::run(args),
+        Verb::Serve(args) => verbs::serve::run(args),
         Verb::Mount(args) => verbs::mount::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Overhead(args) => verbs::overhead::run(args),

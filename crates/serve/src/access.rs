@@ -1,11 +1,17 @@
-//! Who may ask: requests to the loopback address under which the server runs, from its own page.
+//! Who may ask: requests to the loopback address under which the server runs, from its own page,
+//! and for the Trace Server Protocol also from the views of VS Code.
 //!
 //! Another page in the same browser can send requests to the server, but not read the address that
 //! the user got. It does not know the token; it sends its own `Origin`; and if its name was made to
 //! lead to the loopback (DNS rebinding), the `Host` is that name. All three are checked.
+//!
+//! VS Code shows its extensions in views that are pages of the origin `vscode-webview://ID`. No web
+//! page can have such an origin. These views may use the protocol, for which the browser part of
+//! VS Code asks first, with `OPTIONS` (CORS).
 
+use crate::address::Token;
 use axum::extract::{Request, State};
-use axum::http::{header, HeaderMap, HeaderValue, StatusCode};
+use axum::http::{header, HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -13,16 +19,37 @@ use axum::response::{IntoResponse, Response};
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// Origins of the views of VS Code.
+const VIEWS: &str = "vscode-webview://";
+
+/// Where the server runs.
+#[derive(Clone)]
+pub(crate) struct Access {
+    pub port: u16,
+    pub token: Option<Token>,
+    /// Place of the Trace Server Protocol below the address.
+    pub protocol: &'static str,
+}
+
 /// Refuses requests under another host name, or from another page; adds the headers that protect
 /// the page.
-pub(crate) async fn check(State(port): State<u16>, request: Request, next: Next) -> Response {
-    let mut response = match is_own(request.headers(), port) {
-        true => next.run(request).await,
-        false => {
-            (StatusCode::FORBIDDEN, "the server answers only its own page, under the address that `longpole view` prints\n").into_response()
+pub(crate) async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
+    let view = access.view(request.uri().path(), request.headers());
+    let mut response = match (access.is_own(request.headers()), &view) {
+        // The question whether a request would be allowed.
+        (false, Some(_)) if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
+        (true, _) | (false, Some(_)) => next.run(request).await,
+        (false, None) => {
+            let text = "the server answers only its own page, under the address that the command has printed\n";
+            (StatusCode::FORBIDDEN, text).into_response()
         }
     };
     let headers = response.headers_mut();
+    if let Some(origin) = view {
+        for (name, value) in cors(origin) {
+            headers.insert(name, value);
+        }
+    }
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
@@ -30,12 +57,49 @@ pub(crate) async fn check(State(port): State<u16>, request: Request, next: Next)
     response
 }
 
-fn is_own(headers: &HeaderMap, port: u16) -> bool {
-    let own = ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("{host}:{port}"));
-    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("?"));
-    let is_own_host = text(header::HOST).is_some_and(|host| own.iter().any(|own| own == host));
-    let is_own_page = text(header::ORIGIN).is_none_or(|origin| own.iter().any(|own| origin.strip_prefix("http://") == Some(own)));
-    is_own_host && is_own_page
+/// Returns the headers that allow a page of this origin to send requests and to read the answers.
+fn cors(origin: HeaderValue) -> [(HeaderName, HeaderValue); 5] {
+    [
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, origin),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PUT, DELETE")),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("Content-Type")),
+        (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600")),
+        (header::VARY, HeaderValue::from_static("Origin")),
+    ]
+}
+
+impl Access {
+    fn is_own_host(&self, headers: &HeaderMap) -> bool {
+        text(headers, header::HOST).is_some_and(|host| self.own().iter().any(|own| own == host))
+    }
+
+    /// Returns the names under which the server is reached.
+    fn own(&self) -> [String; 3] {
+        ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("{host}:{}", self.port))
+    }
+
+    fn is_own(&self, headers: &HeaderMap) -> bool {
+        let own = self.own();
+        let is_own_page =
+            text(headers, header::ORIGIN).is_none_or(|origin| own.iter().any(|own| origin.strip_prefix("http://") == Some(own)));
+        self.is_own_host(headers) && is_own_page
+    }
+
+    /// Returns the origin of a view of VS Code that asks by the protocol.
+    fn view(&self, path: &str, headers: &HeaderMap) -> Option<HeaderValue> {
+        let path = match &self.token {
+            Some(token) => path.strip_prefix('/')?.strip_prefix(token.text())?,
+            None => path,
+        };
+        let is_protocol = path.strip_prefix(self.protocol).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let origin = headers.get(header::ORIGIN).filter(|_| is_protocol && self.is_own_host(headers))?;
+        let is_view = origin.to_str().is_ok_and(|origin| origin.strip_prefix(VIEWS).is_some_and(|view| !view.is_empty()));
+        is_view.then(|| origin.clone())
+    }
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).map(|value| value.to_str().unwrap_or("?"))
 }
 
 #[cfg(test)]
@@ -51,10 +115,14 @@ mod tests {
         headers
     }
 
+    fn access() -> Access {
+        Access { port: 80, token: None, protocol: "/tsp/api" }
+    }
+
     #[test]
     fn only_the_own_host_and_page_may_ask() {
-        assert!(is_own(&headers("127.0.0.1:80", None), 80));
-        assert!(is_own(&headers("localhost:80", Some("http://localhost:80")), 80));
+        assert!(access().is_own(&headers("127.0.0.1:80", None)));
+        assert!(access().is_own(&headers("localhost:80", Some("http://localhost:80"))));
         for (host, origin) in [
             ("evil.example:80", None),
             ("127.0.0.1:81", None),
@@ -64,8 +132,35 @@ mod tests {
             ("127.0.0.1:80", Some("null")),
             ("127.0.0.1:80", Some("https://127.0.0.1:80")),
         ] {
-            assert!(!is_own(&headers(host, origin), 80), "{host} {origin:?}");
+            assert!(!access().is_own(&headers(host, origin)), "{host} {origin:?}");
         }
-        assert!(!is_own(&HeaderMap::new(), 80));
+        assert!(!access().is_own(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn views_of_vs_code_may_use_the_protocol_and_nothing_else() {
+        let view = "vscode-webview://1f7k";
+        let with = |token: Option<Token>, path: &str, host: &str, origin: &str| {
+            let access = Access { token, ..access() };
+            access.view(path, &headers(host, Some(origin))).is_some()
+        };
+        let token = Token::random().unwrap();
+        let below = |path: &str| format!("/{}{path}", token.text());
+        assert!(with(None, "/tsp/api/health", "localhost:80", view));
+        assert!(with(None, "/tsp/api", "localhost:80", view));
+        assert!(with(Some(token.clone()), &below("/tsp/api/traces"), "127.0.0.1:80", view));
+        for (path, host, origin) in [
+            ("/tsp/api/health", "localhost:80", view),
+            (below("/api/traces").as_str(), "localhost:80", view),
+            (below("/").as_str(), "localhost:80", view),
+            (below("/tsp/apish").as_str(), "localhost:80", view),
+            (below("/tsp/api/health").as_str(), "evil.example:80", view),
+            (below("/tsp/api/health").as_str(), "localhost:80", "vscode-webview://"),
+            (below("/tsp/api/health").as_str(), "localhost:80", "https://vscode-webview.example"),
+            (below("/tsp/api/health").as_str(), "localhost:80", "null"),
+        ] {
+            assert!(!with(Some(token.clone()), path, host, origin), "{path} {host} {origin}");
+        }
+        assert!(access().view("/tsp/api/health", &HeaderMap::new()).is_none());
     }
 }

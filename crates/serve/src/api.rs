@@ -2,7 +2,7 @@
 
 use crate::notes;
 use crate::reading::Reading;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::tiles;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{header, StatusCode};

@@ -13,9 +13,14 @@ mod address;
 mod api;
 mod notes;
 mod page;
+mod path_walk;
 mod reading;
+mod roots;
 mod server;
+mod shared;
 mod tiles;
+mod tsp;
+mod uuid;
 
 pub use address::Token;
 pub use page::is_included;

@@ -1,10 +1,16 @@
 //! A trace of the server, and how far its reading is.
 
+use crate::path_walk::PathIndex;
+use crate::uuid;
 use longpole_analysis::timeline::Timeline;
 use serde::Serialize;
 use serde_json::{json, Value};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What reads traces for the server: the command, which knows formats and analyses.
 pub trait Analyst: Send + Sync + 'static {
@@ -22,6 +28,12 @@ pub trait Analyst: Send + Sync + 'static {
     ///
     /// A text for people, such as that a change is not understood.
     fn what_if(&self, path: &Path, changes: &[String]) -> Result<Value, String>;
+
+    /// Returns the trace to which a path belongs, for a part of a recording the whole recording.
+    /// Some clients name each directory with metadata as a trace of its own.
+    fn whole(&self, path: &Path) -> PathBuf {
+        path.to_owned()
+    }
 }
 
 /// How far the reading of a trace is.
@@ -47,8 +59,15 @@ pub struct TraceCounts {
 pub struct Reading {
     pub(crate) id: u32,
     pub(crate) path: PathBuf,
+    /// The path without links, and an identifier made from it.
+    pub(crate) real_path: PathBuf,
+    pub(crate) uuid: String,
+    pub(crate) name: String,
+    /// The trace stays open until the server ends.
+    pub(crate) is_kept: bool,
     pub timeline: Arc<Timeline>,
     state: Mutex<State>,
+    path_index: OnceLock<Arc<PathIndex>>,
 }
 
 struct State {
@@ -61,7 +80,17 @@ struct State {
 impl Reading {
     pub(crate) fn new(id: u32, path: PathBuf) -> Reading {
         let state = State { phase: Phase::Reading, counts: TraceCounts::default(), report: None, error: None };
-        Reading { id, path, timeline: Arc::default(), state: Mutex::new(state) }
+        let real_path = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        let uuid = uuid::of([b"trace".as_slice(), real_path.as_os_str().as_bytes()]);
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        let timeline = Arc::default();
+        Reading { id, path, real_path, uuid, name, is_kept: true, timeline, state: Mutex::new(state), path_index: OnceLock::new() }
+    }
+
+    /// Returns a trace that a client opens, under the name that it chose.
+    pub(crate) fn opened(id: u32, path: PathBuf, name: Option<String>) -> Reading {
+        let reading = Reading::new(id, path);
+        Reading { name: name.unwrap_or_else(|| reading.name.clone()), is_kept: false, ..reading }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -76,7 +105,9 @@ impl Reading {
 
     /// Reads the trace.
     pub(crate) fn read(&self, analyst: &dyn Analyst) {
-        let outcome = analyst.read(&self.path, self);
+        // Clients ask again until the reading is over, so it must not end silently.
+        let outcome = catch_unwind(AssertUnwindSafe(|| analyst.read(&self.path, self)));
+        let outcome = outcome.unwrap_or_else(|_| Err("internal error: reading the trace was given up".to_owned()));
         let mut state = self.state();
         match outcome {
             Ok(report) => (state.phase, state.report) = (Phase::Ready, Some(Arc::new(report))),
@@ -93,13 +124,45 @@ impl Reading {
         self.state().phase == Phase::Reading
     }
 
+    pub(crate) fn phase(&self) -> Phase {
+        self.state().phase
+    }
+
+    pub(crate) fn counts(&self) -> TraceCounts {
+        self.state().counts
+    }
+
+    /// Returns the reason for which the trace could not be read to its end.
+    pub(crate) fn error(&self) -> Option<String> {
+        self.state().error.clone()
+    }
+
+    /// Returns true if states are known, or will never be.
+    pub(crate) fn has_begun(&self) -> bool {
+        !self.is_reading() || self.timeline.version() > 0
+    }
+
+    /// Returns the places of the segments of the critical path, which is known from the end of the
+    /// reading on.
+    pub(crate) fn path_index(&self) -> io::Result<Arc<PathIndex>> {
+        if let Some(index) = self.path_index.get() {
+            return Ok(index.clone());
+        }
+        let is_final = matches!(self.phase(), Phase::Ready | Phase::Failed);
+        let index = Arc::new(PathIndex::new(&self.timeline)?);
+        Ok(if is_final { self.path_index.get_or_init(|| index).clone() } else { index })
+    }
+
+    pub(crate) fn origin(&self) -> u64 {
+        self.timeline.range().0
+    }
+
     pub(crate) fn described(&self) -> Value {
         let (begin, end) = self.timeline.range();
         let version = self.timeline.version();
         let state = self.state();
-        let name = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy();
         json!({
-            "id": self.id, "name": name, "path": self.path.to_string_lossy(), "origin_ns": begin.to_string(), "end": end - begin,
+            "id": self.id, "name": self.name, "path": self.path.to_string_lossy(), "origin_ns": begin.to_string(), "end": end - begin,
             "phase": state.phase, "progress": null, "events": state.counts.events, "lost": state.counts.lost, "version": version,
             "error": state.error,
         })

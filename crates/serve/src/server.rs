@@ -1,10 +1,13 @@
-//! The server: its traces, and the loop that answers requests.
+//! The server: its address, and the loop that answers requests.
 
-use crate::access;
+use crate::access::{self, Access};
 use crate::address::Token;
 use crate::api;
 use crate::page;
-use crate::reading::{Analyst, Reading};
+use crate::reading::Analyst;
+use crate::roots::Roots;
+use crate::shared::Shared;
+use crate::tsp;
 use axum::extract::Path;
 use axum::middleware;
 use axum::routing::get;
@@ -13,17 +16,13 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
-use tokio::sync::Semaphore;
-
-/// Number of answers that are computed at the same time; the others wait. The trace that is being
-/// read needs CPUs, too.
-const MAX_COMPUTED: usize = 4;
 
 /// What the server shows, and where.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub traces: Vec<PathBuf>,
+    /// Directories from which clients of the Trace Server Protocol may open further traces.
+    pub roots: Vec<PathBuf>,
     /// Port on the loopback; 0 is a free one.
     pub port: u16,
     /// Answers without a token in the address.
@@ -37,6 +36,8 @@ pub enum Error {
     Listen { port: u16, source: io::Error },
     #[error("the server cannot begin: {0}")]
     Begin(io::Error),
+    #[error("the roots cannot be used: {0}; name existing directories with --root")]
+    Roots(io::Error),
 }
 
 /// A server that listens, and does not answer yet.
@@ -45,30 +46,6 @@ pub struct Server {
     port: u16,
     token: Option<Token>,
     shared: Arc<Shared>,
-}
-
-/// What all requests share.
-pub(crate) struct Shared {
-    traces: Vec<Arc<Reading>>,
-    pub analyst: Arc<dyn Analyst>,
-    computing: Semaphore,
-}
-
-impl Shared {
-    pub fn traces(&self) -> &[Arc<Reading>] {
-        &self.traces
-    }
-
-    pub fn trace(&self, id: u32) -> Option<Arc<Reading>> {
-        self.traces.iter().find(|reading| reading.id == id).cloned()
-    }
-
-    /// Runs a computation in a thread for blocking work; `None` if it panicked. If the request is
-    /// cancelled while it waits for its turn, it does not run.
-    pub async fn run<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let _turn = self.computing.acquire().await.ok()?;
-        tokio::task::spawn_blocking(compute).await.ok()
-    }
 }
 
 impl Server {
@@ -82,13 +59,8 @@ impl Server {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|source| Error::Listen { port, source })?;
         let port = listener.local_addr().map_err(Error::Begin)?.port();
         let token = (!options.without_token).then(Token::random).transpose().map_err(Error::Begin)?;
-        let traces = (1..).zip(options.traces).map(|(id, path)| Arc::new(Reading::new(id, path)));
-        let shared = Shared { traces: traces.collect(), analyst, computing: Semaphore::new(MAX_COMPUTED) };
-        for reading in shared.traces() {
-            let (reading, analyst) = (reading.clone(), shared.analyst.clone());
-            let named = thread::Builder::new().name(format!("trace {}", reading.id));
-            named.spawn(move || reading.read(&*analyst)).map_err(Error::Begin)?;
-        }
+        let roots = Roots::new(&options.roots).map_err(Error::Roots)?;
+        let shared = Shared::new(options.traces, roots, analyst).map_err(Error::Begin)?;
         Ok(Server { listener, port, token, shared: Arc::new(shared) })
     }
 
@@ -98,6 +70,11 @@ impl Server {
             Some(token) => format!("http://127.0.0.1:{}/{}/", self.port, token.text()),
             None => format!("http://127.0.0.1:{}/", self.port),
         }
+    }
+
+    /// Returns the address at which clients of the Trace Server Protocol find the server.
+    pub fn protocol_address(&self) -> String {
+        format!("{}{}", self.address().trim_end_matches('/'), tsp::PLACE)
     }
 
     /// Answers requests until the process ends.
@@ -113,6 +90,7 @@ impl Server {
                 let listener = tokio::net::TcpListener::from_std(self.listener)?;
                 let all = Router::new()
                     .nest("/api", api::router())
+                    .merge(tsp::router(self.shared.clone()))
                     .route("/", get(|| async { page::file("") }))
                     .route("/{*name}", get(|Path(name): Path<String>| async move { page::file(&name) }))
                     .with_state(self.shared);
@@ -122,7 +100,8 @@ impl Server {
                         .route(&format!("/{}/", token.text()), get(|| async { page::file("") })),
                     None => all,
                 };
-                axum::serve(listener, all.layer(middleware::from_fn_with_state(self.port, access::check))).await
+                let access = Access { port: self.port, token: self.token.clone(), protocol: tsp::PLACE };
+                axum::serve(listener, all.layer(middleware::from_fn_with_state(access, access::check))).await
             })
             .map_err(Error::Begin)
     }

@@ -25,6 +25,7 @@ pub mod record;
 pub mod report;
 pub mod rules;
 pub mod sched;
+pub mod serve;
 pub mod snapshot;
 pub mod start;
 pub mod status;

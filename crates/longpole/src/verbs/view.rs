@@ -51,8 +51,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("view is not included, because this program was built without the page; install Node, and build it with `make`");
     }
     let traces = args.input.paths()?;
-    let options = longpole_serve::Options { traces, port: args.port, without_token: false };
-    let server = Server::start(options, Arc::new(Viewed { input: args.input, replays: Mutex::default() }))?;
+    let options = longpole_serve::Options { traces, port: args.port, ..Default::default() };
+    let server = Server::start(options, Arc::new(Viewed::new(args.input)))?;
     let address = server.address();
     say(&address)?;
     io::stdout().flush()?;
@@ -79,7 +79,7 @@ struct Question {
 }
 
 /// Reads traces for the server.
-struct Viewed {
+pub(super) struct Viewed {
     input: Input,
     /// Threads that answer questions about changes, by trace. A trace is read again at the first
     /// question, and what the replays need stays in the memory of its thread.
@@ -106,9 +106,20 @@ impl Analyst for Viewed {
         drop(replays);
         answered.recv().unwrap_or_else(|_| Err("the trace cannot be replayed; `longpole what-if` says why".to_owned()))
     }
+
+    fn whole(&self, path: &Path) -> PathBuf {
+        // A recording has directories of traces, `kernel` and `user/NAME`, at most two below it.
+        let above = path.ancestors().skip(1).take(2).find(|above| longpole_trace::is_recording(above));
+        above.unwrap_or(path).to_owned()
+    }
 }
 
 impl Viewed {
+    /// Reads traces with these arguments.
+    pub fn new(input: Input) -> Viewed {
+        Viewed { input, replays: Mutex::default() }
+    }
+
     /// Starts a thread that answers questions about changes of a trace, one after the other.
     fn answer_questions(&self, path: &Path) -> Sender<Question> {
         let (questions, asked) = channel::<Question>();

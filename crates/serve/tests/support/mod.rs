@@ -1,0 +1,231 @@
+//! A server with traces that the tests write as machine logs, and a client of a few lines.
+#![allow(dead_code)] // each test file uses its part
+
+use longpole_analysis::critical_path::{CriticalPath, Options as PathOptions};
+use longpole_analysis::machine_log::Reader;
+use longpole_analysis::timeline::{add_path, ThreadFacts, TimelineWriter};
+use longpole_model::interaction::MachineId;
+use longpole_serve::{Analyst, Options, Reading, Server, TraceCounts};
+use serde_json::{json, Value};
+use std::collections::HashMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Time of the first line of the test's log, in ns.
+pub const ORIGIN: u64 = 1_764_000_000_000_000_000;
+
+/// A log of two threads of a process, a disk, and an interrupt. The path is: parser works, the disk
+/// answers, writer works.
+pub fn log() -> String {
+    let lines = [
+        json!({"t": 0, "machine": "parser", "state": "parse"}),
+        json!({"t": 0, "machine": "writer", "state": "prepare"}),
+        json!({"t": 0, "machine": "disk", "blocked": "idle", "on": "orders", "for": "tokens"}),
+        json!({"t": 100, "machine": "writer", "blocked": "wait for items"}),
+        json!({"t": 400, "machine": "irq 36", "on_top_of": "parser"}),
+        json!({"t": 450, "machine": "irq 36", "pop": true}),
+        json!({"t": 600, "machine": "parser", "put": "orders"}),
+        json!({"t": 600, "machine": "disk", "get": "orders"}),
+        json!({"t": 600, "machine": "disk", "state": "seek"}),
+        json!({"t": 600, "machine": "parser", "state": "<b>clean</b>"}),
+        json!({"t": 800, "machine": "writer", "woken_by": "disk", "link": "answer"}),
+        json!({"t": 800, "machine": "disk", "blocked": "idle", "on": "orders", "for": "tokens"}),
+        json!({"t": 800, "machine": "writer", "state": "write"}),
+        json!({"t": 1000, "machine": "writer", "state": "flush"}),
+        json!({"t": 1100, "end": "writer"}),
+    ];
+    let moved = lines.map(|mut line| {
+        line["t"] = (ORIGIN + line["t"].as_u64().unwrap()).into();
+        line.to_string() + "\n"
+    });
+    moved.concat()
+}
+
+/// A log in which a machine changes its state `count` times, each for 10 ns.
+pub fn many_states(count: u64) -> String {
+    let state = |at: u64| json!({"t": ORIGIN + at * 10, "machine": "m", "state": format!("s{}", at % 3)}).to_string() + "\n";
+    (0..count).map(state).chain([json!({"t": ORIGIN + count * 10, "end": "m"}).to_string()]).collect()
+}
+
+/// Reads machine logs. A file that is none is refused with its text.
+struct LogAnalyst;
+
+impl Analyst for LogAnalyst {
+    fn read(&self, path: &Path, reading: &Reading) -> Result<Value, String> {
+        let text = fs::read(path).map_err(|error| error.to_string())?;
+        if text.starts_with(b"panic") {
+            panic!("as the test asked for");
+        }
+        let mut log = Reader::new(text.as_slice());
+        let mut writer = TimelineWriter::new(reading.timeline.clone());
+        let mut path = CriticalPath::new(PathOptions { segments: true, ..PathOptions::default() });
+        let mut events = 0;
+        while let Some(interaction) = log.next_interaction().map_err(|error| format!("no machine log: {error}"))? {
+            writer.interaction(log.vocabulary(), &interaction);
+            path.interaction(log.vocabulary(), &interaction);
+            events += 1;
+        }
+        let vocabulary = log.vocabulary();
+        let facts = |machine: MachineId| {
+            let name = vocabulary.machine_name(machine).to_owned();
+            let tid = match name.as_str() {
+                "parser" => 11,
+                "writer" => 12,
+                _ => return None,
+            };
+            let program = "shop".to_owned();
+            Some((machine, ThreadFacts { pid: 10, tid, program, role: None, name, is_kernel: false, is_recorder: false }))
+        };
+        let threads: HashMap<MachineId, ThreadFacts> = vocabulary.machines().filter_map(facts).collect();
+        writer.finish(vocabulary, &threads);
+        reading.analyses(TraceCounts { events, lost: 3 });
+        let answer = path.answer(vocabulary).map_err(|error| error.to_string())?;
+        add_path(&reading.timeline, vocabulary, &answer);
+        let evidence = |begin: u64, end: u64| json!({"start_ns": ORIGIN + begin, "end_ns": ORIGIN + end});
+        Ok(json!({
+            "verdict": {"text": "parser is the bottleneck", "evidence": evidence(0, 600)},
+            "findings": [
+                {"kind": "slow disk", "subject": "disk", "count": 1, "share": 0.2, "evidence": evidence(600, 800), "advice": "buy another"},
+                {"kind": "nowhere", "subject": "disk", "count": 1, "share": 0.2, "evidence": evidence(0, 0), "advice": "none"},
+            ],
+        }))
+    }
+
+    fn what_if(&self, _: &Path, _: &[String]) -> Result<Value, String> {
+        Err("not in this test".to_owned())
+    }
+
+    fn whole(&self, path: &Path) -> PathBuf {
+        if path.ends_with("recording/part") {
+            path.with_file_name("log")
+        } else {
+            path.to_owned()
+        }
+    }
+}
+
+/// A server with one root. It runs until the test's process ends.
+pub struct Served {
+    pub port: u16,
+    /// Path of the protocol, with the token.
+    pub place: String,
+    directory: TempDir,
+}
+
+/// An answer: status, headers in lower case, and body.
+pub struct Answered {
+    pub status: u16,
+    pub headers: HashMap<String, String>,
+    pub body: String,
+}
+
+impl Answered {
+    pub fn json(&self) -> Value {
+        assert_eq!(self.headers.get("content-type").map(String::as_str), Some("application/json"), "{}", self.body);
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+impl Served {
+    pub fn new() -> Served {
+        Served::with(|_| Options::default())
+    }
+
+    pub fn without_token() -> Served {
+        Served::with(|_| Options { without_token: true, ..Options::default() })
+    }
+
+    /// Starts a server with further options, which may depend on the directory above the root.
+    pub fn with(options: impl Fn(&Path) -> Options) -> Served {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["root/recording", "outside"] {
+            fs::create_dir_all(directory.path().join(name)).unwrap();
+        }
+        for (name, text) in [("root/log", log()), ("root/recording/log", log()), ("root/recording/part", log()), ("outside/log", log())] {
+            fs::write(directory.path().join(name), text).unwrap();
+        }
+        fs::write(directory.path().join("root/text"), "no trace").unwrap();
+        fs::write(directory.path().join("root/panic"), "panic").unwrap();
+        let options = Options { roots: vec![directory.path().join("root")], ..options(directory.path()) };
+        let server = Server::start(options, Arc::new(LogAnalyst)).unwrap();
+        let address = server.protocol_address();
+        thread::spawn(move || server.run());
+        let rest = address.strip_prefix("http://127.0.0.1:").unwrap();
+        let (port, place) = rest.split_once('/').unwrap();
+        Served { port: port.parse().unwrap(), place: format!("/{place}"), directory }
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Sends a request, with these headers in addition to Host and length.
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answered {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+        if !headers.iter().any(|(name, _)| *name == "Host") {
+            request += &format!("Host: 127.0.0.1:{}\r\n", self.port);
+        }
+        headers.iter().for_each(|(name, value)| request += &format!("{name}: {value}\r\n"));
+        stream.write_all((request + "\r\n" + body).as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines.filter_map(|line| line.split_once(": ")).map(|(name, value)| (name.to_lowercase(), value.to_owned()));
+        Answered { status, headers: headers.collect(), body: body.to_owned() }
+    }
+
+    pub fn get(&self, path: &str) -> Answered {
+        self.send("GET", &format!("{}/{path}", self.place), &[], "")
+    }
+
+    pub fn delete(&self, path: &str) -> Answered {
+        self.send("DELETE", &format!("{}/{path}", self.place), &[], "")
+    }
+
+    /// Posts parameters.
+    pub fn post(&self, path: &str, parameters: Value) -> Answered {
+        self.send(
+            "POST",
+            &format!("{}/{path}", self.place),
+            &[("Content-Type", "application/json")],
+            &json!({"parameters": parameters}).to_string(),
+        )
+    }
+
+    /// Posts parameters, and returns the model of the answer, which must be complete.
+    pub fn model(&self, path: &str, parameters: Value) -> Value {
+        let answer = self.post(path, parameters);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        let answer = answer.json();
+        assert_eq!(answer["status"], "COMPLETED", "{path}: {answer}");
+        answer["model"].clone()
+    }
+
+    pub fn open(&self, name: &str) -> Answered {
+        self.post("traces", json!({"name": name, "uri": self.path(name)}))
+    }
+
+    /// Opens traces and waits until they are read. Returns the place of the experiment's outputs.
+    pub fn experiment(&self, names: &[&str]) -> String {
+        let uuids: Vec<Value> = names.iter().map(|name| self.open(name).json()["UUID"].clone()).collect();
+        let experiment = self.post("experiments", json!({"name": names.join(" "), "traces": uuids})).json();
+        let place = format!("experiments/{}", experiment["UUID"].as_str().unwrap());
+        while self.get(&place).json()["indexingStatus"] == "RUNNING" {
+            thread::sleep(Duration::from_millis(5));
+        }
+        format!("{place}/outputs")
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+}
