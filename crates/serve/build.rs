@@ -1,5 +1,5 @@
 //! Embeds the built page (`web/dist`) into the program. Without it, the program is built without
-//! the page, and `longpole view` says so.
+//! the page, and `longpole view` reports that.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

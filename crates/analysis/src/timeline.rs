@@ -1,12 +1,13 @@
 //! The timeline: the state of each thread, CPU and interrupt at each moment, for pictures.
 //!
-//! [`Timeline`] is filled while a trace is read ([`TimelineWriter`] follows the interactions) and may
-//! be read by others at the same time, so a picture grows with the reading. What is known only at
-//! the end is added then: which process a thread belongs to, who had the CPUs, and the critical
-//! path.
+//! [`Timeline`] is filled while a trace is read ([`TimelineWriter`] follows the interactions) and
+//! may be read by others at the same time, so a picture grows with the reading. What is known only
+//! at the end is added then: the process of each thread, the occupancy of the CPUs, and the
+//! critical path.
 //!
-//! Times are in ns since the begin of the timeline, so that they are small. [`bins`] makes the items of a picture from the states, in a
-//! time that depends on the number of pixels and not on the number of states.
+//! Times are in ns since the begin of the timeline, so that they are small. [`bins`] makes the
+//! items of a picture from the states, in a time that depends on the number of pixels and not on
+//! the number of states.
 //!
 //! This room draws nothing, and does not judge: it knows what was, not whether that was good.
 
@@ -33,7 +34,7 @@ use std::io;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::Store;
 
-/// The states of all rows, shared between the one who reads the trace and those who look at it.
+/// The states of all rows, shared between the thread that reads the trace and those that show it.
 #[derive(Debug, Default)]
 pub struct Timeline(RwLock<Content>);
 

@@ -23,7 +23,8 @@ struct Written {
 fn written(random: &mut fastrand::Rng, machines: usize, states: usize, longest: u64) -> Written {
     let mut vocabulary = Vocabulary::default();
     let ids: Vec<MachineId> = (0..machines).map(|number| vocabulary.machine("", &format!("m{number}"))).collect();
-    let names: Vec<NameId> = KINDS.iter().map(|&kind| vocabulary.names.intern_as(kind.text().unwrap_or("read"), NameKind::State(kind))).collect();
+    let names: Vec<NameId> =
+        KINDS.iter().map(|&kind| vocabulary.names.intern_as(kind.text().unwrap_or("read"), NameKind::State(kind))).collect();
     let timeline = Arc::new(Timeline::default());
     let mut writer = TimelineWriter::new(timeline.clone());
     let origin = random.u64(1..1 << 60);
@@ -33,7 +34,10 @@ fn written(random: &mut fastrand::Rng, machines: usize, states: usize, longest: 
         // All machines begin at once, so that times are relative to the first one.
         let machine = if number < machines { number } else { random.usize(0..machines) };
         let state = random.usize(0..KINDS.len());
-        writer.interaction(&vocabulary, &Interaction { t: origin + t, line: 0, effect: Effect::State { machine: ids[machine], state: names[state] } });
+        writer.interaction(
+            &vocabulary,
+            &Interaction { t: origin + t, line: 0, effect: Effect::State { machine: ids[machine], state: names[state] } },
+        );
         all[machine].push((t, state));
         if number + 1 >= machines {
             t += match random.u8(0..10) {
@@ -144,7 +148,8 @@ fn pictures_of_rows_with_many_blocks_are_equal_too() {
 fn one_serious_nanosecond_in_an_hour_is_seen_as_the_worst_state() {
     let mut vocabulary = Vocabulary::default();
     let machine = vocabulary.machine("", "m");
-    let state = |vocabulary: &mut Vocabulary, kind: StateKind| vocabulary.names.intern_as(kind.text().unwrap_or("read"), NameKind::State(kind));
+    let state =
+        |vocabulary: &mut Vocabulary, kind: StateKind| vocabulary.names.intern_as(kind.text().unwrap_or("read"), NameKind::State(kind));
     let timeline = Arc::new(Timeline::default());
     let mut writer = TimelineWriter::new(timeline.clone());
     let hour = 3_600_000_000_000;
@@ -152,7 +157,7 @@ fn one_serious_nanosecond_in_an_hour_is_seen_as_the_worst_state() {
     let mut put = |t: u64, state: NameId| {
         writer.interaction(&vocabulary, &Interaction { t: 1 + t, line: 0, effect: Effect::State { machine, state } });
     };
-    // So many states that they are not shown one by one.
+    // More states than bins, so they are not shown one by one.
     for second in 0..3600 {
         put(second * 1_000_000_000, user);
         put(second * 1_000_000_000 + 500_000_000, asleep);

@@ -1,8 +1,8 @@
 //! The viewer's server: offers traces to the page in the browser, over HTTP on the loopback.
 //!
-//! [`Server`] holds the traces. Each is read once, in a thread of its own, by the [`Analyst`] that the
-//! command passes in; its states go to a [`Timeline`](longpole_analysis::timeline::Timeline), from
-//! which requests are answered while the reading goes on. docs/internals/viewer-interface.md
+//! [`Server`] holds the traces. Each is read once, in a thread of its own, by the [`Analyst`] that
+//! the command passes in; its states go to a [`Timeline`](longpole_analysis::timeline::Timeline),
+//! from which requests are answered, also during the reading. docs/internals/viewer-interface.md
 //! describes the requests.
 //!
 //! This crate opens no trace, and computes no answer about one. It decides who may ask: only

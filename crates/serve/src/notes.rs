@@ -34,8 +34,8 @@ pub(crate) fn write(trace: &Path, notes: &Value) -> io::Result<()> {
     if let Some(folder) = place.parent() {
         fs::create_dir_all(folder)?;
     }
-    let mut beside = place.clone().into_os_string();
-    beside.push(".new");
-    fs::write(&beside, serde_json::to_vec_pretty(notes)?)?;
-    fs::rename(beside, place)
+    let mut new_place = place.clone().into_os_string();
+    new_place.push(".new");
+    fs::write(&new_place, serde_json::to_vec_pretty(notes)?)?;
+    fs::rename(new_place, place)
 }

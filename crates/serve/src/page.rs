@@ -16,7 +16,9 @@ pub(crate) fn file(name: &str) -> Response {
     let name = if name.is_empty() { "index.html" } else { name };
     match FILES.iter().find(|file| file.0 == name) {
         Some((name, bytes)) => ([(header::CONTENT_TYPE, content_type(name))], *bytes).into_response(),
-        None if !is_included() => (StatusCode::NOT_FOUND, "this program was built without the page: build it with `make`\n").into_response(),
+        None if !is_included() => {
+            (StatusCode::NOT_FOUND, "this program was built without the page: build it with `make`\n").into_response()
+        }
         None => StatusCode::NOT_FOUND.into_response(),
     }
 }

@@ -7,7 +7,9 @@
 
 use super::kernel::KernelModel;
 use super::samples::has_samples;
-use super::{alongside, begin_ns, cpu_holders, kernel_sources, Error, FirstPass, Follower, Interactions, ProgressTimes, Request, TraceFacts};
+use super::{
+    alongside, begin_ns, cpu_holders, kernel_sources, Error, FirstPass, Follower, Interactions, ProgressTimes, Request, TraceFacts,
+};
 use crate::critical_path::cpu_holders::OccupancyLog;
 use crate::findings::kernel_facts::KernelFacts;
 use crate::network::packet_loss::Places;
@@ -128,7 +130,8 @@ impl<'a> ReportPass<'a> {
     }
 }
 
-/// Computes the path, the verdict and the predictions of a machine log. `also` receives the interactions, too.
+/// Computes the path, the verdict and the predictions of a machine log. `also` receives the
+/// interactions, too.
 pub fn path_of_log(interactions: &mut Interactions, request: Request<'_>, also: Option<&mut dyn Follower>) -> Result<Critical, Error> {
     let first = FirstPass::read(interactions, super::compose, also)?;
     let occupancy = cpu_holders::occupancy_log();

@@ -2,8 +2,8 @@
 //!
 //! A picture has a few thousand pixels, a row may have millions of states. A bin is about half a
 //! pixel wide. It names the state with most of its time, which determines the colour, and the worst
-//! one, so that a red microsecond is not hidden by a grey second. Neighbouring bins with nothing but
-//! one and the same state are one item.
+//! one, so that a red microsecond is not hidden by a grey second. Neighbouring bins with nothing
+//! but one and the same state are one item.
 //!
 //! If a row has at most one state per bin, its states themselves are the items.
 
@@ -143,7 +143,11 @@ impl Visit for Binned<'_> {
             count = 0;
         }
         self.close_bin();
-        self.item(whole.start << grid.level, whole.end << grid.level, &[StateSum { state, ns: (whole.end - whole.start) << grid.level, count }]);
+        self.item(
+            whole.start << grid.level,
+            whole.end << grid.level,
+            &[StateSum { state, ns: (whole.end - whole.start) << grid.level, count }],
+        );
         if last >= whole.end {
             self.add(last, StateSum { state, ns: to - (whole.end << grid.level), count: 0 });
         }

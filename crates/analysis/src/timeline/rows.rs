@@ -19,6 +19,8 @@ pub enum RowKind {
     Cpus,
     Interrupts,
     Machines,
+    /// The recorder's processes.
+    Recorder,
     /// Rows with states.
     Thread,
     Cpu,
@@ -130,7 +132,8 @@ impl Rows {
             let first = machines.first().map(|&(machine, _)| vocabulary.host(machine));
             machines.iter().any(|&(machine, _)| Some(vocabulary.host(machine)) != first)
         };
-        let mut groups: HashMap<(String, RowKind, i32), RowId> = HashMap::new();
+        // A process that executes another program is another group.
+        let mut groups: HashMap<(String, RowKind, i32, String), RowId> = HashMap::new();
         for (machine, id) in machines {
             let host = vocabulary.host(machine).to_owned();
             let parent = several_hosts.then(|| *hosts.entry(host.clone()).or_insert_with(|| self.add(store, RowKind::Host, &host, "")));
@@ -139,14 +142,14 @@ impl Rows {
             let (group_kind, group_of, name, detail) = match (kind, facts) {
                 (RowKind::Interrupt, _) => (RowKind::Interrupts, 0, "interrupts".to_owned(), String::new()),
                 (_, Some(facts)) if facts.is_kernel => (RowKind::Process, 0, "kernel threads".to_owned(), String::new()),
+                (_, Some(facts)) if facts.is_recorder => (RowKind::Recorder, 0, "the recorder".to_owned(), String::new()),
                 (_, Some(facts)) => {
-                    let recorder = if facts.is_recorder { ", the recorder" } else { "" };
                     let role = facts.role.as_ref().map_or_else(String::new, |role| format!("{role}, "));
-                    (RowKind::Process, facts.pid, facts.program.clone(), format!("{role}pid {}{recorder}", facts.pid))
+                    (RowKind::Process, facts.pid, facts.program.clone(), format!("{role}pid {}", facts.pid))
                 }
-                (_, None) => (RowKind::Machines, 0, "machines".to_owned(), String::new()),
+                (_, None) => (RowKind::Machines, 0, "programs".to_owned(), String::new()),
             };
-            let group = *groups.entry((host, group_kind, group_of)).or_insert_with(|| {
+            let group = *groups.entry((host, group_kind, group_of, name.clone())).or_insert_with(|| {
                 let group = self.add(store, group_kind, &name, &detail);
                 if let Some(row) = self.rows.get_mut(&group) {
                     row.parent = parent;

@@ -6,7 +6,7 @@
 //! below them. A question about a long range therefore reads few blocks: it takes whole nodes, and
 //! looks into those that its edges cut.
 //!
-//! Example: of 1,000,000 states, the sums over any range need at most two blocks and about 60 nodes.
+//! Example: of 1,000,000 states, the sums over any range need two blocks and about 100 nodes.
 //!
 //! Blocks are appended to memory, and to a file without a name when there are many. Rows may be
 //! read while states are being added.
@@ -259,7 +259,7 @@ impl Row {
         let below = &self.levels[level][count - FAN..];
         let (mut sums, mut bytes) = (Vec::new(), Vec::new());
         for node in below {
-            // A block that cannot be read again is missing in the sums above it, as it is in itself.
+            // A block that cannot be read again is missing in the sums above it, too.
             if data.read(node, &mut bytes).is_ok() {
                 Unpacked::new(&bytes).each_sum(|sum| add(&mut sums, sum));
             }

@@ -24,11 +24,13 @@ pub struct TimelineWriter {
     /// Begin of the requested part, in ns.
     begin: u64,
     last: u64,
+    /// States that the current interaction ends; kept to reuse the memory.
+    ended: Vec<Ended>,
 }
 
 impl TimelineWriter {
     pub fn new(timeline: Arc<Timeline>) -> TimelineWriter {
-        TimelineWriter { timeline, states: MachineStates::default(), begin: 0, last: 0 }
+        TimelineWriter { timeline, states: MachineStates::default(), begin: 0, last: 0, ended: Vec::new() }
     }
 
     /// Sets the begin of the requested part; what lies before it is not shown.
@@ -54,16 +56,15 @@ impl TimelineWriter {
     }
 
     fn follow(&mut self, content: &mut Content, vocabulary: &Vocabulary, interaction: &Interaction) {
-        let TimelineWriter { states, begin, last, .. } = self;
+        let TimelineWriter { states, begin, last, ended, .. } = self;
         if *last == 0 {
             (content.begin, content.end) = (interaction.t.max(*begin), interaction.t.max(*begin));
         }
         *last = (*last).max(interaction.t);
         content.end = content.end.max(*last);
         let Content { store, names, rows, begin: origin, .. } = content;
-        let mut ended = Vec::new();
         states.interaction(vocabulary, names, interaction, |state| ended.push(state));
-        for Ended { machine, interval } in ended {
+        for Ended { machine, interval } in ended.drain(..) {
             let row = rows.of_machine(store, vocabulary, machine, states.is_context(machine));
             store.push(row, since(*origin, interval));
         }

@@ -20,8 +20,8 @@ use longpole_analysis::pipeline::samples::has_samples;
 use longpole_analysis::pipeline::{timeline, Follower, Interactions, Request};
 use longpole_analysis::report::Report;
 use longpole_analysis::timeline::{add_path, Timeline, TimelineWriter};
-use longpole_analysis::verdict::limits::Limits;
 use longpole_analysis::verdict;
+use longpole_analysis::verdict::limits::Limits;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -26,9 +26,9 @@ use longpole_analysis::critical_path::{rows_by_class, Row};
 use longpole_analysis::profile::may_be_wait;
 use longpole_analysis::report::Report;
 use longpole_analysis::stats::text::place;
+use longpole_analysis::verdict::anchor;
 use longpole_analysis::verdict::lost_events::too_many_lost;
 use longpole_analysis::verdict::sensitivity::Sensitive;
-use longpole_analysis::verdict::anchor;
 use longpole_analysis::what_if::Scenario;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -66,7 +66,9 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     match paths.as_slice() {
-        [path] => show(&args.input, args.length, one_report::read(&args.input, path, (&args.subject, args.sensitivity), None).map_err(explained)?),
+        [path] => {
+            show(&args.input, args.length, one_report::read(&args.input, path, (&args.subject, args.sensitivity), None).map_err(explained)?)
+        }
         _ if args.sensitivity => Err(WrongUsage("--sensitivity accepts only one recording".to_owned()).into()),
         _ => runs(&args.input, &paths, &args.subject, args.length),
     }

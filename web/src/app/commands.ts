@@ -1,0 +1,204 @@
+// All commands with their keys: the one list from which keys, the list of keys (`?`) and the
+// command palette are made.
+
+import type { Motion } from '../timeline/key_motion.ts';
+import * as actions from './actions.ts';
+import type { KeyBinding } from './keys.ts';
+import { preferences } from './preferences.svelte.ts';
+import { viewer, type PanelName } from './viewer.svelte.ts';
+
+export interface Command {
+  title: string;
+  group: 'View' | 'Selection' | 'Rows' | 'Panels' | 'Appearance';
+  keys: readonly KeyBinding[];
+  /** What a held key does; such a command is not in the palette. */
+  motion?: Motion;
+  run?: () => void;
+}
+
+function panel(name: PanelName): () => void {
+  return () => {
+    viewer.panel = name;
+  };
+}
+
+/** Shows a panel and puts the keyboard into its first field, when it exists. */
+function panelWithField(name: PanelName): () => void {
+  return () => {
+    viewer.panel = name;
+    requestAnimationFrame(() => {
+      document.querySelector<HTMLElement>('[data-first-field]')?.focus();
+    });
+  };
+}
+
+/** Time at the pointer, for marks; null if it is not on the timeline. */
+let pointerTime: number | null = null;
+
+export function setPointerTime(time: number | null): void {
+  pointerTime = time;
+}
+
+export function noteTime(): number {
+  const { view, scene } = viewer;
+  return Math.round(pointerTime ?? scene.selection?.begin ?? (view.begin + view.end) / 2);
+}
+
+export const commands: readonly Command[] = [
+  { title: 'Zoom in', group: 'View', keys: [{ code: 'KeyW' }], motion: 'in' },
+  { title: 'Zoom out', group: 'View', keys: [{ code: 'KeyS' }], motion: 'out' },
+  { title: 'Move left', group: 'View', keys: [{ code: 'KeyA' }], motion: 'left' },
+  { title: 'Move right', group: 'View', keys: [{ code: 'KeyD' }], motion: 'right' },
+  { title: 'Show the whole trace', group: 'View', keys: [{ code: 'KeyF' }], run: actions.fit },
+  {
+    title: 'Zoom to the selected range or state',
+    group: 'View',
+    keys: [{ code: 'KeyR' }],
+    run: actions.zoomToSelection,
+  },
+  {
+    title: 'Previous view',
+    group: 'View',
+    keys: [{ code: 'z', control: true }],
+    run: actions.back,
+  },
+  {
+    title: 'Next view',
+    group: 'View',
+    keys: [
+      { code: 'y', control: true },
+      { code: 'z', control: true, shift: true },
+    ],
+    run: actions.forward,
+  },
+  {
+    title: 'Go to the evidence of the verdict',
+    group: 'View',
+    keys: [{ code: 'KeyE' }],
+    run: () => {
+      if (viewer.scene.evidence) viewer.show(viewer.scene.evidence, null, 1);
+    },
+  },
+  {
+    title: 'Next state of the row',
+    group: 'Selection',
+    keys: [{ code: 'Period' }],
+    run: () => actions.stepInRow(1),
+  },
+  {
+    title: 'Previous state of the row',
+    group: 'Selection',
+    keys: [{ code: 'Comma' }],
+    run: () => actions.stepInRow(-1),
+  },
+  {
+    title: 'Next segment of the critical path',
+    group: 'Selection',
+    keys: [{ code: 'BracketRight' }],
+    run: () => actions.stepOnPath(1),
+  },
+  {
+    title: 'Previous segment of the critical path',
+    group: 'Selection',
+    keys: [{ code: 'BracketLeft' }],
+    run: () => actions.stepOnPath(-1),
+  },
+  {
+    title: 'Set or remove a mark',
+    group: 'Selection',
+    keys: [{ code: 'KeyM' }],
+    run: () => actions.toggleMark(pointerTime),
+  },
+  {
+    title: 'Add a note',
+    group: 'Selection',
+    keys: [{ code: 'KeyM', shift: true }],
+    run: panelWithField('notes'),
+  },
+  {
+    title: 'Close, or clear the selection',
+    group: 'Selection',
+    keys: [{ code: 'Escape' }],
+    run: actions.escape,
+  },
+  {
+    title: 'Pin or unpin the focused row',
+    group: 'Rows',
+    keys: [{ code: 'KeyP' }],
+    run: () => {
+      if (viewer.focusedRow !== null) actions.togglePinned(viewer.focusedRow);
+    },
+  },
+  {
+    title: 'Hide the focused row',
+    group: 'Rows',
+    keys: [{ code: 'KeyH' }],
+    run: () => {
+      if (viewer.focusedRow !== null) actions.hideRow(viewer.focusedRow);
+    },
+  },
+  { title: 'Show hidden rows', group: 'Rows', keys: [], run: actions.showHiddenRows },
+  {
+    title: 'Collapse all groups',
+    group: 'Rows',
+    keys: [],
+    run: () => actions.collapseAll(true),
+  },
+  { title: 'Expand all groups', group: 'Rows', keys: [], run: () => actions.collapseAll(false) },
+  {
+    title: 'Filter rows',
+    group: 'Rows',
+    keys: [{ code: 'KeyG' }],
+    run: () => document.querySelector<HTMLElement>('[data-row-filter]')?.focus(),
+  },
+  {
+    title: 'Search states',
+    group: 'Panels',
+    keys: [{ code: 'Slash', sign: '/' }],
+    run: panelWithField('search'),
+  },
+  { title: 'States of the critical path', group: 'Panels', keys: [], run: panel('states') },
+  { title: 'Details of the selection', group: 'Panels', keys: [], run: panel('details') },
+  { title: 'Findings', group: 'Panels', keys: [], run: panel('findings') },
+  { title: 'Notes', group: 'Panels', keys: [], run: panelWithField('notes') },
+  {
+    title: 'List of keys',
+    group: 'Panels',
+    keys: [{ code: 'Slash', shift: true, sign: '?' }],
+    run: () => {
+      viewer.dialog = 'keys';
+    },
+  },
+  {
+    title: 'Commands',
+    group: 'Panels',
+    keys: [{ code: 'p', control: true, shift: true }],
+    run: () => {
+      viewer.dialog = 'commands';
+    },
+  },
+  {
+    title: 'Light or dark theme',
+    group: 'Appearance',
+    keys: [],
+    run: () => preferences.toggleTheme(),
+  },
+  {
+    title: 'Standard or colour-blind palette',
+    group: 'Appearance',
+    keys: [],
+    run: () => preferences.togglePalette(),
+  },
+  {
+    title: 'Relative times or UTC',
+    group: 'Appearance',
+    keys: [{ code: 'KeyT' }],
+    run: () => preferences.toggleTimeDisplay(),
+  },
+  {
+    title: 'Wheel scrolls or zooms',
+    group: 'Appearance',
+    keys: [],
+    run: () => preferences.toggleWheel(),
+  },
+];

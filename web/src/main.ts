@@ -1,0 +1,7 @@
+// Starts the viewer in the page.
+
+import { mount } from 'svelte';
+import App from './App.svelte';
+import './app.css';
+
+mount(App, { target: document.getElementById('app')! });

@@ -1,0 +1,176 @@
+// Draws tiles on a 2D canvas, for browsers without WebGL2 (some virtual machines). The picture is
+// that of gl_renderer.ts, but each visible item costs a call, so it is slower.
+
+import type { State } from '../api/types.ts';
+import { CLASSES, css, stateColour, type Palette } from './palette.ts';
+import {
+  BAR_INSET,
+  PATH_HEIGHT,
+  TICK_HEIGHT,
+  type Pane,
+  type Renderer,
+  type TileTransform,
+} from './renderer.ts';
+import type { Layout, LayoutRow } from './row_tree.ts';
+import type { Batch } from './tile_cache.ts';
+import type { DecodedTile, RowItems } from './tiles.ts';
+
+const RUNNING = CLASSES.indexOf('running');
+
+interface StateStyle {
+  fill: string | CanvasPattern;
+  classIndex: number;
+}
+
+interface Tick {
+  x: number;
+  y: number;
+  width: number;
+  style: StateStyle;
+}
+
+export class CanvasRenderer implements Renderer {
+  private readonly context: CanvasRenderingContext2D;
+  private readonly slotOf: (row: number) => number | undefined;
+  private styles: StateStyle[] = [];
+  private pathColour = '#000';
+  private layout: Layout | null = null;
+  private pane: Pane = { top: 0, height: 0, scroll: 0, pinned: false };
+  private ticks: Tick[] = [];
+  private width = 1;
+  private ratio = 1;
+
+  constructor(canvas: HTMLCanvasElement, slotOf: (row: number) => number | undefined) {
+    this.context = canvas.getContext('2d', { alpha: false })!;
+    this.slotOf = slotOf;
+  }
+
+  resize(width: number, _height: number, ratio: number): void {
+    this.width = width;
+    this.ratio = ratio;
+  }
+
+  setStates(states: readonly State[], palette: Palette): void {
+    const hatch = this.pattern(css(palette.classes.unknown), css(palette.background), 6);
+    const stripes = this.pattern('#000', css(palette.classes.lost), 8);
+    this.styles = states.map((state) => ({
+      fill:
+        state.class === 'unknown'
+          ? hatch
+          : state.class === 'lost'
+            ? stripes
+            : css(stateColour(palette, state.class, state.name)),
+      classIndex: CLASSES.indexOf(state.class),
+    }));
+    this.pathColour = css(palette.path);
+  }
+
+  setLayout(layout: Layout): void {
+    this.layout = layout;
+  }
+
+  begin(): void {}
+
+  fill(x: number, y: number, width: number, height: number, colour: readonly number[]): void {
+    this.context.fillStyle = `rgb(${colour.join(' ')})`;
+    this.context.fillRect(Math.round(x), Math.round(y), Math.round(width), Math.round(height));
+  }
+
+  beginPane(pane: Pane): void {
+    this.context.save();
+    this.context.beginPath();
+    this.context.rect(0, pane.top, this.width, pane.height);
+    this.context.clip();
+    this.pane = pane;
+  }
+
+  draw(batch: Batch, transform: TileTransform): boolean {
+    for (const items of batch.decoded.rows) {
+      const row = this.layout?.byIndex.get(this.slotOf(items.row) ?? -1);
+      if (row && row.pinned === this.pane.pinned) {
+        this.drawRow(row, batch.decoded, items, transform);
+      }
+    }
+    return true;
+  }
+
+  endLevel(): void {
+    // The most serious tick of a pixel is drawn last.
+    this.ticks.sort((a, b) => a.style.classIndex - b.style.classIndex);
+    for (const tick of this.ticks) {
+      this.context.fillStyle = tick.style.fill;
+      this.context.fillRect(tick.x, tick.y, tick.width, TICK_HEIGHT * this.ratio);
+    }
+    this.ticks = [];
+  }
+
+  end(): void {
+    this.context.restore();
+  }
+
+  forget(): void {}
+
+  dispose(): void {}
+
+  private drawRow(
+    row: LayoutRow,
+    tile: DecodedTile,
+    items: RowItems,
+    transform: TileTransform,
+  ): void {
+    const { context, ratio } = this;
+    const inset = BAR_INSET * ratio;
+    const top = this.pane.top + row.top * ratio - this.pane.scroll + inset;
+    const height = row.height * ratio - 2 * inset;
+    if (top + height < this.pane.top || top > this.pane.top + this.pane.height) return;
+    let covered = -Infinity;
+    for (let i = items.first; i < items.first + items.count; i++) {
+      const begin = transform.offset + tile.times[4 * i] * transform.scale;
+      const end = transform.offset + tile.times[4 * i + 1] * transform.scale;
+      if (end < 0 || begin > this.width) continue;
+      const style = this.styles[tile.words[8 * i + 4]];
+      const worst = this.styles[tile.words[8 * i + 5]];
+      if (!style || !worst) continue;
+      const left = Math.max(Math.round(begin), -16);
+      const right = Math.max(Math.min(Math.round(end), this.width + 16), left + 1);
+      // Sleeping does not cover what happened in the same pixel.
+      if (style.classIndex > 0 || right > covered) {
+        const from = style.classIndex > 0 ? left : Math.max(left, covered);
+        context.fillStyle = style.fill;
+        context.fillRect(from, top, right - from, height);
+        const path = tile.bytes[16 * i + 15];
+        if (path > 0) {
+          context.globalAlpha = 0.35 + (0.65 * path) / 255;
+          context.fillStyle = this.pathColour;
+          context.fillRect(from, top, right - from, PATH_HEIGHT * ratio);
+          context.globalAlpha = 1;
+        }
+        covered = Math.max(covered, right);
+      }
+      const narrow = end - begin < 1;
+      if (worst.classIndex > style.classIndex || (narrow && worst.classIndex > RUNNING)) {
+        const y = top + height - TICK_HEIGHT * ratio;
+        this.ticks.push({ x: left, y, width: right - left, style: worst });
+      }
+    }
+  }
+
+  private pattern(stripe: string, gap: string, period: number): CanvasPattern | string {
+    const size = period * this.ratio;
+    const tile = document.createElement('canvas');
+    tile.width = tile.height = Math.max(2, Math.round(size));
+    const context = tile.getContext('2d');
+    if (!context) return stripe;
+    context.fillStyle = gap;
+    context.fillRect(0, 0, tile.width, tile.height);
+    context.strokeStyle = stripe;
+    context.lineWidth = size / 3;
+    context.beginPath();
+    for (const shift of [-size, 0, size]) {
+      context.moveTo(shift, size);
+      context.lineTo(shift + size, 0);
+    }
+    context.stroke();
+    return this.context.createPattern(tile, 'repeat') ?? stripe;
+  }
+}

@@ -1,0 +1,263 @@
+// Draws tiles with WebGL2. The items of a batch go into a buffer once, as the server sent them,
+// with a second buffer that has the slot of each item's row. A frame then costs a few calls per
+// batch and no work per item: rows are positioned by a texture that changes only with the layout.
+
+import type { State } from '../api/types.ts';
+import {
+  FRAGMENT_SHADER,
+  ROW_TEXTURE_WIDTH,
+  STATE_TEXTURE_WIDTH,
+  VERTEX_SHADER,
+} from './gl_shaders.ts';
+import { CLASSES, stateColour, type Palette } from './palette.ts';
+import type { Pane, Renderer, TileTransform } from './renderer.ts';
+import type { Layout } from './row_tree.ts';
+import type { Batch } from './tile_cache.ts';
+import { ITEM_BYTES } from './tiles.ts';
+
+/** Bytes that may be uploaded in one frame, apart from the first batch of the frame. */
+const UPLOAD_LIMIT_BYTES = 1_000_000;
+
+interface Uploaded {
+  vertexArray: WebGLVertexArrayObject;
+  buffers: WebGLBuffer[];
+}
+
+type UniformName =
+  | 'uCanvas'
+  | 'uTransform'
+  | 'uScroll'
+  | 'uRatio'
+  | 'uPass'
+  | 'uRows'
+  | 'uStates'
+  | 'uPathColour'
+  | 'uBackground';
+
+const UNIFORM_NAMES: readonly UniformName[] = [
+  'uCanvas',
+  'uTransform',
+  'uScroll',
+  'uRatio',
+  'uPass',
+  'uRows',
+  'uStates',
+  'uPathColour',
+  'uBackground',
+];
+
+export class GlRenderer implements Renderer {
+  private readonly gl: WebGL2RenderingContext;
+  private readonly program: WebGLProgram;
+  private readonly uniforms: Record<UniformName, WebGLUniformLocation | null>;
+  private readonly rowTexture: WebGLTexture;
+  private readonly stateTexture: WebGLTexture;
+  private readonly uploaded = new Map<Batch, Uploaded>();
+  private readonly slotOf: (row: number) => number | undefined;
+  private width = 1;
+  private height = 1;
+  private ratio = 1;
+  private uploadedBytes = 0;
+
+  private constructor(
+    gl: WebGL2RenderingContext,
+    slotOf: (row: number) => number | undefined,
+  ) {
+    this.gl = gl;
+    this.slotOf = slotOf;
+    this.program = link(gl);
+    this.uniforms = Object.fromEntries(
+      UNIFORM_NAMES.map((name) => [name, gl.getUniformLocation(this.program, name)]),
+    ) as Record<UniformName, WebGLUniformLocation | null>;
+    this.rowTexture = nearestTexture(gl);
+    this.stateTexture = nearestTexture(gl);
+    gl.useProgram(this.program);
+    gl.uniform1i(this.uniforms.uRows, 0);
+    gl.uniform1i(this.uniforms.uStates, 1);
+    gl.depthFunc(gl.LEQUAL);
+  }
+
+  /** Null if the browser has no WebGL2. `slotOf` gives the slot of a row's id. */
+  static create(
+    canvas: HTMLCanvasElement,
+    slotOf: (row: number) => number | undefined,
+  ): GlRenderer | null {
+    const gl = canvas.getContext('webgl2', { alpha: false, antialias: false, depth: true });
+    return gl ? new GlRenderer(gl, slotOf) : null;
+  }
+
+  resize(width: number, height: number, ratio: number): void {
+    this.width = width;
+    this.height = height;
+    this.ratio = ratio;
+    this.gl.viewport(0, 0, width, height);
+    this.gl.uniform2f(this.uniforms.uCanvas, width, height);
+    this.gl.uniform1f(this.uniforms.uRatio, ratio);
+  }
+
+  setStates(states: readonly State[], palette: Palette): void {
+    const { gl } = this;
+    const rows = Math.max(1, Math.ceil(states.length / STATE_TEXTURE_WIDTH));
+    const texels = new Uint8Array(rows * STATE_TEXTURE_WIDTH * 4);
+    states.forEach((state, i) => {
+      texels.set(stateColour(palette, state.class, state.name), 4 * i);
+      texels[4 * i + 3] = CLASSES.indexOf(state.class);
+    });
+    gl.activeTexture(gl.TEXTURE1);
+    gl.bindTexture(gl.TEXTURE_2D, this.stateTexture);
+    gl.texImage2D(
+      gl.TEXTURE_2D, 0, gl.RGBA8, STATE_TEXTURE_WIDTH, rows, 0, gl.RGBA, gl.UNSIGNED_BYTE, texels,
+    );
+    gl.uniform3fv(this.uniforms.uPathColour, palette.path.map((part) => part / 255));
+    gl.uniform3fv(this.uniforms.uBackground, palette.background.map((part) => part / 255));
+  }
+
+  setLayout(layout: Layout, rowCount: number): void {
+    const { gl } = this;
+    const rows = Math.max(1, Math.ceil(rowCount / ROW_TEXTURE_WIDTH));
+    const texels = new Float32Array(rows * ROW_TEXTURE_WIDTH * 2);
+    for (const entry of layout.byIndex.values()) {
+      texels[2 * entry.index] = entry.top * this.ratio;
+      // A negative height marks a pinned row.
+      texels[2 * entry.index + 1] = (entry.pinned ? -entry.height : entry.height) * this.ratio;
+    }
+    gl.activeTexture(gl.TEXTURE0);
+    gl.bindTexture(gl.TEXTURE_2D, this.rowTexture);
+    gl.texImage2D(
+      gl.TEXTURE_2D, 0, gl.RG32F, ROW_TEXTURE_WIDTH, rows, 0, gl.RG, gl.FLOAT, texels,
+    );
+  }
+
+  begin(): void {
+    const { gl } = this;
+    this.uploadedBytes = 0;
+    gl.disable(gl.SCISSOR_TEST);
+    gl.clearColor(0, 0, 0, 1);
+    gl.clear(gl.COLOR_BUFFER_BIT | gl.DEPTH_BUFFER_BIT);
+  }
+
+  /** A clear of a part of the canvas: backgrounds and grid lines need no shader. */
+  fill(x: number, y: number, width: number, height: number, colour: readonly number[]): void {
+    const { gl } = this;
+    gl.enable(gl.SCISSOR_TEST);
+    gl.scissor(
+      Math.round(x), Math.round(this.height - y - height), Math.round(width), Math.round(height),
+    );
+    gl.clearColor(colour[0] / 255, colour[1] / 255, colour[2] / 255, 1);
+    gl.clear(gl.COLOR_BUFFER_BIT);
+  }
+
+  beginPane(pane: Pane): void {
+    const { gl } = this;
+    gl.enable(gl.SCISSOR_TEST);
+    gl.scissor(
+      0,
+      Math.max(0, Math.round(this.height - pane.top - pane.height)),
+      this.width,
+      Math.max(0, Math.round(pane.height)),
+    );
+    gl.uniform2f(this.uniforms.uScroll, pane.scroll - pane.top, pane.pinned ? 1 : 0);
+    gl.enable(gl.DEPTH_TEST);
+    gl.clear(gl.DEPTH_BUFFER_BIT);
+  }
+
+  draw(batch: Batch, transform: TileTransform): boolean {
+    const { gl, uniforms } = this;
+    const count = batch.decoded.itemCount;
+    if (count === 0) return true;
+    const uploaded = this.uploaded.get(batch) ?? this.upload(batch);
+    if (!uploaded) return false;
+    gl.bindVertexArray(uploaded.vertexArray);
+    gl.uniform2f(uniforms.uTransform, transform.offset, transform.scale);
+    for (const pass of [0, 1]) {
+      gl.uniform1i(uniforms.uPass, pass);
+      gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, count);
+    }
+    return true;
+  }
+
+  endLevel(): void {
+    this.gl.clear(this.gl.DEPTH_BUFFER_BIT);
+  }
+
+  end(): void {
+    this.gl.bindVertexArray(null);
+    this.gl.disable(this.gl.DEPTH_TEST);
+  }
+
+  forget(batch: Batch): void {
+    const uploaded = this.uploaded.get(batch);
+    if (!uploaded) return;
+    this.uploaded.delete(batch);
+    this.gl.deleteVertexArray(uploaded.vertexArray);
+    for (const buffer of uploaded.buffers) this.gl.deleteBuffer(buffer);
+  }
+
+  dispose(): void {
+    for (const batch of [...this.uploaded.keys()]) this.forget(batch);
+    this.gl.deleteTexture(this.rowTexture);
+    this.gl.deleteTexture(this.stateTexture);
+    this.gl.deleteProgram(this.program);
+  }
+
+  /** Copies a batch to the GPU; null if this frame has uploaded enough. */
+  private upload(batch: Batch): Uploaded | null {
+    const { gl } = this;
+    const { decoded } = batch;
+    const bytes = decoded.itemCount * (ITEM_BYTES + 4);
+    if (this.uploadedBytes > 0 && this.uploadedBytes + bytes > UPLOAD_LIMIT_BYTES) return null;
+    this.uploadedBytes += bytes;
+    const slots = new Uint32Array(decoded.itemCount);
+    for (const items of decoded.rows) {
+      slots.fill(this.slotOf(items.row) ?? 0, items.first, items.first + items.count);
+    }
+    const vertexArray = gl.createVertexArray();
+    gl.bindVertexArray(vertexArray);
+    const itemBuffer = gl.createBuffer();
+    gl.bindBuffer(gl.ARRAY_BUFFER, itemBuffer);
+    gl.bufferData(gl.ARRAY_BUFFER, decoded.bytes, gl.STATIC_DRAW);
+    gl.vertexAttribPointer(0, 2, gl.FLOAT, false, ITEM_BYTES, 0);
+    gl.vertexAttribIPointer(1, 2, gl.UNSIGNED_SHORT, ITEM_BYTES, 8);
+    gl.vertexAttribIPointer(2, 2, gl.UNSIGNED_BYTE, ITEM_BYTES, 14);
+    const slotBuffer = gl.createBuffer();
+    gl.bindBuffer(gl.ARRAY_BUFFER, slotBuffer);
+    gl.bufferData(gl.ARRAY_BUFFER, slots, gl.STATIC_DRAW);
+    gl.vertexAttribIPointer(3, 1, gl.UNSIGNED_INT, 4, 0);
+    for (const location of [0, 1, 2, 3]) {
+      gl.enableVertexAttribArray(location);
+      gl.vertexAttribDivisor(location, 1);
+    }
+    const uploaded = { vertexArray, buffers: [itemBuffer, slotBuffer] };
+    this.uploaded.set(batch, uploaded);
+    return uploaded;
+  }
+}
+
+function nearestTexture(gl: WebGL2RenderingContext): WebGLTexture {
+  const texture = gl.createTexture();
+  gl.bindTexture(gl.TEXTURE_2D, texture);
+  gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MIN_FILTER, gl.NEAREST);
+  gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MAG_FILTER, gl.NEAREST);
+  gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_WRAP_S, gl.CLAMP_TO_EDGE);
+  gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_WRAP_T, gl.CLAMP_TO_EDGE);
+  return texture;
+}
+
+function link(gl: WebGL2RenderingContext): WebGLProgram {
+  const program = gl.createProgram();
+  for (const [kind, source] of [
+    [gl.VERTEX_SHADER, VERTEX_SHADER],
+    [gl.FRAGMENT_SHADER, FRAGMENT_SHADER],
+  ] as const) {
+    const shader = gl.createShader(kind)!;
+    gl.shaderSource(shader, source);
+    gl.compileShader(shader);
+    gl.attachShader(program, shader);
+    gl.deleteShader(shader);
+  }
+  gl.linkProgram(program);
+  if (!gl.getProgramParameter(program, gl.LINK_STATUS)) {
+    throw new Error(`A shader does not compile: ${gl.getProgramInfoLog(program)}`);
+  }
+  return program;
+}

@@ -1,0 +1,183 @@
+// Colours of the states by class, for both themes, with a second palette for people with a
+// deficiency of red-green vision. palette.test.ts checks their contrast with the background and
+// with each other.
+
+import type { StateClass } from '../api/types.ts';
+
+export type Theme = 'light' | 'dark';
+export type PaletteName = 'standard' | 'colour-blind';
+
+/** Classes from the least to the most serious: a tick in a bin has the colour of the worst state.
+ * The order is that of the server, and the index is the class number in the shaders. */
+export const CLASSES: readonly StateClass[] = [
+  'asleep',
+  'running',
+  'call',
+  'interrupt',
+  'runnable',
+  'blocked',
+  'unknown',
+  'lost',
+];
+
+export const CLASS_TEXT: Record<StateClass, string> = {
+  asleep: 'asleep or idle',
+  running: 'running',
+  call: 'system call',
+  interrupt: 'interrupt',
+  runnable: 'waits for a CPU',
+  blocked: 'blocked',
+  unknown: 'unknown',
+  lost: 'events lost',
+};
+
+export type Colour = readonly [red: number, green: number, blue: number];
+
+export interface Palette {
+  background: Colour;
+  /** Background of rows that are heads of groups. */
+  head: Colour;
+  grid: Colour;
+  text: Colour;
+  faintText: Colour;
+  path: Colour;
+  selection: Colour;
+  link: Colour;
+  classes: Record<StateClass, Colour>;
+}
+
+function hex(text: string): Colour {
+  const value = parseInt(text.slice(1), 16);
+  return [value >> 16, (value >> 8) & 255, value & 255];
+}
+
+const LIGHT = {
+  background: hex('#ffffff'),
+  head: hex('#f1f3f6'),
+  grid: hex('#e4e7eb'),
+  text: hex('#1b1f24'),
+  faintText: hex('#57606a'),
+  path: hex('#0b0d10'),
+  selection: hex('#0b57d0'),
+  link: hex('#7a828c'),
+};
+
+const DARK = {
+  background: hex('#14171c'),
+  head: hex('#1e232b'),
+  grid: hex('#2a303a'),
+  text: hex('#e6e9ed'),
+  faintText: hex('#a3abb6'),
+  path: hex('#ffffff'),
+  selection: hex('#8ab4f8'),
+  link: hex('#8b93a0'),
+};
+
+const COMMON_LIGHT = {
+  asleep: hex('#e6eaef'),
+  unknown: hex('#868d97'),
+  lost: hex('#8f959e'),
+};
+
+const COMMON_DARK = {
+  asleep: hex('#272d36'),
+  unknown: hex('#8d949f'),
+  lost: hex('#79818c'),
+};
+
+const PALETTES: Record<PaletteName, Record<Theme, Palette>> = {
+  standard: {
+    light: {
+      ...LIGHT,
+      classes: {
+        ...COMMON_LIGHT,
+        running: hex('#2f9157'),
+        call: hex('#2f6fd0'),
+        interrupt: hex('#8250c4'),
+        runnable: hex('#b97d0c'),
+        blocked: hex('#cf3a3a'),
+      },
+    },
+    dark: {
+      ...DARK,
+      classes: {
+        ...COMMON_DARK,
+        running: hex('#45b37a'),
+        call: hex('#5b9df0'),
+        interrupt: hex('#b18cf0'),
+        runnable: hex('#e2a633'),
+        blocked: hex('#ee6360'),
+      },
+    },
+  },
+  // Chosen by a search for colours that stay apart without red or green cones: besides in hue, they
+  // differ in lightness.
+  'colour-blind': {
+    light: {
+      ...LIGHT,
+      classes: {
+        ...COMMON_LIGHT,
+        running: hex('#129c97'),
+        call: hex('#337ef2'),
+        interrupt: hex('#77089c'),
+        runnable: hex('#8a6407'),
+        blocked: hex('#a3223c'),
+      },
+    },
+    dark: {
+      ...DARK,
+      classes: {
+        ...COMMON_DARK,
+        running: hex('#6ee7d8'),
+        call: hex('#68aef7'),
+        interrupt: hex('#ba66de'),
+        runnable: hex('#dea921'),
+        blocked: hex('#e05a72'),
+      },
+    },
+  },
+};
+
+export function paletteOf(name: PaletteName, theme: Theme): Palette {
+  return PALETTES[name][theme];
+}
+
+export function css(colour: Colour, alpha = 1): string {
+  const [red, green, blue] = colour;
+  return alpha === 1 ? `rgb(${red} ${green} ${blue})` : `rgb(${red} ${green} ${blue} / ${alpha})`;
+}
+
+/** Relative luminance as WCAG defines it. */
+export function luminance(colour: Colour): number {
+  const [red, green, blue] = colour.map((part) => {
+    const value = part / 255;
+    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+export function contrast(a: Colour, b: Colour): number {
+  const [low, high] = [luminance(a), luminance(b)].sort((x, y) => x - y);
+  return (high + 0.05) / (low + 0.05);
+}
+
+const BLACK: Colour = [16, 18, 22];
+const WHITE: Colour = [255, 255, 255];
+
+/** Black or white, whichever is easier to read on the colour. */
+export function textOn(colour: Colour): Colour {
+  return contrast(colour, WHITE) >= contrast(colour, BLACK) ? WHITE : BLACK;
+}
+
+/** The colour of one state: that of its class, a little lighter or darker depending on the name,
+ * so that different neighbours of one class can be told apart. */
+export function stateColour(palette: Palette, stateClass: StateClass, name: string): Colour {
+  const base = palette.classes[stateClass];
+  if (stateClass === 'asleep' || stateClass === 'unknown' || stateClass === 'lost') return base;
+  let hash = 0;
+  for (let i = 0; i < name.length; i++) hash = (Math.imul(hash, 31) + name.charCodeAt(i)) | 0;
+  const shade = [0, 0.16, -0.12, 0.08, -0.06][Math.abs(hash) % 5];
+  const target = shade > 0 ? WHITE : BLACK;
+  const part = Math.abs(shade);
+  return base.map((value, i) => Math.round(value + (target[i] - value) * part)) as unknown as Colour;
+}

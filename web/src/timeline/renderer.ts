@@ -1,0 +1,48 @@
+// What the timeline needs of a renderer of rectangles. There are two: WebGL2 (gl_renderer.ts), and
+// a 2D canvas for machines without it (canvas_renderer.ts). Both draw the same picture from the
+// same tiles: below the text canvas, in device pixels.
+
+import type { State } from '../api/types.ts';
+import type { Palette } from './palette.ts';
+import type { Layout } from './row_tree.ts';
+import type { Batch } from './tile_cache.ts';
+
+/** Distance of a bar from the border of its row, in CSS pixels. */
+export const BAR_INSET = 2;
+/** Height of the tick that shows a worse state than the dominant one. */
+export const TICK_HEIGHT = 5;
+/** Height of the strip that shows the part on the critical path. */
+export const PATH_HEIGHT = 2;
+
+/** Which part of the canvas a group of rows has, in device pixels. */
+export interface Pane {
+  top: number;
+  height: number;
+  /** Offset of the rows' own coordinates. */
+  scroll: number;
+  pinned: boolean;
+}
+
+/** Position of a tile on the time axis, in device pixels. */
+export interface TileTransform {
+  offset: number;
+  scale: number;
+}
+
+export interface Renderer {
+  resize(width: number, height: number, ratio: number): void;
+  setStates(states: readonly State[], palette: Palette): void;
+  setLayout(layout: Layout, rowCount: number): void;
+  /** Begins a frame and clears the canvas. */
+  begin(): void;
+  fill(x: number, y: number, width: number, height: number, colour: readonly number[]): void;
+  /** Begins to draw tiles into a pane; what was drawn before is below. */
+  beginPane(pane: Pane): void;
+  /** Draws a batch. Returns false if it was not uploaded because the frame has no budget left. */
+  draw(batch: Batch, transform: TileTransform): boolean;
+  /** Ends the drawing of one level: bars and ticks of the next one cover those of this one. */
+  endLevel(): void;
+  end(): void;
+  forget(batch: Batch): void;
+  dispose(): void;
+}

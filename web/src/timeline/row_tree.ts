@@ -1,0 +1,295 @@
+// The tree of rows and its layout: which rows are visible, in which order and at which height.
+// Rows can be collapsed, hidden, pinned to the top, filtered and sorted. Everything here is a pure
+// function of the rows and the settings.
+
+import type { Row, RowKind } from '../api/types.ts';
+
+export const ROW_HEIGHT = 20;
+export const HEAD_HEIGHT = 22;
+
+export type RowOrder = 'path' | 'busy' | 'name' | 'recorded';
+
+export interface RowSettings {
+  collapsed: ReadonlySet<number>;
+  hidden: ReadonlySet<number>;
+  /** Ids of rows, in the order in which they were pinned. */
+  pinned: readonly number[];
+  filter: string;
+  order: RowOrder;
+}
+
+export interface LayoutRow {
+  row: Row;
+  /** Index of the row in the tree, which is its slot in the renderer's table of rows. */
+  index: number;
+  depth: number;
+  /** In pixels from the begin of the pinned rows, or from the begin of all other rows. */
+  top: number;
+  height: number;
+  head: boolean;
+  collapsed: boolean;
+  pinned: boolean;
+}
+
+export interface Layout {
+  pinned: LayoutRow[];
+  pinnedHeight: number;
+  rows: LayoutRow[];
+  height: number;
+  /** For each visible row, by its index in the tree. */
+  byIndex: ReadonlyMap<number, LayoutRow>;
+}
+
+const GROUP_HEADS: ReadonlySet<RowKind> = new Set([
+  'host',
+  'process',
+  'cpus',
+  'interrupts',
+  'machines',
+]);
+
+/** Order of the kinds below one parent. */
+const KIND_ORDER: readonly RowKind[] = [
+  'host',
+  'machines',
+  'process',
+  'thread',
+  'machine',
+  'cpus',
+  'cpu',
+  'interrupts',
+  'interrupt',
+];
+
+export function isGroupHead(row: Row): boolean {
+  return GROUP_HEADS.has(row.kind);
+}
+
+export class RowTree {
+  readonly rows: readonly Row[];
+  readonly indexOf: ReadonlyMap<number, number>;
+  private readonly children: number[][];
+  private readonly roots: number[] = [];
+  private readonly parents: Int32Array;
+
+  constructor(rows: readonly Row[]) {
+    this.rows = rows;
+    const indexOf = new Map<number, number>();
+    rows.forEach((row, index) => indexOf.set(row.id, index));
+    this.indexOf = indexOf;
+    this.children = rows.map(() => []);
+    this.parents = new Int32Array(rows.length).fill(-1);
+    rows.forEach((row, index) => {
+      const parent = row.parent === null ? undefined : indexOf.get(row.parent);
+      if (parent === undefined) {
+        this.roots.push(index);
+      } else {
+        this.parents[index] = parent;
+        this.children[parent].push(index);
+      }
+    });
+  }
+
+  row(id: number): Row | undefined {
+    const index = this.indexOf.get(id);
+    return index === undefined ? undefined : this.rows[index];
+  }
+
+  parentOf(index: number): number {
+    return this.parents[index];
+  }
+
+  hasChildren(index: number): boolean {
+    return this.children[index].length > 0;
+  }
+
+  /** Name of a row with those of its process, for lists outside of the tree. */
+  fullName(id: number): string {
+    const index = this.indexOf.get(id);
+    if (index === undefined) return `row ${id}`;
+    const row = this.rows[index];
+    const parent = this.parents[index];
+    const process = parent >= 0 && this.rows[parent].kind === 'process' ? this.rows[parent] : null;
+    return process && process.name !== row.name ? `${process.name} ▸ ${row.name}` : row.name;
+  }
+
+  /** The row itself if it is visible, otherwise its nearest visible ancestor. */
+  visible(layout: Layout, id: number): LayoutRow | undefined {
+    let index = this.indexOf.get(id) ?? -1;
+    while (index >= 0) {
+      const found = layout.byIndex.get(index);
+      if (found) return found;
+      index = this.parents[index];
+    }
+    return undefined;
+  }
+
+  /** Ids of the ancestors of a row, the nearest first. */
+  ancestors(id: number): number[] {
+    const ids: number[] = [];
+    let index = this.parents[this.indexOf.get(id) ?? -1] ?? -1;
+    while (index >= 0) {
+      ids.push(this.rows[index].id);
+      index = this.parents[index];
+    }
+    return ids;
+  }
+
+  /** Ids of the rows with states in the subtree of a row. */
+  leaves(index: number): number[] {
+    const ids: number[] = [];
+    const open = [index];
+    while (open.length > 0) {
+      const next = open.pop()!;
+      if (!isGroupHead(this.rows[next])) ids.push(this.rows[next].id);
+      open.push(...this.children[next]);
+    }
+    return ids;
+  }
+
+  layout(settings: RowSettings): Layout {
+    const shown = this.filtered(settings.filter);
+    const byIndex = new Map<number, LayoutRow>();
+    const pinnedIds = new Set(settings.pinned);
+    const pinned: LayoutRow[] = [];
+    let pinnedHeight = 0;
+    for (const id of settings.pinned) {
+      const index = this.indexOf.get(id);
+      if (index === undefined) continue;
+      const entry = this.entry(index, 0, pinnedHeight, settings, true);
+      pinned.push(entry);
+      byIndex.set(index, entry);
+      pinnedHeight += entry.height;
+    }
+    const rows: LayoutRow[] = [];
+    let height = 0;
+    const visit = (index: number, depth: number) => {
+      const row = this.rows[index];
+      if (settings.hidden.has(row.id) || (shown && !shown[index])) return;
+      const entry = this.entry(index, depth, height, settings, false);
+      if (!pinnedIds.has(row.id)) {
+        rows.push(entry);
+        byIndex.set(index, entry);
+        height += entry.height;
+      }
+      if (!entry.collapsed) {
+        for (const child of this.sorted(this.children[index], settings.order)) {
+          visit(child, depth + 1);
+        }
+      }
+    };
+    for (const root of this.sorted(this.roots, settings.order)) visit(root, 0);
+    return { pinned, pinnedHeight, rows, height, byIndex };
+  }
+
+  private entry(
+    index: number,
+    depth: number,
+    top: number,
+    settings: RowSettings,
+    pinned: boolean,
+  ): LayoutRow {
+    const row = this.rows[index];
+    const head = isGroupHead(row);
+    return {
+      row,
+      index,
+      depth,
+      top,
+      height: head ? HEAD_HEIGHT : ROW_HEIGHT,
+      head,
+      // A filter shows what it finds, also in collapsed groups.
+      collapsed: settings.filter === '' && settings.collapsed.has(row.id),
+      pinned,
+    };
+  }
+
+  private sorted(indices: number[], order: RowOrder): number[] {
+    const rank = (index: number) => KIND_ORDER.indexOf(this.rows[index].kind);
+    return [...indices].sort((a, b) => {
+      const first = this.rows[a];
+      const second = this.rows[b];
+      const kinds = rank(a) - rank(b);
+      if (kinds !== 0) return kinds;
+      // CPUs and interrupts have numbers that people look for in their order.
+      const numbered = first.kind === 'cpu' || first.kind === 'interrupt';
+      if (numbered || order === 'recorded') return a - b;
+      if (order === 'name') return compareNames(first, second) || a - b;
+      if (order === 'path' && first.path_ns !== second.path_ns) {
+        return second.path_ns - first.path_ns;
+      }
+      return second.busy_ns - first.busy_ns || a - b;
+    });
+  }
+
+  /** For each row, if it matches, or has a matching row above or below it; null without filter. */
+  private filtered(filter: string): boolean[] | null {
+    const text = filter.trim().toLowerCase();
+    if (text === '') return null;
+    const matches = this.rows.map(
+      (row) => row.name.toLowerCase().includes(text) || row.detail.toLowerCase().includes(text),
+    );
+    const shown = [...matches];
+    // A parent comes before its children, so one pass down and one up are enough.
+    for (let i = 0; i < shown.length; i++) {
+      const parent = this.parents[i];
+      if (parent >= 0 && matches[parent]) matches[i] = shown[i] = true;
+    }
+    for (let i = shown.length - 1; i >= 0; i--) {
+      const parent = this.parents[i];
+      if (parent >= 0 && shown[i]) shown[parent] = true;
+    }
+    return shown;
+  }
+}
+
+function compareNames(a: Row, b: Row): number {
+  return a.name.localeCompare(b.name, 'en', { numeric: true });
+}
+
+/** Index of the first row of a list that ends below `y`. */
+export function firstRowAt(rows: readonly LayoutRow[], y: number): number {
+  let low = 0;
+  let high = rows.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (rows[middle].top + rows[middle].height <= y) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Heads of groups whose rows are in view while the head itself is scrolled out; the outermost
+ * first. They stay at the top, so that a row never lacks its process. */
+export function stickyHeads(layout: Layout, scroll: number): LayoutRow[] {
+  const heads: LayoutRow[] = [];
+  let covered = 0;
+  for (;;) {
+    const at = firstRowAt(layout.rows, scroll + covered);
+    if (at >= layout.rows.length) return heads;
+    const depth = heads.length;
+    const candidate = ancestorAtDepth(layout.rows, at, depth);
+    if (!candidate || !candidate.head || candidate.top >= scroll + covered) return heads;
+    if (layout.rows[at] === candidate && candidate.collapsed) return heads;
+    heads.push(candidate);
+    covered += candidate.height;
+  }
+}
+
+function ancestorAtDepth(rows: LayoutRow[], at: number, depth: number): LayoutRow | null {
+  for (let i = at; i >= 0; i--) {
+    if (rows[i].depth === depth) return rows[i];
+    if (rows[i].depth < depth) return null;
+  }
+  return null;
+}
+
+/** Rows `around` rows before and after `count` rows from `first` on. */
+export function rowsAround(
+  rows: readonly LayoutRow[],
+  first: number,
+  count: number,
+  around: number,
+): readonly LayoutRow[] {
+  return rows.slice(Math.max(0, first - around), first + count + around);
+}

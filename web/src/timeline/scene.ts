@@ -1,0 +1,44 @@
+// What the timeline shows besides the states: selections, marks, notes. The viewer owns the scene
+// and changes it; the timeline draws it.
+
+import type { Note } from '../api/types.ts';
+import type { TimeDisplay } from './time_format.ts';
+import type { View } from './viewport.ts';
+
+/** A selected state of a row. */
+export interface SelectedState extends View {
+  row: number;
+  state: number;
+}
+
+/** A selected range of time on some rows. */
+export interface SelectedRange extends View {
+  rows: number[];
+}
+
+export interface Scene {
+  selection: SelectedState | null;
+  range: SelectedRange | null;
+  /** Times that the user marked. */
+  marks: number[];
+  notes: Note[];
+  /** Text of the path's segments that are highlighted. */
+  highlight: string | null;
+  /** Where the verdict's evidence is. */
+  evidence: View | null;
+  timeDisplay: TimeDisplay;
+  originNs: bigint;
+}
+
+export function emptyScene(): Scene {
+  return {
+    selection: null,
+    range: null,
+    marks: [],
+    notes: [],
+    highlight: null,
+    evidence: null,
+    timeDisplay: 'relative',
+    originNs: 0n,
+  };
+}

@@ -1,0 +1,75 @@
+// Names of states in bars that are wide enough. Only the wide items of a tile are looked at, which
+// were collected when it arrived, and only so many texts are drawn in a frame that moves.
+
+import type { State } from '../api/types.ts';
+import { rowY, type Frame, type PlacedRow } from './frame.ts';
+import { css, textOn } from './palette.ts';
+import type { TileCache } from './tile_cache.ts';
+import { timeToPixel, tileSpan } from './viewport.ts';
+
+/** Texts in a frame while the view moves, and when it has come to rest. */
+const TEXTS_MOVING = 120;
+const TEXTS_RESTING = 900;
+const LEAST_WIDTH = 26;
+const PADDING = 4;
+
+export const TEXT_FONT = '11px system-ui, sans-serif';
+
+export class TextDrawing {
+  private readonly widths = new Map<string, number>();
+
+  draw(
+    context: CanvasRenderingContext2D,
+    frame: Frame,
+    rows: readonly PlacedRow[],
+    cache: TileCache,
+    level: number,
+    tiles: { first: number; last: number },
+    moving: boolean,
+  ): void {
+    const { view, width, states, palette } = frame;
+    context.font = TEXT_FONT;
+    context.textBaseline = 'middle';
+    const colours = new Map<string, string>();
+    for (const [name, colour] of Object.entries(palette.classes)) {
+      colours.set(name, css(name === 'asleep' ? palette.faintText : textOn(colour)));
+    }
+    let left = moving ? TEXTS_MOVING : TEXTS_RESTING;
+    for (let tile = tiles.first; tile <= tiles.last; tile++) {
+      const offset = timeToPixel(view, width, tile * tileSpan(level));
+      const scale = (2 ** level / (view.end - view.begin)) * width;
+      for (const { entry } of rows) {
+        const cached = cache.row(level, tile, entry.row.id);
+        if (!cached || cached.wide.length === 0) continue;
+        const { times, words } = cached.batch.decoded;
+        const middle = rowY(frame, entry) + entry.height / 2 + 0.5;
+        for (const i of cached.wide) {
+          // A state that began in an earlier tile in view has its text there.
+          if (times[4 * i] < 0 && tile > tiles.first) continue;
+          const begin = Math.max(offset + times[4 * i] * scale, 0);
+          const end = Math.min(offset + times[4 * i + 1] * scale, width);
+          if (end - begin < LEAST_WIDTH) continue;
+          const state = states[words[8 * i + 4]];
+          if (!state) continue;
+          const text = this.fitted(context, state, end - begin - 2 * PADDING);
+          if (text === '') continue;
+          context.fillStyle = colours.get(state.class)!;
+          context.fillText(text, begin + PADDING, middle);
+          if (--left <= 0) return;
+        }
+      }
+    }
+  }
+
+  /** The name, shortened to the given width; empty if less than three letters would remain. */
+  private fitted(context: CanvasRenderingContext2D, state: State, available: number): string {
+    let width = this.widths.get(state.name);
+    if (width === undefined) {
+      width = context.measureText(state.name).width;
+      this.widths.set(state.name, width);
+    }
+    if (width <= available) return state.name;
+    const letters = Math.floor((available / width) * state.name.length) - 1;
+    return letters < 3 ? '' : `${state.name.slice(0, letters)}…`;
+  }
+}

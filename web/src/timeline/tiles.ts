@@ -1,0 +1,112 @@
+// Decoding of tiles: the packed answer of the server to a request for some rows and one window of
+// time. Items stay in the server's bytes, which are uploaded to the GPU as they are; decoding reads
+// only the header and one entry per row.
+//
+// Layout (little-endian): "LPT1", rows n, version, 0; n entries of row, exact, first item, number
+// of items (u32); 16 bytes per item: begin f32, end f32, state u16, worst u16, count u16, busy u8,
+// path u8. A typed array reads the bytes in the order of the machine, which is little-endian on
+// every machine that runs a browser today.
+
+export const ITEM_BYTES = 16;
+const HEADER_BYTES = 16;
+const ENTRY_BYTES = 16;
+/** "LPT1" read as a little-endian number. */
+const MAGIC = 0x3154504c;
+
+/** The items of one row in a tile. */
+export interface RowItems {
+  row: number;
+  /** Each item is one state; otherwise an item is a bin or several equal ones. */
+  exact: boolean;
+  first: number;
+  count: number;
+}
+
+export interface DecodedTile {
+  version: number;
+  rows: RowItems[];
+  itemCount: number;
+  /** All items, for the upload. */
+  bytes: Uint8Array<ArrayBuffer>;
+  /** Begin and end of item i are at 4 i and 4 i + 1. */
+  times: Float32Array;
+  /** State, worst state and count of item i are at 8 i + 4, 8 i + 5 and 8 i + 6. */
+  words: Uint16Array;
+}
+
+export function decodeTile(buffer: ArrayBuffer): DecodedTile {
+  if (buffer.byteLength < HEADER_BYTES) throw new Error('A tile is shorter than its header.');
+  const header = new Uint32Array(buffer, 0, HEADER_BYTES / 4);
+  if (header[0] !== MAGIC) throw new Error('A tile does not begin with LPT1.');
+  const rowCount = header[1];
+  const itemsBegin = HEADER_BYTES + rowCount * ENTRY_BYTES;
+  if (itemsBegin > buffer.byteLength) throw new Error('A tile is shorter than its table of rows.');
+  const itemCount = Math.floor((buffer.byteLength - itemsBegin) / ITEM_BYTES);
+  const entries = new Uint32Array(buffer, HEADER_BYTES, rowCount * 4);
+  const rows: RowItems[] = [];
+  for (let i = 0; i < rowCount; i++) {
+    const first = entries[4 * i + 2];
+    const count = entries[4 * i + 3];
+    if (first + count > itemCount) throw new Error('A tile lacks some of its items.');
+    rows.push({ row: entries[4 * i], exact: entries[4 * i + 1] !== 0, first, count });
+  }
+  return {
+    version: header[2],
+    rows,
+    itemCount,
+    bytes: new Uint8Array(buffer, itemsBegin, itemCount * ITEM_BYTES),
+    times: new Float32Array(buffer, itemsBegin, itemCount * 4),
+    words: new Uint16Array(buffer, itemsBegin, itemCount * 8),
+  };
+}
+
+/** An item, for tooltips and text. */
+export interface Item {
+  begin: number;
+  end: number;
+  state: number;
+  worst: number;
+  count: number;
+}
+
+export function itemAt(tile: DecodedTile, index: number): Item {
+  return {
+    begin: tile.times[4 * index],
+    end: tile.times[4 * index + 1],
+    state: tile.words[8 * index + 4],
+    worst: tile.words[8 * index + 5],
+    count: tile.words[8 * index + 6],
+  };
+}
+
+/** Index of the item of a row that contains `bin`, or the nearest one within `reach` bins; -1 if
+ * there is none. */
+export function findItem(tile: DecodedTile, items: RowItems, bin: number, reach: number): number {
+  let low = items.first;
+  let high = items.first + items.count;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (tile.times[4 * middle] <= bin) low = middle + 1;
+    else high = middle;
+  }
+  const before = low - 1;
+  if (before >= items.first && tile.times[4 * before + 1] > bin) return before;
+  let best = -1;
+  let distance = reach;
+  if (before >= items.first && bin - tile.times[4 * before + 1] <= distance) {
+    best = before;
+    distance = bin - tile.times[4 * before + 1];
+  }
+  if (low < items.first + items.count && tile.times[4 * low] - bin < distance) best = low;
+  return best;
+}
+
+/** Indices of a row's items that are at least `bins` wide: the only ones that have space for a
+ * text. They are collected when a tile arrives, so that no frame looks at every item. */
+export function wideItems(tile: DecodedTile, items: RowItems, bins: number): number[] {
+  const wide: number[] = [];
+  for (let i = items.first; i < items.first + items.count; i++) {
+    if (tile.times[4 * i + 1] - tile.times[4 * i] >= bins) wide.push(i);
+  }
+  return wide;
+}
