@@ -54,9 +54,12 @@ impl Shown {
 }
 
 /// Returns the rows of an output, and the groups above them. On the critical path's output, these
-/// are the rows that are on the path.
+/// are the rows that are on the path. A trace without the kernel's events knows no threads, but the
+/// programs that wrote it; they are shown instead.
 fn shown(output: Output, listing: &Listing) -> Vec<usize> {
     let positions: HashMap<RowId, usize> = listing.rows.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
+    let has_threads = listing.rows.iter().any(|row| row.kind == RowKind::Thread);
+    let output = if output == Output::Threads && !has_threads { Output::Machines } else { output };
     let is_shown = |row: &&Row| output.shows(row.kind) && (output != Output::CriticalPath || row.kind == RowKind::Path || row.path_ns > 0);
     let mut with_parents: HashSet<RowId> = HashSet::new();
     for row in listing.rows.iter().filter(is_shown) {
