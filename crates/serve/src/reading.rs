@@ -137,9 +137,10 @@ impl Reading {
         self.state().error.clone()
     }
 
-    /// Returns true if states are known, or will never be.
+    /// Returns true if a part of the trace is known, or nothing ever will be.
     pub(crate) fn has_begun(&self) -> bool {
-        !self.is_reading() || self.timeline.version() > 0
+        let (begin, end) = self.timeline.range();
+        !self.is_reading() || begin < end
     }
 
     /// Returns the places of the segments of the critical path, which is known from the end of the

@@ -458,6 +458,10 @@ fn the_table_is_searched_in_both_directions() {
     assert_eq!(found(100, "3", "parse", "PREVIOUS")[0], ("parser::parse".to_owned(), 8));
     assert_eq!(found(0, "2", "^disk$", "NEXT")[0].0, "disk::seek");
     assert_eq!(found(0, "3", "nothing", "NEXT"), []);
+    // A column of times and one of names must both match.
+    let both = json!({"1": "^200$", "3": "writer"});
+    let model = served.model(&table, json!({"requested_table_count": 1, "requested_table_column_ids": [3], "table_search_expressions": both, "table_search_direction": "NEXT"}));
+    assert_eq!(model["lines"][0]["cells"][0]["content"], "writer::write");
     assert_eq!(found(0, "3", "seek(", "NEXT"), [], "no pattern, so it is searched as it is");
     // Without a direction, lines that match are marked where they are.
     let marked =

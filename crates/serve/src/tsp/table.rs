@@ -5,10 +5,11 @@ use super::reply::{self, Answer, Refused};
 use super::styles;
 use crate::path_walk::PathIndex;
 use crate::reading::Reading;
-use longpole_analysis::timeline::{Listing, PathSegment, RowId};
+use longpole_analysis::timeline::{Listing, PathSegment, RowId, StateId};
 use regex_lite::Regex;
 use serde::Serialize;
 use serde_json::json;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -162,6 +163,8 @@ enum Direction {
 /// What a client searches: a pattern for each of some columns.
 struct Search {
     patterns: Vec<(Column, Regex)>,
+    /// Results for the columns that depend only on trace, row and state, of which there are few.
+    known: RefCell<HashMap<(u32, Option<RowId>, StateId), bool>>,
     /// `None` if the lines that match are only marked.
     direction: Option<Direction>,
 }
@@ -184,11 +187,17 @@ impl Search {
             Some("PREVIOUS") => Some(Direction::Previous),
             Some(other) => return Err(Refused::bad(format!("`table_search_direction` is {other:?}, and neither NEXT nor PREVIOUS"))),
         };
-        Ok(Search { patterns, direction })
+        Ok(Search { patterns, known: RefCell::default(), direction })
     }
 
     fn matches(&self, part: &Part, segment: &PathSegment) -> bool {
-        !self.patterns.is_empty() && self.patterns.iter().all(|(column, pattern)| pattern.is_match(&part.content(*column, segment)))
+        let is_of_time = |column: Column| matches!(column, Column::Begin | Column::Duration);
+        let all_match = |of_time: bool| {
+            let mut patterns = self.patterns.iter().filter(|(column, _)| is_of_time(*column) == of_time);
+            patterns.all(|(column, pattern)| pattern.is_match(&part.content(*column, segment)))
+        };
+        let key = (part.reading.id, segment.row, segment.interval.state);
+        !self.patterns.is_empty() && *self.known.borrow_mut().entry(key).or_insert_with(|| all_match(false)) && all_match(true)
     }
 
     /// Returns the first matching line at or after a number, or the last one at or before it.
