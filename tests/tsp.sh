@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Asks `longpole serve` with the client of VS Code and Theia: everything that the client offers, and
-# the sequence of the VS Code viewer, on a recording of probes and on one of the kernel.
+# the sequence of the VS Code viewer, on a recording of probes, on one of the kernel, and on a trace
+# of LTTng.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
@@ -54,6 +55,14 @@ if [ "$(id -u)" -eq 0 ] && [ -d /sys/kernel/tracing/instances ]; then
 	ask kernel --kernel sched,irq,softirq,syscall -- "$place/handover" pipes
 else
 	echo "skipped: the trace server on a recording of the kernel (this needs root and tracefs)"
+fi
+
+lttng=${LONGPOLE_CORPORA:-}/tracecompass-test-traces/flipping-endianness
+if [ -d "$lttng" ]; then
+	cp -r "$lttng" "$place/traces/lttng"
+	(cd "$place/client" && node client.js "$address" "$place/traces/lttng" kernel)
+else
+	echo "not at hand: traces of other tools (LONGPOLE_CORPORA): the trace server on a trace of LTTng"
 fi
 
 # The script of the documentation prints the ten longest segments.
