@@ -9,6 +9,8 @@ import { firstSegmentAfter } from './path_store.ts';
 import { TEXT_FONT } from './text_drawing.ts';
 
 const LEAST_TEXT_WIDTH = 34;
+/** Distance between two changes of the row that are drawn. Closer ones would cover the rows. */
+const LEAST_JOINT_DISTANCE = 7;
 
 export function segmentColour(frame: Frame, segment: PathSegment): Colour {
   const state: State | undefined =
@@ -84,24 +86,27 @@ export function drawPathLine(
   const { palette, view } = frame;
   const line = new Path2D();
   const highlight = new Path2D();
-  let drawn = false;
-  let lastX = -10;
+  let last: { x: number; y: number } | null = null;
+  let lastJoint = -LEAST_JOINT_DISTANCE;
   for (let i = Math.max(firstSegmentAfter(segments, view.begin) - 1, 0); i < segments.length; i++) {
     const segment = segments[i];
     if (segment.begin > view.end) break;
     if (segment.row === null) continue;
-    const entry = frame.tree.visible(frame.layout, segment.row);
-    if (!entry) continue;
+    const highlighted = isHighlighted(frame, segment);
     const left = xOf(frame, segment.begin);
     const right = xOf(frame, segment.end);
-    const highlighted = isHighlighted(frame, segment);
-    if (right - lastX < 1 && !highlighted) continue;
+    if (last && right - last.x < 1 && !highlighted) continue;
+    const entry = frame.tree.visible(frame.layout, segment.row);
+    if (!entry) continue;
     const y = rowY(frame, entry) + entry.height - 3.5;
-    if (drawn) line.lineTo(left, y);
-    else line.moveTo(left, y);
+    if (last && (last.y === y || left - lastJoint >= LEAST_JOINT_DISTANCE)) {
+      line.lineTo(left, y);
+      if (last.y !== y) lastJoint = left;
+    } else {
+      line.moveTo(left, y);
+    }
     line.lineTo(right, y);
-    drawn = true;
-    lastX = right;
+    last = { x: right, y };
     if (highlighted) {
       const top = rowY(frame, entry) + 1.5;
       highlight.rect(left, top, Math.max(right - left, 1), entry.height - 3);
