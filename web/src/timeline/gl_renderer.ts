@@ -18,6 +18,10 @@ import { ITEM_BYTES } from './tiles.ts';
 /** Bytes that may be uploaded in one frame, apart from the first batch of the frame. */
 const UPLOAD_LIMIT_BYTES = 1_000_000;
 
+/** Values of uPass in the shader. */
+const BARS = 0;
+const TICKS = 1;
+
 interface Uploaded {
   vertexArray: WebGLVertexArrayObject;
   buffers: WebGLBuffer[];
@@ -169,8 +173,10 @@ export class GlRenderer implements Renderer {
     if (!uploaded) return false;
     gl.bindVertexArray(uploaded.vertexArray);
     gl.uniform2f(uniforms.uTransform, transform.offset, transform.scale);
-    for (const pass of [0, 1]) {
-      gl.uniform1i(uniforms.uPass, pass);
+    gl.uniform1i(uniforms.uPass, BARS);
+    gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, count);
+    if (batch.ticks) {
+      gl.uniform1i(uniforms.uPass, TICKS);
       gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, count);
     }
     return true;
