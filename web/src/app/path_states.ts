@@ -10,6 +10,8 @@ export interface PathState {
   /** The two parts of the name: nginx and write. */
   machines: string;
   state: string;
+  /** The names of the same state on the timeline, where each machine of a class has its own. */
+  names: Set<string>;
   /** How `what-if` is asked to change it. */
   scenario: string;
   kind: string;
@@ -62,6 +64,7 @@ export function pathStates(report: Report): PathState[] {
     if (known) {
       known.ns += entry.ns;
       known.share += entry.share;
+      known.names.add(`${entry.machine}::${entry.state}`);
       continue;
     }
     const scenario = `${quoted(entry.class)}::${quoted(entry.state)}`;
@@ -69,6 +72,7 @@ export function pathStates(report: Report): PathState[] {
       name,
       machines: entry.class,
       state: entry.state,
+      names: new Set([name, `${entry.machine}::${entry.state}`]),
       scenario,
       kind: entry.kind,
       class: classOfKind(entry.kind),

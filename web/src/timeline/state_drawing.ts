@@ -2,9 +2,9 @@
 // wanted. If tiles of the view's level are missing, those of other levels are drawn below, so that
 // a zoom shows a coarse picture at once and a sharp one as soon as it arrives.
 
-import { HEADER_HEIGHT, type Frame, type PlacedRow } from './frame.ts';
+import { RULER_HEIGHT, type Frame, type PlacedRow } from './frame.ts';
 import type { Pane, Renderer } from './renderer.ts';
-import { firstRowAt, rowsAround } from './row_tree.ts';
+import { firstRowAt, LANE_HEIGHT, rowsAround } from './row_tree.ts';
 import { TextDrawing } from './text_drawing.ts';
 import type { Batch, TileCache } from './tile_cache.ts';
 import type { WantedTile } from './tile_loader.ts';
@@ -58,7 +58,7 @@ export class StateDrawing {
     context.save();
     context.beginPath();
     const top = frame.rowsTop + frame.stickyHeight;
-    context.rect(0, HEADER_HEIGHT, frame.width, frame.layout.pinnedHeight);
+    context.rect(0, RULER_HEIGHT, frame.width, frame.rowsTop - RULER_HEIGHT);
     context.rect(0, top, frame.width, frame.height - top);
     context.clip();
     this.texts.draw(context, frame, rows, cache, level, tiles, moving);
@@ -112,11 +112,12 @@ export class StateDrawing {
 function panesOf(frame: Frame): Pane[] {
   const { ratio } = frame;
   const panes: Pane[] = [];
-  if (frame.layout.pinned.length > 0) {
+  if (frame.layout.path || frame.layout.pinned.length > 0) {
+    // The lane of the critical path is above the pinned rows, whose tops count from the header.
     panes.push({
-      top: HEADER_HEIGHT * ratio,
-      height: frame.layout.pinnedHeight * ratio,
-      scroll: 0,
+      top: RULER_HEIGHT * ratio,
+      height: (LANE_HEIGHT + frame.layout.pinnedHeight) * ratio,
+      scroll: -LANE_HEIGHT * ratio,
       pinned: true,
     });
   }
