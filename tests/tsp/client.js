@@ -111,11 +111,14 @@ async function everything() {
 	for (const { id } of outputs.filter((output) => output.type === 'TIME_GRAPH')) {
 		counts[id] = await timeGraph(e, id, start, end);
 	}
-	assert.ok(counts['longpole.critical-path'].states > 10 && counts['longpole.critical-path'].arrows > 0, JSON.stringify(counts));
-	assert.ok(counts['longpole.threads'].states + counts['longpole.machines'].states > 10, JSON.stringify(counts));
+	const onPath = counts['longpole.critical-path'];
+	assert.ok(onPath.states > 10, JSON.stringify(counts));
+	// The lane of the path, and the rows that it passes through. A worker that never waits may be
+	// the only one.
+	assert.ok(onPath.rows >= 2 && onPath.arrows > 0 === onPath.rows > 2, JSON.stringify(counts));
+	assert.ok(counts['longpole.threads'].states > 10, JSON.stringify(counts));
 	if (kind === 'kernel') {
 		assert.ok(counts['longpole.cpus'].states > 10 && counts['longpole.interrupts'].states > 10, JSON.stringify(counts));
-		assert.ok(counts['longpole.threads'].states > 10, JSON.stringify(counts));
 	}
 
 	for (const { id } of outputs.filter((output) => output.type === 'TREE_TIME_XY')) {
@@ -181,9 +184,9 @@ async function timeGraph(e, id, start, end) {
 		const [{ start: time, end: until }] = row.states;
 		const element = { elementType: 'state', time, duration: until - time };
 		const tooltip = complete(await client.fetchTimeGraphTooltip(e, id, QueryHelper.selectionTimeQuery([time], [row.entryId], { requested_element: element })));
-		assert.ok(tooltip.State.length > 0, JSON.stringify(tooltip));
+		assert.ok(tooltip.Row && tooltip.Duration, JSON.stringify(tooltip));
 	}
-	return { entries: entries.length, states, arrows: arrows.length };
+	return { rows: rows.length, states, arrows: arrows.length };
 }
 
 async function xy(e, id, start, end) {
@@ -271,6 +274,7 @@ async function vsCode() {
 		}
 	}
 	model(await client.deleteExperiment(e));
+	model(await client.deleteTrace(uuids[0]));
 }
 
 everything()

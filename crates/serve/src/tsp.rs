@@ -24,6 +24,7 @@ mod statistics;
 mod styles;
 mod table;
 mod time_graph;
+mod tooltip;
 mod traces;
 mod xy;
 
@@ -133,7 +134,7 @@ fn output(protocol: &Protocol, method: &Method, experiment: &str, rest: &[&str],
         ("POST", ["timeGraph", output, "tree"]) => time_graph::tree(&read(output, Some(Shape::TimeGraph))?),
         ("POST", ["timeGraph", output, "states"]) => time_graph::states(&read(output, Some(Shape::TimeGraph))?),
         ("POST", ["timeGraph", output, "arrows"]) => time_graph::arrows(&read(output, Some(Shape::TimeGraph))?),
-        ("POST", ["timeGraph", output, "tooltip"]) => time_graph::tooltip(&read(output, Some(Shape::TimeGraph))?),
+        ("POST", ["timeGraph", output, "tooltip"]) => tooltip::tooltip(&read(output, Some(Shape::TimeGraph))?),
         ("POST", ["XY", output, "tree"]) => xy::tree(&read(output, Some(Shape::Xy))?),
         ("POST", ["XY", output, "xy"]) => xy::points(&read(output, Some(Shape::Xy))?),
         ("GET", ["XY", output, "tooltip"]) => xy::tooltip(&read(output, Some(Shape::Xy))?, query),

@@ -8,8 +8,9 @@ use std::collections::{HashMap, HashSet};
 /// Number of an entry that is no row: the head of a trace's rows, or the sum of all of them.
 const HEAD: u32 = u32::MAX;
 
-/// Returns the number of a row's entry, below 2^53: the trace's place in the experiment, and the
-/// row. Rows of the first trace have their own numbers.
+/// Returns the number of a row's entry: the trace's place in the experiment, and the row. Rows of
+/// the first trace have their own numbers. JavaScript has whole numbers below 2^53, and the parser
+/// of the TypeScript client makes a `bigint`, which is refused, of those with more than 15 digits.
 pub(crate) fn of_row(trace: usize, row: RowId) -> u64 {
     (trace as u64) << 32 | u64::from(row.0)
 }
@@ -53,9 +54,12 @@ impl Shown {
 }
 
 /// Returns the rows of an output, and the groups above them. On the critical path's output, these
-/// are the rows that are on the path.
+/// are the rows that are on the path. A trace without the kernel's events knows no threads, but the
+/// programs that wrote it; they are shown instead.
 fn shown(output: Output, listing: &Listing) -> Vec<usize> {
     let positions: HashMap<RowId, usize> = listing.rows.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
+    let has_threads = listing.rows.iter().any(|row| row.kind == RowKind::Thread);
+    let output = if output == Output::Threads && !has_threads { Output::Machines } else { output };
     let is_shown = |row: &&Row| output.shows(row.kind) && (output != Output::CriticalPath || row.kind == RowKind::Path || row.path_ns > 0);
     let mut with_parents: HashSet<RowId> = HashSet::new();
     for row in listing.rows.iter().filter(is_shown) {
@@ -87,7 +91,7 @@ mod tests {
     fn the_number_of_an_entry_names_its_trace_and_row() {
         for (trace, row) in [(0, 0), (0, 7), (1, 0), (1000, u32::MAX - 1)] {
             let entry = of_row(trace, RowId(row));
-            assert!(entry < 1 << 53);
+            assert!(entry < 1_000_000_000_000_000);
             assert_eq!(row_of(entry), (trace, Some(RowId(row))));
         }
         assert_eq!(row_of(of_head(3)), (3, None));

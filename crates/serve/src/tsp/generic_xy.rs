@@ -48,7 +48,7 @@ fn shares(reading: &Reading, range: TimeRange) -> Result<Vec<(String, f64)>, Ref
     let Some(path) = listing.path else { return Ok(Vec::new()) };
     let sums = reading.timeline.distributions(&[path], grid::relative(reading, range))?;
     let all: u64 = sums.iter().map(|sum| sum.total_ns).sum();
-    let percent = |ns: u64| ns as f64 * 100.0 / all.max(1) as f64;
+    let percent = |ns: u64| reply::rounded(ns as f64 * 100.0 / all.max(1) as f64);
     let name = |state: u32| listing.states.get(state as usize).map_or_else(String::new, |state| state.name.clone());
     let mut shares: Vec<(String, f64)> = sums.iter().take(MAX_STATES).map(|sum| (name(sum.state), percent(sum.total_ns))).collect();
     if sums.len() > MAX_STATES {

@@ -95,7 +95,9 @@ impl Output {
     fn description(self) -> &'static str {
         match self {
             Output::Threads => "The state of each thread, by host and process, with the critical path as arrows",
-            Output::Machines => "The state of each machine that is no thread: devices, locks, machines of a log",
+            Output::Machines => {
+                "The state of each machine that is no thread of the kernel's events: programs with probes, machines of a log"
+            }
             Output::Cpus => "The thread or interrupt that had each CPU",
             Output::Interrupts => "When each interrupt and softirq ran",
             Output::CriticalPath => "The states and links that nothing else could have hidden, in one lane and by row",

@@ -11,8 +11,8 @@ use serde_json::json;
 /// Number of rows that are read at once. While they are read, the reader of the trace waits.
 const ROWS_AT_ONCE: usize = 256;
 
-/// Numbers of entries that are states begin here, after those of rows of 2^20 traces.
-const FIRST_STATE: u64 = 1 << 52;
+/// Numbers of entries that are states begin here, after those of rows of 2^12 traces.
+const FIRST_STATE: u64 = 1 << 44;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

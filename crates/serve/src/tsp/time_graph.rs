@@ -5,8 +5,7 @@ use super::experiment_request::ExperimentRequest;
 use super::filter::Filter;
 use super::grid::{self, Bins};
 use super::outputs::Output;
-use super::parameters::TimeRange;
-use super::reply::{self, Answer, Refused};
+use super::reply::{self, Answer};
 use super::styles::{self, StyleKey};
 use crate::path_walk::PathWalk;
 use longpole_analysis::timeline::{Item, PathSegment, Row, RowId, RowKind, StateId, StateName};
@@ -216,40 +215,4 @@ impl Steps<'_> {
         let bin = Some(to.1 >> level);
         (bin != std::mem::replace(&mut self.last_bin, bin)).then_some((from, to))
     }
-}
-
-/// What is known about a state: its name, class, time and row.
-pub(crate) fn tooltip(request: &ExperimentRequest) -> Answer {
-    let experiment = &request.experiment;
-    let element = request.parameters.object("requested_element");
-    let of_element = |name: &str| element.and_then(|element| element.get(name));
-    let t = request.parameters.time().or_else(|| of_element("time")?.as_u64());
-    let t = t.ok_or_else(|| Refused::bad("name a time: `requested_times`"))?;
-    let entry = request.parameters.items().and_then(|items| items.first().copied());
-    let entry = entry.ok_or_else(|| Refused::bad("name an entry: `requested_items`"))?;
-    let is_state = of_element("elementType").and_then(|kind| kind.as_str()).is_none_or(|kind| kind.eq_ignore_ascii_case("state"));
-    let (trace, row) = entries::row_of(entry);
-    let (Some(reading), Some(row), true) = (experiment.traces.get(trace), row, is_state) else {
-        return reply::model(&json!({}), &experiment.status());
-    };
-    let range = TimeRange { begin: t, end: t.saturating_add(1), samples: 1 };
-    let moment = grid::relative(reading, range);
-    let listing = reading.timeline.listing();
-    let mut model = json!({});
-    if let (Some(known), [state, ..]) =
-        (listing.rows.iter().find(|known| known.id == row), reading.timeline.states(row, moment, 1)?.0.as_slice())
-    {
-        let origin = reading.origin();
-        model["Row"] = [known.name.as_str(), known.detail.as_str()].join(" ").trim_end().into();
-        if let Some(name) = listing.states.get(state.state.0 as usize) {
-            model["State"] = name.name.as_str().into();
-            model["Class"] = styles::key(name.class).into();
-        }
-        model["Begin"] = format!("{} ns", origin + state.begin).into();
-        model["Duration"] = format!("{} ns", state.end - state.begin).into();
-        if let Some(segment) = reading.timeline.path(moment, 1)?.0.first().filter(|segment| segment.row == Some(row)) {
-            model["On the critical path for"] = format!("{} ns", segment.interval.end - segment.interval.begin).into();
-        }
-    }
-    reply::model(&model, &experiment.status())
 }

@@ -92,12 +92,12 @@ fn begin(Protocol { shared, experiments }: &Protocol, uri: &str, name: Option<St
     if let Some(known) = shared.with_path(Path::new(uri.strip_prefix("file://").unwrap_or(uri))) {
         return Ok(known);
     }
-    let resolved = shared.roots.resolve(uri).and_then(|path| {
+    let resolved = shared.roots.resolve(uri).map(|path| {
         let whole = shared.analyst.whole(&path);
         // The whole of a part may be outside the roots, or have links that lead out; then only the
         // part may be read.
         let whole = if whole == path { Ok(whole) } else { shared.roots.resolve_path(&whole) };
-        Ok(whole.unwrap_or(path))
+        whole.unwrap_or(path)
     });
     let path = resolved.map_err(|refusal| {
         let (status, title) = match refusal {

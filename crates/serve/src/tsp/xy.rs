@@ -178,7 +178,7 @@ impl BusyTime {
         let mean = |(at, ns): (usize, &f64)| {
             let begin = (grid.first + at as u64) << grid.level;
             let counted = (begin + (1 << grid.level)).min(length).saturating_sub(begin).max(1);
-            (origin + begin, ns / counted as f64 / divisor)
+            (origin + begin, reply::rounded(ns / counted as f64 / divisor))
         };
         self.ns.iter().enumerate().map(mean).collect()
     }
