@@ -81,6 +81,23 @@ fn an_array_of_fixed_layout_structures_takes_one_record() {
     assert_eq!(decoder.advance().unwrap(), Some(Step::PacketEnd));
 }
 
+#[test]
+fn an_array_of_structures_of_both_byte_orders_takes_one_record_if_the_order_changes_between_bytes() {
+    let _turn = turn();
+    let count = 1_000_000u32;
+    let mut bytes = count.to_le_bytes().to_vec();
+    bytes.extend((0..count).flat_map(|n| [n as u8, 0, 0, 1]));
+    let fields =
+        "length n; struct { integer { size = 16; align = 1; } little; integer { size = 16; align = 1; byte_order = be; } big; } list[n];";
+    let mut decoder = decoder(fields, bytes);
+    let taken = most(|| while decoder.advance().unwrap() != Some(Step::Event) {});
+    assert!(taken < 1 << 20, "{taken} bytes");
+    let Some(Value::Compound(list)) = decoder.event().get("list") else { panic!("no list") };
+    let Some((_, Value::Compound(last))) = list.iter().last() else { panic!("no structure") };
+    let last: Vec<_> = last.iter().map(|(_, value)| value.as_u64().unwrap()).collect();
+    assert_eq!(last, [u64::from((count - 1) as u8), 1]);
+}
+
 fn ones(value: &Value<'_>) -> u32 {
     match value {
         Value::U64(bit) => *bit as u32,
