@@ -91,6 +91,50 @@ fn an_optional_must_be_present_exactly_if_its_selector_states_it() {
     assert_eq!(one(&layout, &[F64(1.0), U64(1)]).unwrap_err(), "field `is`: expected a boolean, found a floating point number");
 }
 
+#[test]
+fn an_integer_may_be_given_as_a_boolean_and_a_boolean_as_an_integer() {
+    let boolean = layout(
+        r#"{"type": "preamble", "version": 2}
+{"type": "data-stream-class"}
+{"type": "event-record-class", "payload-field-class": {"type": "structure", "member-classes": [
+  {"name": "is", "field-class": {"type": "fixed-length-boolean", "length": 8, "byte-order": "little-endian", "alignment": 8}}]}}"#,
+    );
+    for (value, byte) in [(Bool(true), 1), (Bool(false), 0), (U64(2), 1), (U64(0), 0), (I64(-1), 1), (I64(0), 0)] {
+        assert_eq!(one(&boolean, std::slice::from_ref(&value)).unwrap(), [byte], "{value:?}");
+    }
+    assert_eq!(one(&boolean, &[text("x")]).unwrap_err(), "field `is`: expected a boolean, found a text");
+    let bit = |signed| fields(&format!("integer {{ size = 1; signed = {signed}; }} a; integer {{ size = 7; align = 1; }} rest;"));
+    assert_eq!(one(&bit(false), &[Bool(true), U64(0)]).unwrap(), [1]);
+    assert_eq!(one(&fields("s8 a;"), &[Bool(true)]).unwrap(), [1]);
+    // A signed integer of one bit is 0 or -1.
+    assert_eq!(one(&bit(true), &[Bool(true), U64(0)]).unwrap_err(), "field `a`: expected an integer, found a boolean");
+}
+
+#[test]
+fn a_text_fills_an_array_of_characters_with_nuls_and_an_array_of_bytes_exactly() {
+    let characters = fields("integer { size = 8; encoding = UTF8; } a[4];");
+    for (given, bytes) in [("", b"\0\0\0\0"), ("ab", b"ab\0\0"), ("abc", b"abc\0"), ("abcd", b"abcd")] {
+        assert_eq!(one(&characters, &[text(given)]).unwrap(), bytes, "{given}");
+    }
+    assert_eq!(one(&characters, &[text("a\0b")]).unwrap_err(), "field `a`: a NUL within a text that ends with one");
+    let bytes = fields("u8 a[3];");
+    assert_eq!(one(&bytes, &[text("a\0b")]).unwrap(), b"a\0b");
+    assert_eq!(one(&bytes, &[text("ab")]).unwrap_err(), "field `a`: 2 elements where the length is 3");
+    assert_eq!(one(&bytes, &[text("abcd")]).unwrap_err(), "field `a`: 4 elements where the length is 3");
+}
+
+#[test]
+fn bytes_are_written_to_arrays_of_signed_integers_only_within_their_range() {
+    let signed = fields("s8 a[2];");
+    assert_eq!(one(&signed, &[OwnedValue::Bytes(vec![1, 127])]).unwrap(), [1, 127]);
+    let error = one(&signed, &[OwnedValue::Bytes(vec![1, 200])]).unwrap_err();
+    assert_eq!(error, "field `a`: 200 does not fit a signed integer of 8 bits");
+    assert_eq!(one(&fields("u8 a[2];"), &[OwnedValue::Bytes(vec![1, 200])]).unwrap(), [1, 200]);
+    // The elements do not follow each other byte by byte.
+    let apart = fields("integer { size = 8; align = 16; } a[2];");
+    assert_eq!(one(&apart, &[OwnedValue::Bytes(vec![1, 200])]).unwrap(), [1, 0, 200]);
+}
+
 const LTTNG: &str = "
 trace { major = 1; minor = 8; byte_order = le; uuid = \"0a0b0c0d-0102-0304-0506-0708090a0b0c\";
   packet.header := struct { integer { size = 32; } magic; integer { size = 8; } uuid[16]; integer { size = 32; } stream_id; }; };
