@@ -310,6 +310,22 @@ fn names_that_are_keywords_of_ctf_1_are_written_and_read_back() {
 }
 
 #[test]
+fn names_that_are_no_identifiers_become_different_identifiers_in_ctf_1() {
+    let member = |name: &str| format!("{{\"name\": \"{name}\", \"field-class\": {{\"type\": \"null-terminated-string\"}}}}");
+    let members = ["plain", "a b", "a-b", "a_b", "é", "9", ""].map(member).join(", ");
+    let metadata = format!(
+        r#"{{"type": "preamble", "version": 2}} {{"type": "data-stream-class"}}
+{{"type": "event-record-class", "name": "e", "payload-field-class": {{"type": "structure", "member-classes": [{members}]}}}}"#
+    );
+    let layout = Layout::to_ctf1(Metadata::from_text(&metadata).unwrap().schema()).unwrap();
+    let payload = layout.metadata().streams[0].events[0].payload.clone().unwrap();
+    let names: Vec<_> = payload.fields().iter().map(|field| field.name.as_str()).collect();
+    assert_eq!(names, ["_plain", "_a_b", "_a_b_2", "_a_b_3", "__", "_9", "___2"]);
+    let text = write::metadata(layout.metadata());
+    assert_eq!(Metadata::from_text(&text).unwrap().schema(), layout.metadata().schema());
+}
+
+#[test]
 fn log_levels_and_clocks_are_converted_to_ctf_2_and_fragments_are_appended() {
     let text = "trace { major = 1; minor = 8; byte_order = be; };
         clock { name = c; uuid = \"0a0b0c0d-0102-0304-0506-0708090a0b0c\"; freq = 1000; offset_s = 5; offset = -300; absolute = true; precision = 4; };
@@ -385,6 +401,48 @@ fn fields_with_roles_are_converted_to_the_names_of_ctf_1() {
             }
         }
         assert_eq!(count, 2);
+    }
+}
+
+#[test]
+fn fields_without_roles_have_none_in_ctf_1_whatever_their_names_are() {
+    let member = |name: &str, class: &str| format!(r#"{{"name": "{name}", "field-class": {{"type": {class}}}}}"#);
+    let structure = |members: &[String]| format!(r#"{{"type": "structure", "member-classes": [{}]}}"#, members.join(", "));
+    let byte = r#""fixed-length-unsigned-integer", "length": 8, "byte-order": "little-endian", "alignment": 8"#;
+    let header = structure(&[
+        member("magic", byte),
+        member("uuid", r#""static-length-blob", "length": 16"#),
+        member("stream_id", byte),
+        member("other", byte),
+    ]);
+    let counters = ["timestamp_begin", "timestamp_end", "events_discarded", "packet_seq_num"];
+    let context = structure(&counters.map(|name| member(name, byte)));
+    // Only a name or role of its own scope has a meaning.
+    let misplaced = format!(r#"{byte}, "roles": ["packet-sequence-number"]"#);
+    let payload = structure(&[member("uuid", byte), member("timestamp", byte), member("number", &misplaced)]);
+    let metadata = format!(
+        r#"{{"type": "preamble", "version": 2, "uuid": {:?}}}
+{{"type": "trace-class", "packet-header-field-class": {header}}}
+{{"type": "data-stream-class", "packet-context-field-class": {context}}}
+{{"type": "event-record-class", "name": "e", "payload-field-class": {payload}}}"#,
+        [5; 16]
+    );
+    let layout = Arc::new(Layout::to_ctf1(Metadata::from_text(&metadata).unwrap().schema()).unwrap());
+    let names = |ty: &longpole_ctf::types::StructType| ty.fields().iter().map(|field| field.name.clone()).collect::<Vec<_>>();
+    let schema = layout.metadata().schema();
+    assert_eq!(names(schema.trace.packet_header.as_ref().unwrap()), ["_magic_", "_uuid_", "_stream_id_", "_other"]);
+    assert_eq!(names(schema.streams[0].events[0].payload.as_ref().unwrap()), ["_uuid", "_timestamp", "_number"]);
+    let mut writer = StreamWriter::new(layout.clone(), 0);
+    let context = counters.map(|name| (name.into(), U64(7))).to_vec();
+    writer.begin(&Packet { context, ..Packet::default() }).unwrap();
+    writer.event(0, 0, &[U64(1), U64(2), U64(3)]).unwrap();
+    writer.end().unwrap();
+    let mut stream = StreamDecoder::new(layout.metadata().clone(), BytesSource(writer.take()));
+    let Some(Item::PacketBegin(packet)) = stream.next().unwrap() else { panic!("no packet") };
+    assert_eq!((packet.begin, packet.end, packet.discarded, packet.sequence), (None, None, None, None));
+    assert!(!packet.other_uuid);
+    for name in counters {
+        assert!(packet.context.contains(&(format!("{name}_").into(), U64(7))), "{:?}", packet.context);
     }
 }
 
