@@ -79,6 +79,16 @@ pub struct PathSegment {
     pub row: Option<RowId>,
 }
 
+/// Segments of the critical path in a picture.
+#[derive(Clone, Debug, Default)]
+pub struct DrawnPath {
+    /// Each segment, and the number of segments that it stands for: it has row and state of the
+    /// longest of them.
+    pub segments: Vec<(PathSegment, u64)>,
+    /// The names of the states of these segments.
+    pub names: Vec<String>,
+}
+
 impl Timeline {
     /// A panic while the lock was held leaves complete states behind, so a poisoned lock is used.
     fn read(&self) -> RwLockReadGuard<'_, Content> {
@@ -140,6 +150,32 @@ impl Timeline {
         let (intervals, more) = search::first(&content.store, path, range, limit)?;
         let segment = |interval: StateInterval| PathSegment { interval, row: content.rows.of_path_state(interval.state) };
         Ok((intervals.into_iter().map(segment).collect(), more))
+    }
+
+    /// Returns the critical path in a range as a picture shows it, in about `limit` segments at
+    /// most: if there are more, short neighbours are joined.
+    ///
+    /// # Errors
+    ///
+    /// If the file of the states cannot be read.
+    pub fn drawn_path(&self, (begin, end): (u64, u64), limit: usize) -> io::Result<DrawnPath> {
+        let content = self.read();
+        let Some(path) = content.path else { return Ok(DrawnPath::default()) };
+        let (begin, end) = (begin, end.min(content.store.end(path)));
+        let limit = (limit as u64).max(1);
+        let level = end.saturating_sub(begin).div_ceil(limit).next_power_of_two().ilog2().min(Grid::MAX_LEVEL);
+        let grid = Grid { level, first: begin >> level, count: (end >> level).saturating_sub(begin >> level) + 1 };
+        let items = match begin < end {
+            true => bins::row_items(&content.store, &content.names, path, grid)?.items,
+            false => Vec::new(),
+        };
+        let drawn = |item: &Item| {
+            let interval = StateInterval { begin: item.begin, end: item.end.min(content.store.end(path)), state: item.state };
+            (PathSegment { interval, row: content.rows.of_path_state(item.state) }, item.count.max(1))
+        };
+        let segments: Vec<_> = items.iter().map(drawn).collect();
+        let name = |segment: &(PathSegment, u64)| content.names.name(segment.0.interval.state).to_owned();
+        Ok(DrawnPath { names: segments.iter().map(name).collect(), segments })
     }
 
     /// Returns how long the states of these rows last in a range: number, sum and percentiles.

@@ -43,9 +43,8 @@ impl FixedLayout {
     /// Returns the layout of an array of `count` elements, or `None` if it is not fixed.
     pub fn of_array(align: u32, count: u64, element: FixedLayout) -> Option<FixedLayout> {
         let bits = element.stride().checked_mul(count.checked_sub(1)?)?.checked_add(element.bits)?;
-        // The order must change at a byte boundary in all elements; otherwise the place of the
-        // change would differ between elements.
-        let sound = element.order.is_some() || element.stride().is_multiple_of(8);
-        (sound && bits < 1 << 48).then_some(FixedLayout { align: align.max(element.align), bits, ..element })
+        // An element in which the order changes has whole bytes, and so has the distance between
+        // elements: the order changes at a byte boundary in all of them.
+        (bits < 1 << 48).then_some(FixedLayout { align: align.max(element.align), bits, ..element })
     }
 }

@@ -200,6 +200,35 @@ fn after_an_unreadable_header_the_next_packet_is_found_by_magic_number_and_uuid(
 }
 
 #[test]
+fn a_magic_number_behind_another_field_of_the_header_also_finds_the_next_packet() {
+    let text = "trace { major = 1; minor = 8; byte_order = le;
+            packet.header := struct { integer { size = 32; } stream_id; integer { size = 32; } magic; }; };
+        stream { id = 3; packet.context := struct { integer { size = 8; } packet_size; }; };
+        event { name = e; stream_id = 3; fields := struct { integer { size = 8; } n; }; };";
+    let metadata = Arc::new(Metadata::from_text(text).unwrap());
+    let packet = |n| [3, 0, 0, 0, 0xc1, 0x1f, 0xfc, 0xc1, 80, n];
+    let mut bytes = [packet(0), packet(1), packet(2)].concat();
+    bytes[10 + 4] = 0;
+    let error = DecodeErrorKind::BadMagic { found: 0xc1fc_1f00 };
+    assert_eq!(going_on(&metadata, BytesSource(&bytes)), (vec![0, 2], vec![(error, Some(20))]));
+}
+
+#[test]
+fn a_magic_number_at_a_variable_place_does_not_find_the_next_packet() {
+    let text = "trace { major = 1; minor = 8; byte_order = le; packet.header := struct {
+            integer { size = 8; } n; integer { size = 8; } list[n]; integer { size = 32; } magic; }; };
+        stream { packet.context := struct { integer { size = 8; } packet_size; }; };
+        event { name = e; fields := struct { integer { size = 8; } n; }; };";
+    let metadata = Arc::new(Metadata::from_text(text).unwrap());
+    let packet = |n| [1, 0, 0xc1, 0x1f, 0xfc, 0xc1, 64, n];
+    let mut bytes = [packet(0), packet(1), packet(2)].concat();
+    assert_eq!(going_on(&metadata, BytesSource(&bytes)), (vec![0, 1, 2], vec![]));
+    bytes[8 + 2] = 0;
+    let error = DecodeErrorKind::BadMagic { found: 0xc1fc_1f00 };
+    assert_eq!(going_on(&metadata, BytesSource(&bytes)), (vec![0], vec![(error, None)]));
+}
+
+#[test]
 fn without_magic_number_and_uuid_the_rest_of_the_file_is_skipped() {
     let text = "trace { major = 1; minor = 8; byte_order = le; packet.header := struct { integer { size = 8; } stream_id; }; };
         stream { id = 3; packet.context := struct { integer { size = 8; } packet_size; }; };

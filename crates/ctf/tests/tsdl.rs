@@ -212,6 +212,24 @@ fn blocks_have_their_attributes() {
 }
 
 #[test]
+fn unknown_attributes_change_nothing() {
+    let text = |unknown: &str| {
+        format!(
+            "trace {{ major = 1; minor = 8; byte_order = le; {unknown} }};
+             clock {{ name = c; freq = 1000; {unknown} }};
+             stream {{ id = 3; {unknown} packet.context := struct {{ integer {{ size = 8; {unknown} }} a; }}; }};
+             event {{ id = 5; stream_id = 3; name = e; loglevel = 7; {unknown} fields := struct {{ string {{ {unknown} }} b; }}; }};"
+        )
+    };
+    let plain = Metadata::from_text(&text("")).unwrap();
+    assert_eq!((plain.streams[0].id, plain.streams[0].events[0].id), (3, 5));
+    for unknown in ["x = 9;", "x = \"9\";", "x.y = z;"] {
+        let metadata = Metadata::from_text(&text(unknown)).unwrap_or_else(|e| panic!("{unknown}: {e}"));
+        assert_eq!(metadata.schema(), plain.schema(), "{unknown}");
+    }
+}
+
+#[test]
 fn texts_have_the_escapes_of_c_and_keep_unknown_escapes() {
     let text = r#"a\\b \"q\" \'\?\a\b\f\n\r\t\v|\101\60\1018|\x41\x4a|\x041\x0231\u00fc\U0001F600|C:\dir \u \xyz"#;
     let metadata = Metadata::from_text(&format!("{TRACE}env {{ string = \"{text}\"; }};")).unwrap();
@@ -290,11 +308,15 @@ fn invalid_metadata_is_rejected_with_its_reason() {
         ("alignment is a text", fields("integer { size = 8; align = \"8\"; } a;"), "expected an integer", "\"8\""),
         ("sign is a text", fields("integer { size = 8; signed = \"true\"; } a;"), "`true` or `false`", "\"true\""),
         ("sign is something", fields("integer { size = 8; signed = maybe; } a;"), "`true` or `false`", "maybe"),
+        ("sign is a path", fields("integer { size = 8; signed = true.x; } a;"), "`true` or `false`", "true.x"),
         ("sign is two", fields("integer { size = 8; signed = 2; } a;"), "`true` or `false`", "2"),
         ("base is a text", fields("integer { size = 8; base = \"dec\"; } a;"), "a base is", "\"dec\""),
+        ("base is a path", fields("integer { size = 8; base = dec.x; } a;"), "a base is", "dec.x"),
         ("base is another", fields("integer { size = 8; base = 7; } a;"), "a base is", "7"),
+        ("byte order is a path", fields("integer { size = 8; byte_order = le.x; } a;"), "byte order", "le.x"),
         ("byte order is another", fields("integer { size = 8; byte_order = pdp; } a;"), "byte order", "pdp"),
         ("encoding is a text", fields("integer { size = 8; encoding = \"UTF8\"; } a;"), "encoding", "\"UTF8\""),
+        ("encoding is a path", fields("integer { size = 8; encoding = UTF8.x; } a;"), "encoding", "UTF8.x"),
         ("encoding is another", fields("integer { size = 8; encoding = true; } a;"), "encoding", "true"),
         ("encoding of a string is another", fields("string { encoding = latin1; } a;"), "encoding", "latin1"),
         ("attribute twice", fields("integer { size = 8; size = 8; } a;"), "second `size`", "size = 8;"),

@@ -142,3 +142,22 @@ fn a_uuid_in_packets_is_a_blob_in_ctf_2_if_the_metadata_has_none() {
         Metadata::from_text(&raised).unwrap();
     }
 }
+
+#[test]
+fn ctf_2_states_an_alignment_only_if_it_is_stricter_than_that_of_the_parts() {
+    let metadata = r#"{"type": "preamble", "version": 2}
+{"type": "data-stream-class"}
+{"type": "event-record-class", "payload-field-class": {"type": "structure", "member-classes": [
+  {"name": "a", "field-class": {"type": "static-length-array", "length": 2, ALIGN
+    "element-field-class": {"type": "fixed-length-unsigned-integer", "length": 8, "byte-order": "little-endian", "alignment": 8}}},
+  {"name": "b", "field-class": {"type": "fixed-length-unsigned-integer", "length": 8, "byte-order": "little-endian"}},
+  {"name": "c", "field-class": {"type": "structure", ALIGN "member-classes": [
+    {"name": "d", "field-class": {"type": "null-terminated-string"}}]}}]}}"#;
+    for (stated, aligned) in [("", 0), (r#""minimum-alignment": 32,"#, 2)] {
+        let metadata = Metadata::from_text(&metadata.replace("ALIGN", stated)).unwrap();
+        let text = write::metadata(&metadata);
+        assert_eq!(text.matches("minimum-alignment").count(), aligned, "{text}");
+        assert_eq!(text.matches("\"alignment\"").count(), 1, "{text}");
+        assert_eq!(Metadata::from_text(&text).unwrap().schema(), metadata.schema());
+    }
+}

@@ -91,6 +91,50 @@ fn an_optional_must_be_present_exactly_if_its_selector_states_it() {
     assert_eq!(one(&layout, &[F64(1.0), U64(1)]).unwrap_err(), "field `is`: expected a boolean, found a floating point number");
 }
 
+#[test]
+fn an_integer_may_be_given_as_a_boolean_and_a_boolean_as_an_integer() {
+    let boolean = layout(
+        r#"{"type": "preamble", "version": 2}
+{"type": "data-stream-class"}
+{"type": "event-record-class", "payload-field-class": {"type": "structure", "member-classes": [
+  {"name": "is", "field-class": {"type": "fixed-length-boolean", "length": 8, "byte-order": "little-endian", "alignment": 8}}]}}"#,
+    );
+    for (value, byte) in [(Bool(true), 1), (Bool(false), 0), (U64(2), 1), (U64(0), 0), (I64(-1), 1), (I64(0), 0)] {
+        assert_eq!(one(&boolean, std::slice::from_ref(&value)).unwrap(), [byte], "{value:?}");
+    }
+    assert_eq!(one(&boolean, &[text("x")]).unwrap_err(), "field `is`: expected a boolean, found a text");
+    let bit = |signed| fields(&format!("integer {{ size = 1; signed = {signed}; }} a; integer {{ size = 7; align = 1; }} rest;"));
+    assert_eq!(one(&bit(false), &[Bool(true), U64(0)]).unwrap(), [1]);
+    assert_eq!(one(&fields("s8 a;"), &[Bool(true)]).unwrap(), [1]);
+    // A signed integer of one bit is 0 or -1.
+    assert_eq!(one(&bit(true), &[Bool(true), U64(0)]).unwrap_err(), "field `a`: expected an integer, found a boolean");
+}
+
+#[test]
+fn a_text_fills_an_array_of_characters_with_nuls_and_an_array_of_bytes_exactly() {
+    let characters = fields("integer { size = 8; encoding = UTF8; } a[4];");
+    for (given, bytes) in [("", b"\0\0\0\0"), ("ab", b"ab\0\0"), ("abc", b"abc\0"), ("abcd", b"abcd")] {
+        assert_eq!(one(&characters, &[text(given)]).unwrap(), bytes, "{given}");
+    }
+    assert_eq!(one(&characters, &[text("a\0b")]).unwrap_err(), "field `a`: a NUL within a text that ends with one");
+    let bytes = fields("u8 a[3];");
+    assert_eq!(one(&bytes, &[text("a\0b")]).unwrap(), b"a\0b");
+    assert_eq!(one(&bytes, &[text("ab")]).unwrap_err(), "field `a`: 2 elements where the length is 3");
+    assert_eq!(one(&bytes, &[text("abcd")]).unwrap_err(), "field `a`: 4 elements where the length is 3");
+}
+
+#[test]
+fn bytes_are_written_to_arrays_of_signed_integers_only_within_their_range() {
+    let signed = fields("s8 a[2];");
+    assert_eq!(one(&signed, &[OwnedValue::Bytes(vec![1, 127])]).unwrap(), [1, 127]);
+    let error = one(&signed, &[OwnedValue::Bytes(vec![1, 200])]).unwrap_err();
+    assert_eq!(error, "field `a`: 200 does not fit a signed integer of 8 bits");
+    assert_eq!(one(&fields("u8 a[2];"), &[OwnedValue::Bytes(vec![1, 200])]).unwrap(), [1, 200]);
+    // The elements do not follow each other byte by byte.
+    let apart = fields("integer { size = 8; align = 16; } a[2];");
+    assert_eq!(one(&apart, &[OwnedValue::Bytes(vec![1, 200])]).unwrap(), [1, 0, 200]);
+}
+
 const LTTNG: &str = "
 trace { major = 1; minor = 8; byte_order = le; uuid = \"0a0b0c0d-0102-0304-0506-0708090a0b0c\";
   packet.header := struct { integer { size = 32; } magic; integer { size = 8; } uuid[16]; integer { size = 32; } stream_id; }; };
@@ -266,6 +310,22 @@ fn names_that_are_keywords_of_ctf_1_are_written_and_read_back() {
 }
 
 #[test]
+fn names_that_are_no_identifiers_become_different_identifiers_in_ctf_1() {
+    let member = |name: &str| format!("{{\"name\": \"{name}\", \"field-class\": {{\"type\": \"null-terminated-string\"}}}}");
+    let members = ["plain", "a b", "a-b", "a_b", "é", "9", ""].map(member).join(", ");
+    let metadata = format!(
+        r#"{{"type": "preamble", "version": 2}} {{"type": "data-stream-class"}}
+{{"type": "event-record-class", "name": "e", "payload-field-class": {{"type": "structure", "member-classes": [{members}]}}}}"#
+    );
+    let layout = Layout::to_ctf1(Metadata::from_text(&metadata).unwrap().schema()).unwrap();
+    let payload = layout.metadata().streams[0].events[0].payload.clone().unwrap();
+    let names: Vec<_> = payload.fields().iter().map(|field| field.name.as_str()).collect();
+    assert_eq!(names, ["_plain", "_a_b", "_a_b_2", "_a_b_3", "__", "_9", "___2"]);
+    let text = write::metadata(layout.metadata());
+    assert_eq!(Metadata::from_text(&text).unwrap().schema(), layout.metadata().schema());
+}
+
+#[test]
 fn log_levels_and_clocks_are_converted_to_ctf_2_and_fragments_are_appended() {
     let text = "trace { major = 1; minor = 8; byte_order = be; };
         clock { name = c; uuid = \"0a0b0c0d-0102-0304-0506-0708090a0b0c\"; freq = 1000; offset_s = 5; offset = -300; absolute = true; precision = 4; };
@@ -341,6 +401,48 @@ fn fields_with_roles_are_converted_to_the_names_of_ctf_1() {
             }
         }
         assert_eq!(count, 2);
+    }
+}
+
+#[test]
+fn fields_without_roles_have_none_in_ctf_1_whatever_their_names_are() {
+    let member = |name: &str, class: &str| format!(r#"{{"name": "{name}", "field-class": {{"type": {class}}}}}"#);
+    let structure = |members: &[String]| format!(r#"{{"type": "structure", "member-classes": [{}]}}"#, members.join(", "));
+    let byte = r#""fixed-length-unsigned-integer", "length": 8, "byte-order": "little-endian", "alignment": 8"#;
+    let header = structure(&[
+        member("magic", byte),
+        member("uuid", r#""static-length-blob", "length": 16"#),
+        member("stream_id", byte),
+        member("other", byte),
+    ]);
+    let counters = ["timestamp_begin", "timestamp_end", "events_discarded", "packet_seq_num"];
+    let context = structure(&counters.map(|name| member(name, byte)));
+    // Only a name or role of its own scope has a meaning.
+    let misplaced = format!(r#"{byte}, "roles": ["packet-sequence-number"]"#);
+    let payload = structure(&[member("uuid", byte), member("timestamp", byte), member("number", &misplaced)]);
+    let metadata = format!(
+        r#"{{"type": "preamble", "version": 2, "uuid": {:?}}}
+{{"type": "trace-class", "packet-header-field-class": {header}}}
+{{"type": "data-stream-class", "packet-context-field-class": {context}}}
+{{"type": "event-record-class", "name": "e", "payload-field-class": {payload}}}"#,
+        [5; 16]
+    );
+    let layout = Arc::new(Layout::to_ctf1(Metadata::from_text(&metadata).unwrap().schema()).unwrap());
+    let names = |ty: &longpole_ctf::types::StructType| ty.fields().iter().map(|field| field.name.clone()).collect::<Vec<_>>();
+    let schema = layout.metadata().schema();
+    assert_eq!(names(schema.trace.packet_header.as_ref().unwrap()), ["_magic_", "_uuid_", "_stream_id_", "_other"]);
+    assert_eq!(names(schema.streams[0].events[0].payload.as_ref().unwrap()), ["_uuid", "_timestamp", "_number"]);
+    let mut writer = StreamWriter::new(layout.clone(), 0);
+    let context = counters.map(|name| (name.into(), U64(7))).to_vec();
+    writer.begin(&Packet { context, ..Packet::default() }).unwrap();
+    writer.event(0, 0, &[U64(1), U64(2), U64(3)]).unwrap();
+    writer.end().unwrap();
+    let mut stream = StreamDecoder::new(layout.metadata().clone(), BytesSource(writer.take()));
+    let Some(Item::PacketBegin(packet)) = stream.next().unwrap() else { panic!("no packet") };
+    assert_eq!((packet.begin, packet.end, packet.discarded, packet.sequence), (None, None, None, None));
+    assert!(!packet.other_uuid);
+    for name in counters {
+        assert!(packet.context.contains(&(format!("{name}_").into(), U64(7))), "{:?}", packet.context);
     }
 }
 

@@ -4,6 +4,7 @@
 //! each verb is that of its definition, so that the two cannot differ. A unit test compares
 //! [`GROUPS`] with the verbs that exist.
 
+use crate::render::screen;
 use clap::Command;
 use std::fmt::Write;
 
@@ -30,13 +31,17 @@ pub fn grouped(command: Command) -> Command {
 
 fn verbs(command: &Command) -> String {
     let width = command.get_subcommands().map(|verb| verb.get_name().len()).max().unwrap_or(0);
+    let columns = screen::columns().unwrap_or(screen::COLUMNS);
     let mut text = String::new();
     for (heading, names) in GROUPS {
         // Writing into a String cannot fail.
         let _ = writeln!(text, "\n{heading}");
         for verb in names.iter().filter_map(|name| command.find_subcommand(name)) {
             let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(text, "  {:width$}  {about}", verb.get_name());
+            for (at, line) in screen::wrapped(&about, columns.saturating_sub(width + 4)).into_iter().enumerate() {
+                let name = if at == 0 { verb.get_name() } else { "" };
+                let _ = writeln!(text, "  {name:width$}  {line}");
+            }
         }
     }
     text

@@ -9,7 +9,7 @@ use axum::http::{header, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use longpole_analysis::timeline::{Grid, RowId};
+use longpole_analysis::timeline::{Grid, PathSegment, RowId};
 use serde::Deserialize;
 use serde_json::{json, Value};
 use std::sync::Arc;
@@ -150,11 +150,14 @@ async fn states(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(re
 
 async fn path(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(request): Query<RangeRequest>) -> Answer {
     computed(&shared, id, move |reading| {
-        let (segments, more) = reading.timeline.path(request.range(), request.limit()).map_err(unreadable)?;
-        let segment = |it: &longpole_analysis::timeline::PathSegment| {
-            json!({"begin": it.interval.begin, "end": it.interval.end, "row": it.row.map(|row| row.0), "state": it.interval.state.0})
+        let drawn = reading.timeline.drawn_path(request.range(), request.limit()).map_err(unreadable)?;
+        let segment = |((it, joined), text): (&(PathSegment, u64), &String)| {
+            let (begin, end, state) = (it.interval.begin, it.interval.end, it.interval.state.0);
+            json!({"begin": begin, "end": end, "row": it.row.map(|row| row.0), "state": state, "text": text, "joined": joined})
         };
-        Ok(Json(json!({"segments": segments.iter().map(segment).collect::<Vec<_>>(), "more": more})).into_response())
+        let segments: Vec<Value> = drawn.segments.iter().zip(&drawn.names).map(segment).collect();
+        let more = drawn.segments.iter().any(|(_, joined)| *joined > 1);
+        Ok(Json(json!({"segments": segments, "more": more})).into_response())
     })
     .await
 }

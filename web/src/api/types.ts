@@ -27,7 +27,8 @@ export type RowKind =
   | 'interrupts'
   | 'interrupt'
   | 'machines'
-  | 'machine';
+  | 'machine'
+  | 'path';
 
 export interface Row {
   id: number;
@@ -72,9 +73,8 @@ export interface PathSegment {
   end: number;
   /** Null for a link: time between two machines. */
   row: number | null;
-  state: number | null;
-  text: string;
-  joined?: number;
+  /** A state of the row of the critical path, such as nginx::write or link::wakeup. */
+  state: number;
 }
 
 export interface StateSum {

@@ -3,12 +3,13 @@
 
 import type { ExactState, PathSegment } from '../api/types.ts';
 import { isGroupHead, type LayoutRow } from '../timeline/row_tree.ts';
-import { firstSegmentAfter } from '../timeline/path_store.ts';
 import { span, type View } from '../timeline/viewport.ts';
 import { viewer } from './viewer.svelte.ts';
 
-/** Part of the view by which a step moves it if the next state is outside. */
 const STATES_PER_REQUEST = 2000;
+const SEGMENTS_PER_REQUEST = 1000;
+/** Distance in which a previous segment of the path is looked for at first. */
+const FIRST_REACH_NS = 10_000;
 
 function guard(action: Promise<void>): void {
   action.catch((error) => viewer.fail(error));
@@ -131,44 +132,48 @@ export function stepOnPath(direction: 1 | -1): void {
 
 /** Links have no row, so a step goes over them to the next segment of a row. */
 async function segmentAfter(time: number, end: number): Promise<PathSegment | null> {
-  let reach = 1_000_000;
   for (let begin = time; begin < end; ) {
-    const until = Math.min(end, begin + reach);
-    const { segments } = await viewer.client!.path(begin, until, 1000);
+    const { segments, more } = await viewer.client!.path(begin, end, SEGMENTS_PER_REQUEST);
     const found = segments.find((s) => s.row !== null && s.end > time);
-    if (found) return found;
-    begin = until;
-    reach *= 8;
+    if (found || !more || segments.length === 0) return found ?? null;
+    begin = segments[segments.length - 1].end;
   }
   return null;
 }
 
+/** The last segment of a row that begins before `time`: looked for in ever longer parts before. */
 async function segmentBefore(time: number): Promise<PathSegment | null> {
-  let reach = 1_000_000;
-  for (let end = time; end > 0; ) {
+  let reach = FIRST_REACH_NS;
+  for (let end = time; end > 0; reach *= 8) {
     const from = Math.max(0, end - reach);
-    const { segments } = await viewer.client!.path(from, end, 1000);
-    const found = segments.filter((s) => s.row !== null && s.begin < time).at(-1);
+    let found: PathSegment | null = null;
+    for (let begin = from; begin < end; ) {
+      const { segments, more } = await viewer.client!.path(begin, end, SEGMENTS_PER_REQUEST);
+      found = segments.filter((s) => s.row !== null && s.begin < time).at(-1) ?? found;
+      if (!more || segments.length === 0) break;
+      begin = segments[segments.length - 1].end;
+    }
     if (found) return found;
     end = from;
-    reach *= 8;
   }
   return null;
 }
 
 function selectSegment(segment: PathSegment): void {
   if (segment.row === null) return;
-  const state = segment.state ?? 0;
-  selectAndFollow(segment.row, { begin: segment.begin, end: segment.end, state });
+  const { begin, end, state } = segment;
+  selectAndFollow(segment.row, { begin, end, state });
 }
 
 /** Selects the segment of the path at a time, for a click on its lane. */
 export function selectOnPath(time: number): void {
-  const segments = viewer.timeline?.segments() ?? [];
-  const segment = segments[firstSegmentAfter(segments, time)];
-  if (!segment || segment.begin > time) return;
-  if (segment.row === null) viewer.changeScene({ highlight: segment.text });
-  else selectSegment(segment);
+  guard(
+    (async () => {
+      const at = Math.floor(time);
+      const { segments } = (await viewer.client?.path(at, at + 1, 1)) ?? { segments: [] };
+      if (segments[0]) selectSegment(segments[0]);
+    })(),
+  );
 }
 
 /** Ids of the rows with states among the given rows; a head counts with all of its rows. */
@@ -230,8 +235,9 @@ export function toggleMark(time: number | null): void {
   viewer.changeScene({ marks });
 }
 
-export function highlight(text: string | null): void {
-  viewer.changeScene({ highlight: viewer.scene.highlight === text ? null : text });
+/** Highlights a state of the path's table, or ends it if it was highlighted. */
+export function highlight(name: string): void {
+  viewer.setHighlight(viewer.highlight === name ? null : name);
 }
 
 /** Esc: closes what is open, then clears the range, the selection, the highlight. */
@@ -240,7 +246,7 @@ export function escape(): void {
   if (viewer.dialog) viewer.dialog = null;
   else if (scene.range) viewer.changeScene({ range: null });
   else if (scene.selection) viewer.changeScene({ selection: null });
-  else if (scene.highlight) viewer.changeScene({ highlight: null });
+  else if (viewer.highlight !== null) viewer.setHighlight(null);
   else if (viewer.panel !== 'states') viewer.panel = 'states';
 }
 

@@ -1,12 +1,17 @@
 // The states of the critical path for table and bar: the report's entries joined by their name,
 // with what halving each would bring, and the class that gives them their colour.
 
-import type { Criticality, Report } from '../api/report.ts';
+import type { Criticality, Gain, Report } from '../api/report.ts';
 import type { Prediction, StateClass } from '../api/types.ts';
 
 export interface PathState {
   /** As `longpole report` writes it, such as nginx::write. */
   name: string;
+  /** The two parts of the name: nginx and write. */
+  machines: string;
+  state: string;
+  /** The names of the same state on the timeline, where each machine of a class has its own. */
+  names: Set<string>;
   /** How `what-if` is asked to change it. */
   scenario: string;
   kind: string;
@@ -59,11 +64,15 @@ export function pathStates(report: Report): PathState[] {
     if (known) {
       known.ns += entry.ns;
       known.share += entry.share;
+      known.names.add(`${entry.machine}::${entry.state}`);
       continue;
     }
     const scenario = `${quoted(entry.class)}::${quoted(entry.state)}`;
     byName.set(name, {
       name,
+      machines: entry.class,
+      state: entry.state,
+      names: new Set([name, `${entry.machine}::${entry.state}`]),
       scenario,
       kind: entry.kind,
       class: classOfKind(entry.kind),
@@ -79,4 +88,51 @@ export function pathStates(report: Report): PathState[] {
 
 export function nameOf(entry: Pick<Criticality, 'class' | 'state'>): string {
   return `${entry.class}::${entry.state}`;
+}
+
+/** The states of the path that the verdict is about: those of its subject (a process is the subject
+ * of its threads, too), and only the one that the verdict names, if it names one. */
+export function verdictStates(report: Report, states: readonly PathState[]): PathState[] {
+  const { subject, state } = report.verdict;
+  if (!subject) return [];
+  return states.filter(
+    ({ machines, state: name }) =>
+      (machines === subject.name || machines.startsWith(`${subject.name}/`)) &&
+      (state === null || state.name === name),
+  );
+}
+
+/** The verdict's share, if it is one of the critical path. A verdict by the stages has the share of
+ * a stage's work instead, which its sentence explains. */
+export function verdictPathShare(report: Report, states: readonly PathState[]): number | null {
+  const { share } = report.verdict;
+  if (share === null) return null;
+  const onPath = verdictStates(report, states).reduce((sum, state) => sum + state.share, 0);
+  return Math.abs(onPath - share) < 0.005 ? share : null;
+}
+
+/** What changing the verdict's subject would bring: what the verdict says, or else what was
+ * predicted for its state. */
+export function verdictGain(report: Report, states: readonly PathState[]): Gain | null {
+  if (report.verdict.gain) return report.verdict.gain;
+  for (const { halved } of verdictStates(report, states)) {
+    if (halved && halved.gain !== null) {
+      const { change, gain, gain_low, gain_high } = halved;
+      return { change, of: 'end', progress: null, gain, low: gain_low ?? gain,
+        high: gain_high ?? gain };
+    }
+  }
+  return null;
+}
+
+/** The advice to show first: that of a finding about the verdict's subject, or else the first. */
+export function advice(report: Report): string | null {
+  const { subject, state } = report.verdict;
+  const withAdvice = report.findings.filter((finding) => finding.advice !== '');
+  const name = subject ? `${subject.name}${state ? `::${state.name}` : ''}` : null;
+  const found =
+    withAdvice.find((finding) => finding.subject === name) ??
+    withAdvice.find((finding) => finding.subject === subject?.name) ??
+    withAdvice[0];
+  return found?.advice ?? null;
 }

@@ -9,8 +9,9 @@ import { emptyScene, type Scene } from '../timeline/scene.ts';
 import { RowTree, type RowSettings } from '../timeline/row_tree.ts';
 import { Timeline } from '../timeline/timeline.ts';
 import { ViewHistory } from '../timeline/view_history.ts';
-import { span, viewAround, type View } from '../timeline/viewport.ts';
+import { viewAround, type View } from '../timeline/viewport.ts';
 import { readLink, writeLink, type Link } from './link.ts';
+import { pathStates } from './path_states.ts';
 import { preferences } from './preferences.svelte.ts';
 
 export type PanelName = 'states' | 'details' | 'findings' | 'search' | 'notes';
@@ -19,6 +20,8 @@ const POLL_READING_MS = 500;
 const POLL_ANALYSING_MS = 1000;
 const POLL_FAILED_MS = 3000;
 const LINK_DELAY_MS = 300;
+/** Segments of the path that decide to which row the timeline scrolls for the evidence. */
+const EVIDENCE_SEGMENTS = 500;
 /** From this number of processes on, those that are not on the path are collapsed at first. */
 const MANY_PROCESSES = 12;
 
@@ -44,6 +47,8 @@ export class Viewer {
   panel = $state<PanelName>('states');
   dialog = $state<'keys' | 'commands' | null>(null);
   error = $state<string | null>(null);
+  /** Name of the highlighted state of the path's table. */
+  highlight = $state<string | null>(null);
   /** The row that the keyboard is at. */
   focusedRow = $state<number | null>(null);
   tree = $derived(new RowTree(this.rows.rows));
@@ -109,9 +114,9 @@ export class Viewer {
       originNs: BigInt(trace.origin_ns),
       timeDisplay: preferences.timeDisplay,
       marks: this.link.marks,
-      highlight: this.link.highlight,
       range: this.link.range && { ...this.link.range.interval, rows: this.link.range.rows },
     };
+    this.setHighlight(this.link.highlight);
     document.title = `${trace.name} – Longpole`;
     this.timeline?.open(this.client);
     this.timeline?.setExtent(trace.end, trace.version);
@@ -126,6 +131,14 @@ export class Viewer {
   changeScene(change: Partial<Scene>): void {
     this.scene = { ...this.scene, ...change };
     this.keepLink();
+  }
+
+  /** Highlights a state of the path's table on the timeline. */
+  setHighlight(name: string | null): void {
+    this.highlight = name;
+    const state = this.report && pathStates(this.report).find((s) => s.name === name);
+    const names = state ? state.names : new Set(name === null ? [] : [name]);
+    this.changeScene({ highlight: name === null ? null : names });
   }
 
   changeSettings(change: Partial<RowSettings>): void {
@@ -186,7 +199,7 @@ export class Viewer {
       },
       rows: this.rowsDecided ? this.settings : null,
       marks: scene.marks,
-      highlight: scene.highlight,
+      highlight: this.highlight,
     });
     history.replaceState(null, '', fragment);
   }
@@ -203,9 +216,8 @@ export class Viewer {
       this.trace = trace;
       if (grown) await this.readRows(client, trace);
       if (client !== this.client) return;
-      if (!this.report && (trace.phase === 'ready' || trace.phase === 'analysing')) {
-        await this.readReport(client);
-      }
+      // Not earlier: the rows are sorted by their time on the path only when it is known.
+      if (!this.report && trace.phase === 'ready') await this.readReport(client);
       if (trace.phase === 'reading') next = POLL_READING_MS;
       else if (trace.phase === 'analysing') next = POLL_ANALYSING_MS;
       else if (trace.phase === 'ready' && !this.report) next = POLL_ANALYSING_MS;
@@ -242,20 +254,21 @@ export class Viewer {
     const report = await client.report();
     if (client !== this.client || !report) return;
     this.report = report;
+    this.setHighlight(this.highlight);
     this.changeScene({ evidence: report.evidence });
     if (report.evidence && !this.userMoved) await this.showEvidence(client, report.evidence);
   }
 
   /** Moves the view to the evidence, and to the row that has the path there. */
   private async showEvidence(client: TraceClient, evidence: Interval): Promise<void> {
-    const { segments } = await client.path(evidence.begin, evidence.end, 50).catch(() => ({
-      segments: [],
-    }));
+    const { segments } = await client.path(evidence.begin, evidence.end, EVIDENCE_SEGMENTS);
     if (client !== this.client || this.userMoved) return;
-    const longest = segments
-      .filter((segment) => segment.row !== null)
-      .sort((a, b) => span(b) - span(a))[0];
-    this.show(evidence, longest?.row ?? null, 1);
+    const times = new Map<number, number>();
+    for (const { row, begin, end } of segments) {
+      if (row !== null) times.set(row, (times.get(row) ?? 0) + end - begin);
+    }
+    const [row] = [...times].sort(([, a], [, b]) => b - a)[0] ?? [null];
+    this.show(evidence, row, 1);
     this.userMoved = false;
   }
 

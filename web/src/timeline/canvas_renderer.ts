@@ -1,8 +1,7 @@
 // Draws tiles on a 2D canvas, for browsers without WebGL2 (some virtual machines). The picture is
 // that of gl_renderer.ts, but each visible item costs a call, so it is slower.
 
-import type { State } from '../api/types.ts';
-import { CLASSES, css, stateColour, type Palette } from './palette.ts';
+import { CLASSES, css, type Palette, type StateLook } from './palette.ts';
 import {
   BAR_INSET,
   PATH_HEIGHT,
@@ -16,6 +15,8 @@ import type { Batch } from './tile_cache.ts';
 import type { DecodedTile, RowItems } from './tiles.ts';
 
 const RUNNING = CLASSES.indexOf('running');
+const UNKNOWN = CLASSES.indexOf('unknown');
+const LOST = CLASSES.indexOf('lost');
 
 interface StateStyle {
   fill: string | CanvasPattern;
@@ -50,17 +51,12 @@ export class CanvasRenderer implements Renderer {
     this.ratio = ratio;
   }
 
-  setStates(states: readonly State[], palette: Palette): void {
+  setStates(looks: readonly StateLook[], palette: Palette): void {
     const hatch = this.pattern(css(palette.classes.unknown), css(palette.background), 6);
     const stripes = this.pattern('#000', css(palette.classes.lost), 8);
-    this.styles = states.map((state) => ({
-      fill:
-        state.class === 'unknown'
-          ? hatch
-          : state.class === 'lost'
-            ? stripes
-            : css(stateColour(palette, state.class, state.name)),
-      classIndex: CLASSES.indexOf(state.class),
+    this.styles = looks.map(({ colour, classIndex }) => ({
+      fill: classIndex === UNKNOWN ? hatch : classIndex === LOST ? stripes : css(colour),
+      classIndex,
     }));
     this.pathColour = css(palette.path);
   }

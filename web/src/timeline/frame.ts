@@ -3,12 +3,17 @@
 
 import type { State } from '../api/types.ts';
 import type { Palette } from './palette.ts';
-import { firstRowAt, type Layout, type LayoutRow, type RowTree } from './row_tree.ts';
+import {
+  firstRowAt,
+  LANE_HEIGHT,
+  type Layout,
+  type LayoutRow,
+  type RowTree,
+} from './row_tree.ts';
 import type { Scene } from './scene.ts';
 import { pixelToTime, timeToPixel, type View } from './viewport.ts';
 
 export const RULER_HEIGHT = 26;
-export const LANE_HEIGHT = 26;
 export const HEADER_HEIGHT = RULER_HEIGHT + LANE_HEIGHT;
 
 export interface Frame {
@@ -47,9 +52,11 @@ export function rowY(frame: Frame, entry: LayoutRow): number {
   return frame.rowsTop + entry.top - frame.scroll;
 }
 
-/** Rows that are in view, without the sticky heads; the pinned ones first. */
+/** Rows that are in view, without the sticky heads; the path and the pinned ones first. */
 export function visibleRows(frame: Frame): PlacedRow[] {
   const placed: PlacedRow[] = [];
+  const { path } = frame.layout;
+  if (path) placed.push({ entry: path, y: HEADER_HEIGHT + path.top });
   for (const entry of frame.layout.pinned) placed.push({ entry, y: HEADER_HEIGHT + entry.top });
   const { rows } = frame.layout;
   for (let i = firstRowAt(rows, frame.scroll + frame.stickyHeight); i < rows.length; i++) {

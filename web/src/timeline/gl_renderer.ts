@@ -2,14 +2,13 @@
 // with a second buffer that has the slot of each item's row. A frame then costs a few calls per
 // batch and no work per item: rows are positioned by a texture that changes only with the layout.
 
-import type { State } from '../api/types.ts';
 import {
   FRAGMENT_SHADER,
   ROW_TEXTURE_WIDTH,
   STATE_TEXTURE_WIDTH,
   VERTEX_SHADER,
 } from './gl_shaders.ts';
-import { CLASSES, stateColour, type Palette } from './palette.ts';
+import type { Palette, StateLook } from './palette.ts';
 import type { Pane, Renderer, TileTransform } from './renderer.ts';
 import type { Layout } from './row_tree.ts';
 import type { Batch } from './tile_cache.ts';
@@ -17,6 +16,10 @@ import { ITEM_BYTES } from './tiles.ts';
 
 /** Bytes that may be uploaded in one frame, apart from the first batch of the frame. */
 const UPLOAD_LIMIT_BYTES = 1_000_000;
+
+/** Values of uPass in the shader. */
+const BARS = 0;
+const TICKS = 1;
 
 interface Uploaded {
   vertexArray: WebGLVertexArrayObject;
@@ -95,13 +98,13 @@ export class GlRenderer implements Renderer {
     this.gl.uniform1f(this.uniforms.uRatio, ratio);
   }
 
-  setStates(states: readonly State[], palette: Palette): void {
+  setStates(looks: readonly StateLook[], palette: Palette): void {
     const { gl } = this;
-    const rows = Math.max(1, Math.ceil(states.length / STATE_TEXTURE_WIDTH));
+    const rows = Math.max(1, Math.ceil(looks.length / STATE_TEXTURE_WIDTH));
     const texels = new Uint8Array(rows * STATE_TEXTURE_WIDTH * 4);
-    states.forEach((state, i) => {
-      texels.set(stateColour(palette, state.class, state.name), 4 * i);
-      texels[4 * i + 3] = CLASSES.indexOf(state.class);
+    looks.forEach((look, i) => {
+      texels.set(look.colour, 4 * i);
+      texels[4 * i + 3] = look.classIndex;
     });
     gl.activeTexture(gl.TEXTURE1);
     gl.bindTexture(gl.TEXTURE_2D, this.stateTexture);
@@ -169,8 +172,10 @@ export class GlRenderer implements Renderer {
     if (!uploaded) return false;
     gl.bindVertexArray(uploaded.vertexArray);
     gl.uniform2f(uniforms.uTransform, transform.offset, transform.scale);
-    for (const pass of [0, 1]) {
-      gl.uniform1i(uniforms.uPass, pass);
+    gl.uniform1i(uniforms.uPass, BARS);
+    gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, count);
+    if (batch.ticks) {
+      gl.uniform1i(uniforms.uPass, TICKS);
       gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, count);
     }
     return true;

@@ -1,17 +1,16 @@
 // The strip above the timeline: the load of the CPUs over the whole trace, the critical path's
 // states below it, and the part that is in view. Its data are fetched once per version of the
-// trace: one tile that contains the whole trace, and the path joined to a few hundred segments.
+// trace: one tile that contains the whole trace.
 
 import type { TraceClient } from '../api/client.ts';
-import type { PathSegment, State } from '../api/types.ts';
+import type { State } from '../api/types.ts';
 import { css, stateColour, type Palette } from './palette.ts';
 import type { RowTree } from './row_tree.ts';
-import { decodeTile } from './tiles.ts';
+import { decodeTile, itemAt, type DecodedTile, type Item } from './tiles.ts';
 import { TILE_BINS, type View } from './viewport.ts';
 
 export const OVERVIEW_HEIGHT = 44;
 const PATH_STRIP_HEIGHT = 10;
-const PATH_SEGMENTS = 1500;
 /** Most rows that a tile may have. */
 const ROW_LIMIT = 512;
 
@@ -23,7 +22,8 @@ export interface OverviewData {
   load: Float32Array;
   /** What the load is of, for the label. */
   loadOf: string;
-  segments: PathSegment[];
+  /** The critical path, in bins. */
+  path: Item[];
 }
 
 export async function loadOverview(
@@ -37,33 +37,36 @@ export async function loadOverview(
   // Without the kernel's events there are no CPUs; then it is the load of the busiest rows.
   const others = () =>
     tree.rows
-      .filter((row) => row.states > 0)
+      .filter((row) => row.states > 0 && row.kind !== 'path')
       .sort((a, b) => b.busy_ns - a.busy_ns)
       .slice(0, 64);
-  const rows = (cpus.length > 0 ? cpus : others()).slice(0, ROW_LIMIT);
-  const [load, path] = await Promise.all([
-    rows.length > 0
-      ? client
-          .tiles(level, 0, TILE_BINS, rows.map((row) => row.id), signal)
-          .then((buffer) => loadOf(buffer))
-      : new Float32Array(TILE_BINS),
-    client.path(0, length, PATH_SEGMENTS, signal).catch(() => ({ segments: [] })),
-  ]);
+  // One place is left for the critical path.
+  const rows = (cpus.length > 0 ? cpus : others()).slice(0, ROW_LIMIT - 1);
+  const ids = rows.map((row) => row.id);
+  if (tree.path >= 0) ids.push(tree.rows[tree.path].id);
+  const tile = decodeTile(await client.tiles(level, 0, TILE_BINS, ids, signal));
+  const load = loadOf(tile, rows.length);
   const most = cpus.length > 0 ? cpus.length : Math.max(...load, 1e-9);
   return {
     length,
     binNs: 2 ** level,
     load: load.map((value) => Math.min(value / most, 1)),
     loadOf: cpus.length > 0 ? `${cpus.length} CPUs` : 'threads',
-    segments: path.segments,
+    path: tree.path >= 0 ? itemsOf(tile, rows.length) : [],
   };
 }
 
-/** Sum of the busy shares of all rows, for each bin. */
-function loadOf(buffer: ArrayBuffer): Float32Array {
-  const tile = decodeTile(buffer);
+function itemsOf(tile: DecodedTile, row: number): Item[] {
+  const items = tile.rows[row];
+  if (!items) return [];
+  return Array.from({ length: items.count }, (_, i) => itemAt(tile, items.first + i));
+}
+
+/** Sum of the busy shares of the first rows, for each bin. */
+function loadOf(tile: DecodedTile, rowCount: number): Float32Array {
   const load = new Float32Array(TILE_BINS);
-  for (let i = 0; i < tile.itemCount; i++) {
+  const count = tile.rows.slice(0, rowCount).reduce((sum, items) => sum + items.count, 0);
+  for (let i = 0; i < count; i++) {
     const busy = tile.bytes[16 * i + 14] / 255;
     if (busy === 0) continue;
     const begin = Math.max(tile.times[4 * i], 0);
@@ -99,13 +102,12 @@ export function drawOverview(
     const x = bin * binWidth;
     if (size > 0) context.fillRect(x, bottom - size, Math.max(binWidth, 1), size);
   }
-  for (const segment of data.segments) {
-    const state = segment.state === null ? undefined : states[segment.state];
-    const colour = state ? stateColour(palette, state.class, state.name) : palette.link;
-    const x = (segment.begin / data.length) * width;
-    const segmentWidth = ((segment.end - segment.begin) / data.length) * width;
-    context.fillStyle = css(colour);
-    context.fillRect(x, bottom + 2, Math.max(segmentWidth, 0.5), PATH_STRIP_HEIGHT);
+  for (const item of data.path) {
+    const state = states[item.state];
+    if (!state) continue;
+    context.fillStyle = css(stateColour(palette, state.class, state.name));
+    const itemWidth = Math.max((item.end - item.begin) * binWidth, 0.5);
+    context.fillRect(item.begin * binWidth, bottom + 2, itemWidth, PATH_STRIP_HEIGHT);
   }
 }
 

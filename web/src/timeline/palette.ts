@@ -2,7 +2,7 @@
 // deficiency of red-green vision. palette.test.ts checks their contrast with the background and
 // with each other.
 
-import type { StateClass } from '../api/types.ts';
+import type { State, StateClass } from '../api/types.ts';
 
 export type Theme = 'light' | 'dark';
 export type PaletteName = 'standard' | 'colour-blind';
@@ -177,7 +177,36 @@ export function stateColour(palette: Palette, stateClass: StateClass, name: stri
   let hash = 0;
   for (let i = 0; i < name.length; i++) hash = (Math.imul(hash, 31) + name.charCodeAt(i)) | 0;
   const shade = [0, 0.16, -0.12, 0.08, -0.06][Math.abs(hash) % 5];
-  const target = shade > 0 ? WHITE : BLACK;
-  const part = Math.abs(shade);
-  return base.map((value, i) => Math.round(value + (target[i] - value) * part)) as unknown as Colour;
+  return mix(base, shade > 0 ? WHITE : BLACK, Math.abs(shade));
+}
+
+/** How a state is drawn: its colour, and the index of its class. */
+export interface StateLook {
+  colour: Colour;
+  classIndex: number;
+}
+
+/** Part of the background in the colour of a state that is not highlighted. */
+const FADED = 0.78;
+
+/** The looks of all states. If some states of the critical path are highlighted, the other states
+ * of the path are faded; these have names such as nginx::write, which no other row uses. */
+export function stateLooks(
+  states: readonly State[],
+  palette: Palette,
+  highlight: ReadonlySet<string> | null,
+): StateLook[] {
+  return states.map((state) => {
+    const colour = stateColour(palette, state.class, state.name);
+    const faded = highlight !== null && state.name.includes('::') && !highlight.has(state.name);
+    return {
+      colour: faded ? mix(colour, palette.background, FADED) : colour,
+      classIndex: CLASSES.indexOf(state.class),
+    };
+  });
+}
+
+function mix(a: Colour, b: Colour, part: number): Colour {
+  const channel = (i: 0 | 1 | 2) => Math.round(a[i] + (b[i] - a[i]) * part);
+  return [channel(0), channel(1), channel(2)];
 }

@@ -1,13 +1,13 @@
-// The segments of the critical path around the view. They are requested in windows whose width is a
-// power of two, so that pans and small zooms need no request. The server joins short segments if a
-// window has more than fit; a closer view then requests a smaller window with more of them.
+// The segments of the critical path around the view, for the line through the rows. They are
+// requested in windows whose width is a power of two, so that pans and small zooms need no request.
+// A window with more segments than a view has pixels has no line: there, the strips on top of the
+// bars, which come with the tiles, show where the path is. A closer view requests smaller windows.
 
 import type { PathSegment } from '../api/types.ts';
 import { span, type View } from './viewport.ts';
 
-/** Segments of one window. A view is at least a quarter of its window, so it has enough for one
- * segment every few pixels. */
-const SEGMENT_LIMIT = 4000;
+/** Most segments of a window. A view is at least a quarter of its window. */
+const SEGMENT_LIMIT = 6000;
 const WINDOWS_KEPT = 16;
 const RETRY_MS = 2000;
 
@@ -22,7 +22,7 @@ export type FetchPath = (
   end: number,
   limit: number,
   signal: AbortSignal,
-) => Promise<{ segments: PathSegment[] }>;
+) => Promise<{ segments: PathSegment[]; more: boolean }>;
 
 export class PathStore {
   private readonly fetchPath: FetchPath;
@@ -49,7 +49,8 @@ export class PathStore {
     const begin = Math.max(window.begin, 0);
     const end = Math.min(window.end, length);
     this.fetchPath(begin, end, SEGMENT_LIMIT, abort.signal)
-      .then(({ segments }) => {
+      .then((answer) => {
+        const segments = answer.more ? [] : answer.segments;
         this.windows = this.windows.filter((w) => w.key !== key).slice(1 - WINDOWS_KEPT);
         this.windows.push({ ...window, key, segments, version });
         this.onArrival();
@@ -62,7 +63,8 @@ export class PathStore {
       });
   }
 
-  /** The segments of the closest window that shows the view; they may reach beyond it. */
+  /** The segments of the window that shows most of the view, which may reach beyond it; none if
+   * there are too many. */
   segments(view: View): readonly PathSegment[] {
     let best: PathWindow | null = null;
     let bestCover = 0;

@@ -2,8 +2,7 @@
 // a 2D canvas for machines without it (canvas_renderer.ts). Both draw the same picture from the
 // same tiles: below the text canvas, in device pixels.
 
-import type { State } from '../api/types.ts';
-import type { Palette } from './palette.ts';
+import type { Palette, StateLook } from './palette.ts';
 import type { Layout } from './row_tree.ts';
 import type { Batch } from './tile_cache.ts';
 
@@ -31,7 +30,7 @@ export interface TileTransform {
 
 export interface Renderer {
   resize(width: number, height: number, ratio: number): void;
-  setStates(states: readonly State[], palette: Palette): void;
+  setStates(looks: readonly StateLook[], palette: Palette): void;
   setLayout(layout: Layout, rowCount: number): void;
   /** Begins a frame and clears the canvas. */
   begin(): void;

@@ -6,6 +6,8 @@ import type { Row, RowKind } from '../api/types.ts';
 
 export const ROW_HEIGHT = 20;
 export const HEAD_HEIGHT = 22;
+/** Height of the lane of the critical path. */
+export const LANE_HEIGHT = 26;
 
 export type RowOrder = 'path' | 'busy' | 'name' | 'recorded';
 
@@ -32,6 +34,8 @@ export interface LayoutRow {
 }
 
 export interface Layout {
+  /** The row of the critical path, which has a lane of its own above all others. */
+  path: LayoutRow | null;
   pinned: LayoutRow[];
   pinnedHeight: number;
   rows: LayoutRow[];
@@ -49,16 +53,11 @@ const GROUP_HEADS: ReadonlySet<RowKind> = new Set([
 ]);
 
 /** Order of the kinds below one parent. */
-const KIND_ORDER: readonly RowKind[] = [
-  'host',
-  'machines',
-  'process',
-  'thread',
-  'machine',
-  'cpus',
-  'cpu',
-  'interrupts',
-  'interrupt',
+const KIND_ORDER: readonly (readonly RowKind[])[] = [
+  ['host'],
+  ['process', 'thread', 'machines', 'machine'],
+  ['cpus', 'cpu'],
+  ['interrupts', 'interrupt'],
 ];
 
 export function isGroupHead(row: Row): boolean {
@@ -68,6 +67,8 @@ export function isGroupHead(row: Row): boolean {
 export class RowTree {
   readonly rows: readonly Row[];
   readonly indexOf: ReadonlyMap<number, number>;
+  /** Index of the row of the critical path; -1 if there is none. */
+  readonly path: number;
   private readonly children: number[][];
   private readonly roots: number[] = [];
   private readonly parents: Int32Array;
@@ -77,10 +78,12 @@ export class RowTree {
     const indexOf = new Map<number, number>();
     rows.forEach((row, index) => indexOf.set(row.id, index));
     this.indexOf = indexOf;
+    this.path = rows.findIndex((row) => row.kind === 'path');
     this.children = rows.map(() => []);
     this.parents = new Int32Array(rows.length).fill(-1);
     rows.forEach((row, index) => {
       const parent = row.parent === null ? undefined : indexOf.get(row.parent);
+      if (index === this.path) return;
       if (parent === undefined) {
         this.roots.push(index);
       } else {
@@ -150,6 +153,8 @@ export class RowTree {
   layout(settings: RowSettings): Layout {
     const shown = this.filtered(settings.filter);
     const byIndex = new Map<number, LayoutRow>();
+    const path = this.path < 0 ? null : this.pathEntry();
+    if (path) byIndex.set(path.index, path);
     const pinnedIds = new Set(settings.pinned);
     const pinned: LayoutRow[] = [];
     let pinnedHeight = 0;
@@ -179,7 +184,21 @@ export class RowTree {
       }
     };
     for (const root of this.sorted(this.roots, settings.order)) visit(root, 0);
-    return { pinned, pinnedHeight, rows, height, byIndex };
+    return { path, pinned, pinnedHeight, rows, height, byIndex };
+  }
+
+  /** The lane is directly above the pinned rows, so its top is negative. */
+  private pathEntry(): LayoutRow {
+    return {
+      row: this.rows[this.path],
+      index: this.path,
+      depth: 0,
+      top: -(LANE_HEIGHT + ROW_HEIGHT) / 2,
+      height: ROW_HEIGHT,
+      head: false,
+      collapsed: false,
+      pinned: true,
+    };
   }
 
   private entry(
@@ -205,7 +224,8 @@ export class RowTree {
   }
 
   private sorted(indices: number[], order: RowOrder): number[] {
-    const rank = (index: number) => KIND_ORDER.indexOf(this.rows[index].kind);
+    const rank = (index: number) =>
+      KIND_ORDER.findIndex((kinds) => kinds.includes(this.rows[index].kind));
     return [...indices].sort((a, b) => {
       const first = this.rows[a];
       const second = this.rows[b];

@@ -22,8 +22,8 @@ export interface Scene {
   /** Times that the user marked. */
   marks: number[];
   notes: Note[];
-  /** Text of the path's segments that are highlighted. */
-  highlight: string | null;
+  /** Names of the states of the critical path that are highlighted. */
+  highlight: ReadonlySet<string> | null;
   /** Where the verdict's evidence is. */
   evidence: View | null;
   timeDisplay: TimeDisplay;

@@ -2,18 +2,17 @@
 // wanted. If tiles of the view's level are missing, those of other levels are drawn below, so that
 // a zoom shows a coarse picture at once and a sharp one as soon as it arrives.
 
-import { HEADER_HEIGHT, type Frame, type PlacedRow } from './frame.ts';
+import { RULER_HEIGHT, type Frame, type PlacedRow } from './frame.ts';
 import type { Pane, Renderer } from './renderer.ts';
-import { firstRowAt, rowsAround } from './row_tree.ts';
+import { firstRowAt, LANE_HEIGHT, rowsAround } from './row_tree.ts';
 import { TextDrawing } from './text_drawing.ts';
 import type { Batch, TileCache } from './tile_cache.ts';
 import type { WantedTile } from './tile_loader.ts';
 import { findItem, itemAt } from './tiles.ts';
 import { levelOf, tileSpan, tilesOf, timeToPixel, type View } from './viewport.ts';
 
-/** Levels that may stand in for missing tiles: finer ones cost more items per pixel. */
-const FINER_LEVELS = 3;
-const COARSER_LEVELS = 40;
+/** Finer levels that may stand in for missing tiles: they cost more items per pixel. */
+const FINER_LEVELS = 2;
 /** Rows around the visible ones that are requested as well, so that scrolling shows them. */
 const ROWS_AROUND = 12;
 /** Part of the view on each side that is requested as well. */
@@ -40,7 +39,7 @@ export class StateDrawing {
     drawBackground(renderer, frame, rows, length, grid);
     const level = levelOf(frame.view, frame.width * frame.ratio);
     const tiles = tilesOf(frame.view, level, length, 0);
-    const groups = batchesByLevel(cache, frame.view, rows, level, tiles);
+    const groups = batchesByLevel(cache, frame.view, rows, level, length);
     let complete = true;
     for (const pane of panesOf(frame)) {
       renderer.beginPane(pane);
@@ -59,7 +58,7 @@ export class StateDrawing {
     context.save();
     context.beginPath();
     const top = frame.rowsTop + frame.stickyHeight;
-    context.rect(0, HEADER_HEIGHT, frame.width, frame.layout.pinnedHeight);
+    context.rect(0, RULER_HEIGHT, frame.width, frame.rowsTop - RULER_HEIGHT);
     context.rect(0, top, frame.width, frame.height - top);
     context.clip();
     this.texts.draw(context, frame, rows, cache, level, tiles, moving);
@@ -113,11 +112,12 @@ export class StateDrawing {
 function panesOf(frame: Frame): Pane[] {
   const { ratio } = frame;
   const panes: Pane[] = [];
-  if (frame.layout.pinned.length > 0) {
+  if (frame.layout.path || frame.layout.pinned.length > 0) {
+    // The lane of the critical path is above the pinned rows, whose tops count from the header.
     panes.push({
-      top: HEADER_HEIGHT * ratio,
-      height: frame.layout.pinnedHeight * ratio,
-      scroll: 0,
+      top: RULER_HEIGHT * ratio,
+      height: (LANE_HEIGHT + frame.layout.pinnedHeight) * ratio,
+      scroll: -LANE_HEIGHT * ratio,
       pinned: true,
     });
   }
@@ -158,23 +158,19 @@ function drawBackground(
   }
 }
 
-/** Batches to draw, the level of the view last. Other levels are left out if it is complete. */
+/** Batches to draw, the level of the view last. If it is incomplete, one other level is drawn below
+ * it: more would cost more than they show. */
 function batchesByLevel(
   cache: TileCache,
   view: View,
   rows: readonly PlacedRow[],
   level: number,
-  tiles: { first: number; last: number },
+  length: number,
 ): Batch[][] {
   const visible = new Set<number>();
   for (const { entry } of rows) if (!entry.head) visible.add(entry.row.id);
-  const complete = isComplete(cache, visible, level, tiles);
   const levels = new Map<number, Batch[]>();
   for (const batch of cache.batches()) {
-    const distance = batch.level - level;
-    if (distance !== 0 && (complete || distance < -FINER_LEVELS || distance > COARSER_LEVELS)) {
-      continue;
-    }
     const begin = batch.tile * tileSpan(batch.level);
     if (begin >= view.end || begin + tileSpan(batch.level) <= view.begin) continue;
     if (!batch.decoded.rows.some((items) => visible.has(items.row))) continue;
@@ -182,9 +178,15 @@ function batchesByLevel(
     if (group) group.push(batch);
     else levels.set(batch.level, [batch]);
   }
-  return [...levels.entries()]
-    .sort(([a], [b]) => Math.abs(b - level) - Math.abs(a - level))
-    .map(([, batches]) => batches);
+  const own = levels.get(level) ?? [];
+  const covers = (other: number) =>
+    isComplete(cache, visible, other, tilesOf(view, other, length, 0));
+  if (covers(level)) return [own];
+  const others = [...levels.keys()]
+    .filter((other) => other !== level && other >= level - FINER_LEVELS)
+    .sort((a, b) => Math.abs(a - level) - Math.abs(b - level));
+  const below = others.find(covers) ?? others.find((other) => other > level) ?? others[0];
+  return below === undefined ? [own] : [levels.get(below)!, own];
 }
 
 function isComplete(

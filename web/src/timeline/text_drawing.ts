@@ -32,7 +32,8 @@ export class TextDrawing {
     context.textBaseline = 'middle';
     const colours = new Map<string, string>();
     for (const [name, colour] of Object.entries(palette.classes)) {
-      colours.set(name, css(name === 'asleep' ? palette.faintText : textOn(colour)));
+      const plain = name === 'asleep' || name === 'unknown' || name === 'lost';
+      colours.set(name, css(plain ? palette.faintText : textOn(colour)));
     }
     let left = moving ? TEXTS_MOVING : TEXTS_RESTING;
     for (let tile = tiles.first; tile <= tiles.last; tile++) {
@@ -53,6 +54,12 @@ export class TextDrawing {
           if (!state) continue;
           const text = this.fitted(context, state, end - begin - 2 * PADDING);
           if (text === '') continue;
+          if (state.class === 'unknown' || state.class === 'lost') {
+            // Text on a pattern cannot be read.
+            const textWidth = context.measureText(text).width;
+            context.fillStyle = css(palette.background);
+            context.fillRect(begin + 1, middle - 8, textWidth + 2 * PADDING - 2, 15);
+          }
           context.fillStyle = colours.get(state.class)!;
           context.fillText(text, begin + PADDING, middle);
           if (--left <= 0) return;

@@ -2,7 +2,7 @@
 // the batch of a row, knows which rows are missing or outdated, and drops the batches that were not
 // used for the longest time when it exceeds its limit of bytes.
 
-import { decodeTile, wideItems, type DecodedTile, type RowItems } from './tiles.ts';
+import { decodeTile, itemFacts, type DecodedTile, type RowItems } from './tiles.ts';
 
 /** Bytes of all batches together. Each is on the GPU as well. */
 export const CACHE_LIMIT_BYTES = 128 * 1024 * 1024;
@@ -19,6 +19,8 @@ export interface Batch {
   lastUsed: number;
   /** Rows for which no newer batch has arrived. */
   current: number;
+  /** Some item may need a tick. */
+  ticks: boolean;
 }
 
 /** One row of a batch. */
@@ -80,6 +82,7 @@ export class TileCache {
       bytes: buffer.byteLength,
       lastUsed: frame,
       current: decoded.rows.length,
+      ticks: false,
     };
     const tileKey = key(level, tile);
     let rows = this.rowsByTile.get(tileKey);
@@ -90,7 +93,9 @@ export class TileCache {
     const width = level === 0 ? 1 : TEXT_WIDTH_BINS;
     for (const items of decoded.rows) {
       const older = rows.get(items.row);
-      rows.set(items.row, { batch, items, wide: wideItems(decoded, items, width), version });
+      const { wide, ticks } = itemFacts(decoded, items, width);
+      batch.ticks ||= ticks;
+      rows.set(items.row, { batch, items, wide, version });
       if (older && --older.batch.current === 0) this.drop(older.batch);
     }
     this.trim(batch);

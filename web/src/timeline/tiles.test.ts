@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { TileCache } from './tile_cache.ts';
-import { decodeTile, findItem, itemAt, wideItems } from './tiles.ts';
+import { decodeTile, findItem, itemAt, itemFacts } from './tiles.ts';
 
 interface TestItem {
   begin: number;
@@ -83,9 +83,13 @@ test('the item at a time is found, or the nearest one within reach', () => {
   assert.equal(findItem(tile, items, 20, 2), -1);
 });
 
-test('only wide items may have a text', () => {
+test('only wide items may have a text, and only some rows need ticks', () => {
   const tile = decodeTile(pack(1, TWO_ROWS));
-  assert.deepEqual(wideItems(tile, tile.rows[0], 10), [0, 2]);
+  assert.deepEqual(itemFacts(tile, tile.rows[0], 10), { wide: [0, 2], ticks: true });
+  const plain = decodeTile(
+    pack(1, [{ row: 1, exact: true, items: [{ begin: 0, end: 5, state: 1 }] }]),
+  );
+  assert.deepEqual(itemFacts(plain, plain.rows[0], 10), { wide: [], ticks: false });
 });
 
 test('the cache knows which rows are missing or outdated', () => {

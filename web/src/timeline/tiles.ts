@@ -101,12 +101,26 @@ export function findItem(tile: DecodedTile, items: RowItems, bin: number, reach:
   return best;
 }
 
-/** Indices of a row's items that are at least `bins` wide: the only ones that have space for a
- * text. They are collected when a tile arrives, so that no frame looks at every item. */
-export function wideItems(tile: DecodedTile, items: RowItems, bins: number): number[] {
+/** What drawing has to know of a row's items. It is found when a tile arrives, so that no frame
+ * looks at every item. */
+export interface ItemFacts {
+  /** Indices of the items that are at least `textBins` wide: only these have space for a text. */
+  wide: number[];
+  /** Some item may need a tick: it hides a worse state, or it may be narrower than a pixel. */
+  ticks: boolean;
+}
+
+/** A pixel is at most two bins wide at the level of a view. */
+const NARROW_BINS = 2;
+
+export function itemFacts(tile: DecodedTile, items: RowItems, textBins: number): ItemFacts {
   const wide: number[] = [];
+  let ticks = false;
   for (let i = items.first; i < items.first + items.count; i++) {
-    if (tile.times[4 * i + 1] - tile.times[4 * i] >= bins) wide.push(i);
+    const width = tile.times[4 * i + 1] - tile.times[4 * i];
+    if (width >= textBins) wide.push(i);
+    ticks ||= tile.words[8 * i + 4] !== tile.words[8 * i + 5];
+    ticks ||= items.exact && width < NARROW_BINS;
   }
-  return wide;
+  return { wide, ticks };
 }

@@ -10,8 +10,8 @@ import type { State } from '../api/types.ts';
 import { CanvasRenderer } from './canvas_renderer.ts';
 import { HEADER_HEIGHT, timeAt, visibleRows, type Frame, type PlacedRow } from './frame.ts';
 import { GlRenderer } from './gl_renderer.ts';
-import { paletteOf, type Palette } from './palette.ts';
-import { drawPathLane, drawPathLine } from './path_drawing.ts';
+import { paletteOf, stateLooks, type Palette } from './palette.ts';
+import { drawPathLine } from './path_drawing.ts';
 import { PathStore } from './path_store.ts';
 import type { Renderer } from './renderer.ts';
 import { RowTree, stickyHeads, type Layout, type LayoutRow } from './row_tree.ts';
@@ -43,6 +43,7 @@ export interface TimelineEvents {
 }
 
 const NO_LAYOUT: Layout = {
+  path: null,
   pinned: [],
   pinnedHeight: 0,
   rows: [],
@@ -132,7 +133,7 @@ export class Timeline {
 
   setStates(states: readonly State[]): void {
     this.states = states;
-    this.renderer.setStates(states, this.palette);
+    this.colourStates();
     this.invalidate();
   }
 
@@ -145,13 +146,15 @@ export class Timeline {
   }
 
   setScene(scene: Scene): void {
+    const recolour = scene.highlight !== this.scene.highlight;
     this.scene = scene;
+    if (recolour) this.colourStates();
     this.invalidate();
   }
 
   setPalette(palette: Palette): void {
     this.palette = palette;
-    this.renderer.setStates(this.states, palette);
+    this.colourStates();
     this.invalidate();
   }
 
@@ -277,8 +280,12 @@ export class Timeline {
     this.stateCanvas = canvas;
     this.renderer = new CanvasRenderer(canvas, (row) => this.tree.indexOf.get(row));
     this.resize();
-    this.renderer.setStates(this.states, this.palette);
+    this.colourStates();
     this.renderer.setLayout(this.layout, this.tree.rows.length);
+  }
+
+  private colourStates(): void {
+    this.renderer.setStates(stateLooks(this.states, this.palette, this.scene.highlight), this.palette);
   }
 
   private resize(): void {
@@ -324,11 +331,10 @@ export class Timeline {
     context.beginPath();
     context.rect(0, HEADER_HEIGHT, this.width, this.height - HEADER_HEIGHT);
     context.clip();
-    if (segments.length > 0) drawPathLine(context, frame, segments);
+    drawPathLine(context, frame, segments);
     drawSelection(context, frame);
     context.restore();
     drawRuler(context, frame, grid);
-    drawPathLane(context, frame, segments);
     drawMarks(context, frame);
     drawRange(context, frame);
     if (this.pointerX !== null) drawPointer(context, frame, this.pointerX);

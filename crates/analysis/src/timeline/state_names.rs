@@ -76,6 +76,10 @@ impl StateNames {
         &self.all
     }
 
+    pub fn name(&self, state: StateId) -> &str {
+        self.all.get(state.0 as usize).map_or("", |state| state.name.as_str())
+    }
+
     pub fn class(&self, state: StateId) -> StateClass {
         self.all.get(state.0 as usize).map_or(StateClass::Unknown, |state| state.class)
     }

@@ -1,7 +1,7 @@
 //! Continues decoding in a file that has grown since the decoder reached its end.
 
-use super::{State, StreamDecoder, NO_ID};
-use crate::metadata::{marks, FastClass, Metadata};
+use super::{State, StreamDecoder};
+use crate::metadata::{marks, Metadata};
 use crate::source::Source;
 use std::sync::Arc;
 
@@ -23,7 +23,6 @@ impl<S: Source> StreamDecoder<S> {
             self.previous.resize(metadata.streams.len(), None);
             self.marks = marks(&metadata.plan);
             self.slots = vec![0; metadata.plan.slots];
-            (self.last_id, self.last_class) = (NO_ID, FastClass::NONE);
         }
         let open = self.stream.is_some() && (self.state == State::Broken || !self.packet.sized);
         if !open {

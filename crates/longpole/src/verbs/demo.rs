@@ -130,6 +130,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     ))?;
     print_line(&format!("\nBoth recordings are kept:\n  {}\n  {}", before.path.display(), after.path.display()))?;
     print_line("Open them with babeltrace2 (user/), Wireshark (packets/), or: longpole report PATH")?;
+    if longpole_serve::is_included() {
+        print_line(&format!("See the first one in the browser: longpole view {}", before.path.display()))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

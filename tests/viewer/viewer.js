@@ -1,0 +1,255 @@
+// Uses the page of `longpole view` as a user would, and compares what it shows with the answers of
+// the command.
+//
+// usage: node viewer.js LONGPOLE CHROMIUM RECORDING [SCREENSHOTS]
+
+import assert from 'node:assert/strict';
+import { execFileSync, spawn } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { AxeBuilder } from '@axe-core/playwright';
+import { chromium } from 'playwright-core';
+
+const [longpole, browserProgram, recording, screenshots] = process.argv.slice(2);
+
+/** Runs the command, and returns its JSON. */
+function answer(verb, ...more) {
+  const text = execFileSync(longpole, [verb, recording, '--json', ...more], { maxBuffer: 1 << 28 });
+  return JSON.parse(text);
+}
+
+/** Starts `longpole view`, and returns the process and the address that it prints. */
+function startServer() {
+  const server = spawn(longpole, ['view', '--no-open', recording]);
+  server.stderr.pipe(process.stderr);
+  return new Promise((resolve, reject) => {
+    let text = '';
+    server.stdout.on('data', (data) => {
+      text += data;
+      if (text.includes('\n')) resolve({ server, address: text.split('\n')[0] });
+    });
+    server.on('exit', (code) => reject(new Error(`longpole view ended with ${code}: ${text}`)));
+  });
+}
+
+const { server, address } = await startServer();
+const browser = await chromium.launch({
+  executablePath: browserProgram,
+  args: ['--no-sandbox', '--use-gl=angle', '--use-angle=swiftshader', '--enable-unsafe-swiftshader'],
+});
+const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+const page = await context.newPage();
+page.setDefaultTimeout(60_000);
+const problems = [];
+page.on('console', (message) => {
+  if (message.type() === 'error') problems.push(message.text());
+});
+page.on('pageerror', (error) => problems.push(String(error)));
+const requested = new Set();
+page.on('request', (request) => requested.add(new URL(request.url()).host));
+
+const cases = [];
+/** A case; its name is the sentence that it proves. */
+function test(name, run) {
+  cases.push({ name, run });
+}
+
+const part = (name) => page.getByRole('region', { name });
+const view = () => page.evaluate(() => location.hash.match(/view=([0-9._-]+)/)?.[1] ?? '');
+const focusTimeline = () => page.getByRole('application').focus();
+
+/** Waits until a value no longer changes. */
+async function settled(read) {
+  let last = await read();
+  for (;;) {
+    await page.waitForTimeout(400);
+    const now = await read();
+    if (JSON.stringify(now) === JSON.stringify(last)) return now;
+    last = now;
+  }
+}
+
+/** Asks the server as the page does. */
+const api = (path) => page.evaluate(async (path) => (await fetch(`api/traces/1/${path}`)).json(), path);
+
+const report = answer('report');
+
+test('the verdict of the report is in words on the first screen', async () => {
+  await part('Verdict').getByText(report.verdict.text, { exact: false }).waitFor();
+  const first = report.criticality[0];
+  await page.getByText(first.state, { exact: false }).first().waitFor();
+});
+
+test('the rows have the states that the path spends its time in', async () => {
+  const { rows, states, path } = await api('rows');
+  const { sums } = await api(`sums?rows=${path}`);
+  const ns = new Map();
+  for (const sum of sums) {
+    const name = states[sum.state].name;
+    ns.set(name, (ns.get(name) ?? 0) + sum.total_ns);
+  }
+  for (const row of report.criticality) {
+    assert.equal(ns.get(`${row.machine}::${row.state}`), row.ns, `${row.machine}::${row.state}`);
+  }
+  assert.ok(rows.some((row) => row.path_ns > 0));
+});
+
+test('the keyboard follows the path from its first segment on', async () => {
+  const { segments } = await api('path?limit=20');
+  await focusTimeline();
+  await page.keyboard.press('f');
+  await page.keyboard.press('Escape');
+  const durations = [];
+  for (let at = 0; at < 5; at += 1) {
+    await page.keyboard.press(']');
+    const text = await settled(() => part('Selected state').getByRole('heading').textContent());
+    durations.push(text);
+  }
+  assert.ok(new Set(durations).size > 1 || segments.length < 3, String(durations));
+});
+
+test('zooming to one state and back by the history restores the view', async () => {
+  await focusTimeline();
+  await page.keyboard.press('f');
+  const whole = await settled(view);
+  await page.keyboard.press('r');
+  const zoomed = await settled(view);
+  assert.notEqual(zoomed, whole);
+  await page.keyboard.press('Control+z');
+  assert.equal(await settled(view), whole);
+  await page.keyboard.press('Control+y');
+  assert.equal(await settled(view), zoomed);
+  await page.keyboard.press('Control+z');
+});
+
+test('a dragged range shows its length and the sums of its states', async () => {
+  const box = await page.getByRole('application').boundingBox();
+  const y = box.y + box.height / 2;
+  await page.mouse.move(box.x + box.width * 0.3, y);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, y, { steps: 5 });
+  await page.mouse.up();
+  await part('Selected range').getByRole('table').first().waitFor();
+  const range = await page.evaluate(() => location.hash.match(/range=(\d+)_(\d+)/)?.slice(1).map(Number));
+  assert.ok(range && range[1] > range[0], 'the range is in the link');
+});
+
+test('the search counts the states that the server finds', async () => {
+  const { states } = await api('rows');
+  const name = states.find((state) => /^[a-z]/.test(state.name)).name;
+  const found = await api(`search?q=${encodeURIComponent(name)}`);
+  await focusTimeline();
+  await page.keyboard.press('/');
+  await page.keyboard.type(name);
+  const shown = await settled(() => page.locator('p.total').textContent());
+  assert.equal(Number(shown.match(/[\d,\u202f ]+/)[0].replace(/[^\d]/g, '')), found.count, shown);
+  await page.keyboard.press('Enter');
+  await page.keyboard.press('Escape');
+});
+
+test('a note is kept with the trace', async () => {
+  await focusTimeline();
+  await page.keyboard.press('Shift+m');
+  await page.locator('#note-text').fill('<b>look here</b>');
+  await page.keyboard.press('Enter');
+  await page.getByText('<b>look here</b>').waitFor();
+  const file = `${recording}/derived/notes.json`;
+  await settled(async () => existsSync(file));
+  assert.equal(JSON.parse(readFileSync(file, 'utf8')).notes[0].text, '<b>look here</b>');
+});
+
+test('a link restores view, range and notes', async () => {
+  const before = await settled(() => page.evaluate(() => location.href));
+  const other = await context.newPage();
+  await other.goto(before);
+  await other.getByRole('region', { name: 'Verdict' }).getByText(report.verdict.text).waitFor();
+  await other.waitForTimeout(1000);
+  const after = await other.evaluate(() => location.href);
+  const parts = (href) => ['view', 'range'].map((name) => new URL(href).hash.match(`${name}=([^&]*)`)?.[1]);
+  assert.deepEqual(parts(after), parts(before));
+  await other.close();
+});
+
+test('the what-if slider gives the answer of what-if', async () => {
+  const row = report.criticality.find((row) => row.share > 0.02 && !row.kind.includes?.('link'));
+  const prediction = report.predictions.find((it) => it.change.includes(`::${row.state} x0.5`));
+  if (!prediction) return;
+  const change = prediction.change.replace(/x0\.5$/, 'x0.3');
+  const [expected] = answer('what-if', change);
+  const predicted = await page.evaluate(async (change) => {
+    const body = JSON.stringify({ changes: [change] });
+    const headers = { 'Content-Type': 'application/json' };
+    const answered = await fetch('api/traces/1/what-if', { method: 'POST', headers, body });
+    return (await answered.json()).predictions[0];
+  }, change);
+  for (const field of ['gain', 'gain_low', 'gain_high', 'predicted_ns']) {
+    assert.equal(predicted[field], expected[field], field);
+  }
+  await page.getByRole('tab', { name: 'Path' }).click();
+  await page.getByRole('tabpanel').getByText(row.state, { exact: false }).first().click();
+  const slider = part('What if').getByRole('slider');
+  await slider.fill('0.3');
+  await part('What if').getByText(/[+-]\d/).first().waitFor();
+});
+
+test('each finding leads to a view', async () => {
+  await page.getByRole('tab', { name: /Findings/ }).click();
+  const buttons = page.getByRole('tabpanel').getByRole('button');
+  for (let at = 0; at < Math.min(await buttons.count(), 5); at += 1) await buttons.nth(at).click();
+});
+
+test('axe finds no serious violation in either theme', async () => {
+  for (const colorScheme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme });
+    await page.waitForTimeout(300);
+    const { violations } = await new AxeBuilder({ page }).analyze();
+    const serious = violations.filter((it) => ['serious', 'critical'].includes(it.impact));
+    const text = serious.map((it) => `${it.id}: ${it.help}: ${it.nodes[0].html}`).join('\n');
+    assert.equal(serious.length, 0, text);
+  }
+});
+
+test('the page is drawn in two sizes and themes', async () => {
+  for (const [width, height] of [[1280, 800], [2560, 1440]]) {
+    for (const colorScheme of ['light', 'dark']) {
+      await page.setViewportSize({ width, height });
+      await page.emulateMedia({ colorScheme });
+      await focusTimeline();
+      await page.keyboard.press('Escape');
+      await page.keyboard.press('Escape');
+      await page.keyboard.press('e');
+      await settled(view);
+      await page.waitForTimeout(500);
+      const path = screenshots ? `${screenshots}/viewer-${width}-${colorScheme}.png` : undefined;
+      const image = await page.screenshot({ path });
+      assert.ok(image.length > 20_000, 'the page is not empty');
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
+      assert.ok(!overflow, `nothing is wider than the window at ${width}`);
+    }
+  }
+});
+
+test('nothing is loaded from elsewhere, and nothing was reported as an error', async () => {
+  assert.deepEqual([...requested], [new URL(address).host]);
+  assert.deepEqual(problems, []);
+});
+
+let failed = 0;
+try {
+  await page.goto(address);
+  for (const { name, run } of cases) {
+    try {
+      await run();
+      console.log(`ok: ${name}`);
+    } catch (error) {
+      failed += 1;
+      console.log(`FAILED: ${name}\n${error.stack}`);
+      if (screenshots) await page.screenshot({ path: `${screenshots}/failed-${failed}.png` });
+    }
+  }
+} finally {
+  await browser.close();
+  server.removeAllListeners('exit');
+  server.kill();
+}
+console.log(`${cases.length - failed} of ${cases.length} cases passed`);
+process.exit(failed === 0 ? 0 : 1);
