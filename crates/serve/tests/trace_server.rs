@@ -86,6 +86,23 @@ fn a_trace_that_cannot_be_read_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_trace_without_states_has_the_range_of_its_events_and_empty_outputs() {
+    let served = Served::new();
+    served.write("root/capture", "events");
+    let outputs = served.experiment(&["root/capture"]);
+    let trace = &served.get("traces").json()[0];
+    assert_eq!((trace["start"].as_u64(), trace["end"].as_u64()), (Some(ORIGIN), Some(ORIGIN + 7)));
+    assert_eq!(trace["properties"], json!({"lost events": "2"}));
+    assert_eq!(served.model(&format!("{outputs}/timeGraph/longpole.threads/states"), json!({})), json!({"rows": []}));
+    assert_eq!(served.model(&format!("{outputs}/timeGraph/longpole.critical-path/arrows"), json!({})), json!([]));
+    assert_eq!(served.model(&format!("{outputs}/XY/longpole.running/xy"), json!({}))["series"], json!([]));
+    assert_eq!(served.model(&format!("{outputs}/genericXY/longpole.path-shares/xy"), json!({}))["series"][0]["yValues"], json!([]));
+    assert_eq!(served.model(&format!("{outputs}/data/longpole.statistics/tree"), json!({}))["entries"], json!([]));
+    let lines = served.model(&format!("{outputs}/table/longpole.path-table/lines"), json!({"requested_times": [ORIGIN]}));
+    assert_eq!((&lines["size"], &lines["lines"]), (&json!(0), &json!([])));
+}
+
+#[test]
 fn experiments_are_made_once_and_traces_in_use_are_kept() {
     let served = Served::new();
     let uuid = served.open("root/log").json()["UUID"].clone();

@@ -34,7 +34,7 @@ impl Experiment {
 
     /// Returns begin and end of all traces in ns on their clock; both are 0 while nothing is known.
     pub fn range(&self) -> (u64, u64) {
-        let ranges = self.traces.iter().map(|reading| reading.timeline.range()).filter(|(begin, end)| begin < end);
+        let ranges = self.traces.iter().map(|reading| traces::range(reading)).filter(|(begin, end)| begin < end);
         ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default()
     }
 

@@ -17,12 +17,30 @@ use std::time::Duration;
 const MAX_WAIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Returns a trace as clients know it. A trace whose states are not known yet begins and ends at 0.
+/// Returns begin and end of a trace in ns on its clock; both are 0 while nothing is known. A trace
+/// without states, such as a capture of packets, has the range of its events.
+pub(crate) fn range(reading: &Reading) -> (u64, u64) {
+    let of_states = reading.timeline.range();
+    let of_events = || {
+        let report = reading.report()?;
+        let time = |key: &str| report["inputs"][key].as_u64();
+        Some((time("start_ns")?, time("end_ns")?))
+    };
+    if of_states.0 < of_states.1 {
+        of_states
+    } else {
+        of_events().unwrap_or(of_states)
+    }
+}
+
+/// Returns a trace as clients know it.
 pub(crate) fn described(reading: &Reading) -> Value {
-    let (begin, end) = reading.timeline.range();
+    let (begin, end) = range(reading);
     let counts = reading.counts();
-    let mut properties = json!({"lost events": counts.lost.to_string()});
-    if let Some(verdict) = reading.report().and_then(|report| report["verdict"]["text"].as_str().map(str::to_owned)) {
+    let report = reading.report();
+    let lost = report.as_ref().and_then(|report| report["inputs"]["lost"].as_u64()).unwrap_or(counts.lost);
+    let mut properties = json!({"lost events": lost.to_string()});
+    if let Some(verdict) = report.as_ref().and_then(|report| report["verdict"]["text"].as_str()) {
         properties["verdict"] = verdict.into();
     }
     if let Some(error) = reading.error() {
