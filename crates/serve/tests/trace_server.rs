@@ -382,6 +382,47 @@ fn cpu_usage_of_a_log_without_cpus_is_empty() {
 }
 
 #[test]
+fn cpus_have_their_usage_and_their_lost_stretches() {
+    let served = Served::new();
+    served.write("root/cpus", &support::log_with_cpus());
+    let outputs = served.experiment(&["root/cpus"]);
+    let tree = served.model(&format!("{outputs}/timeGraph/longpole.cpus/tree"), json!({}));
+    assert_eq!(names(&tree)[0], "CPUs");
+    let (first, second) = (entry(&tree, "CPU 0"), entry(&tree, "CPU 1"));
+    let model = served.model(&format!("{outputs}/timeGraph/longpole.cpus/states"), json!({"requested_timerange": range(0, 1100, 100)}));
+    assert_eq!(states(&model, first), [(0, 550, json!("idle")), (550, 1100, json!("interrupt"))]);
+    let usage = format!("{outputs}/XY/longpole.cpu-usage");
+    let all = entry(&served.model(&format!("{usage}/tree"), json!({})), "all CPUs");
+    let points =
+        served.model(&format!("{usage}/xy"), json!({"requested_timerange": range(0, 1100, 1), "requested_items": [all, first, second]}));
+    let value = |at: usize| points["series"][at]["yValues"][0].as_f64().unwrap();
+    assert_eq!((value(1), value(2)), (50.0, reported(997.0 / 1100.0)));
+    assert!((value(0) - (value(1) + value(2)) / 2.0).abs() < 1e-5, "{points}");
+    // A loss of 3 ns is found with bins of 128 ns, on the row of its CPU, and in other outputs on
+    // the whole chart.
+    let lost = |output: &str, samples: u64| {
+        served.model(&format!("{outputs}/{output}/annotations"), json!({"requested_timerange": range(0, 1100, samples)}))["annotations"]
+            ["Lost events"]
+            .clone()
+    };
+    let exact = &lost("longpole.cpus", 1100)[0];
+    assert_eq!((&exact["time"], &exact["duration"], &exact["entryId"]), (&json!(ORIGIN + 700), &json!(3), &json!(second)));
+    for (output, samples, entry) in
+        [("longpole.cpus", 2, json!(second)), ("longpole.threads", 2, json!(-1)), ("longpole.threads", 1100, json!(-1))]
+    {
+        let lost = lost(output, samples);
+        let (begin, length) = (lost[0]["time"].as_u64().unwrap() - ORIGIN, lost[0]["duration"].as_u64().unwrap());
+        assert!(begin <= 700 && begin + length >= 703, "{output} {samples}: {lost}");
+        assert_eq!((lost.as_array().unwrap().len(), &lost[0]["entryId"]), (1, &entry));
+    }
+}
+
+/// Returns a share as a percentage with six decimals.
+fn reported(share: f64) -> f64 {
+    (share * 1e8).round() / 1e6
+}
+
+#[test]
 fn the_path_is_shared_among_its_states() {
     let served = Served::new();
     let outputs = served.experiment(&["root/log"]);

@@ -68,7 +68,13 @@ fn shown(output: Output, listing: &Listing) -> Vec<usize> {
             next = positions.get(&id).and_then(|&at| listing.rows[at].parent);
         }
     }
-    (0..listing.rows.len()).filter(|&at| with_parents.contains(&listing.rows[at].id)).collect()
+    let mut shown: Vec<usize> = (0..listing.rows.len()).filter(|&at| with_parents.contains(&listing.rows[at].id)).collect();
+    if output.shows(RowKind::Cpu) && !output.shows(RowKind::Thread) {
+        // CPUs are in the order of their numbers: CPU 2 before CPU 10. Groups are before them.
+        let order = |&at: &usize| (listing.rows[at].kind, listing.rows[at].name.len(), &listing.rows[at].name);
+        shown.sort_by(|a, b| order(a).cmp(&order(b)));
+    }
+    shown
 }
 
 /// Returns true for rows with states, false for groups.

@@ -1,10 +1,13 @@
 //! A server with traces that the tests write as machine logs, and a client of a few lines.
 #![allow(dead_code)] // each test file uses its part
 
+use longpole_analysis::critical_path::cpu_holders::Replayed;
 use longpole_analysis::critical_path::{CriticalPath, Options as PathOptions};
 use longpole_analysis::machine_log::Reader;
-use longpole_analysis::timeline::{add_path, ThreadFacts, TimelineWriter};
+use longpole_analysis::timeline::{add_path, CpuRows, ThreadFacts, TimelineWriter};
 use longpole_model::interaction::MachineId;
+use longpole_model::linux::watch::{ContextId, CpuId, Occupant};
+use longpole_model::linux::Linux;
 use longpole_serve::{Analyst, Options, Reading, Server, TraceCounts};
 use serde_json::{json, Value};
 use std::collections::HashMap;
@@ -53,6 +56,32 @@ pub fn many_states(count: u64) -> String {
     (0..count).map(state).chain([json!({"t": ORIGIN + count * 10, "end": "m"}).to_string()]).collect()
 }
 
+/// Begin of a log whose host has two CPUs.
+const CPU_MARK: &str = "{\"queue\":\"cpus\"}";
+
+/// The log with two CPUs: CPU 0 is idle for 550 ns and then in an interrupt, CPU 1 is in one for
+/// 1000 ns, of which the events of 3 ns are lost.
+pub fn log_with_cpus() -> String {
+    format!("{CPU_MARK}\n{}", log())
+}
+
+fn add_cpus(reading: &Reading) {
+    let linux = Linux::new(0, i64::MAX).unwrap();
+    let mut cpus = CpuRows::new(&reading.timeline, &linux);
+    let begin = ORIGIN as i64;
+    let interrupt = Occupant::Context(ContextId(0));
+    for (cpu, by, from, to) in [
+        (0, Occupant::Idle, 0, 550),
+        (0, interrupt, 550, 1100),
+        (1, interrupt, 0, 700),
+        (1, Occupant::Lost, 700, 703),
+        (1, interrupt, 703, 1000),
+    ] {
+        cpus.occupied(CpuId(cpu), by, begin + from, begin + to);
+    }
+    cpus.finish();
+}
+
 /// Reads machine logs. A file that is none is refused with its text.
 struct LogAnalyst;
 
@@ -87,6 +116,9 @@ impl Analyst for LogAnalyst {
         };
         let threads: HashMap<MachineId, ThreadFacts> = vocabulary.machines().filter_map(facts).collect();
         writer.finish(vocabulary, &threads);
+        if text.starts_with(CPU_MARK.as_bytes()) {
+            add_cpus(reading);
+        }
         reading.analyses(TraceCounts { events, lost: 3 });
         let answer = path.answer(vocabulary).map_err(|error| error.to_string())?;
         add_path(&reading.timeline, vocabulary, &answer);
