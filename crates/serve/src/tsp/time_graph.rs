@@ -13,8 +13,9 @@ use serde::Serialize;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 
-/// Maximum number of states in an answer. The more rows are requested, the coarser their bins are.
-const MAX_STATES: u64 = 4_000_000;
+/// Maximum number of states in an answer, about 120 bytes each. The more rows are requested, the
+/// coarser their bins are.
+const MAX_STATES: u64 = 1_000_000;
 
 /// Number of rows of one picture. While a picture is made, the reader of the trace waits.
 const ROWS_AT_ONCE: usize = 256;
