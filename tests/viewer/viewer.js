@@ -57,11 +57,11 @@ const part = (name) => page.getByRole('region', { name });
 const view = () => page.evaluate(() => location.hash.match(/view=([0-9._-]+)/)?.[1] ?? '');
 const focusTimeline = () => page.getByRole('application').focus();
 
-/** Waits until a value no longer changes. */
+/** Waits until a value no longer changes. The page writes its link a moment after a change. */
 async function settled(read) {
   let last = await read();
   for (;;) {
-    await page.waitForTimeout(400);
+    await page.waitForTimeout(1000);
     const now = await read();
     if (JSON.stringify(now) === JSON.stringify(last)) return now;
     last = now;
@@ -122,15 +122,23 @@ test('zooming to one state and back by the history restores the view', async () 
 });
 
 test('a dragged range shows its length and the sums of its states', async () => {
+  await focusTimeline();
+  await page.keyboard.press('f');
   const box = await page.getByRole('application').boundingBox();
-  const y = box.y + box.height / 2;
+  const row = await page.getByRole('treeitem').last().boundingBox();
+  const y = row.y + row.height / 2;
   await page.mouse.move(box.x + box.width * 0.3, y);
   await page.mouse.down();
   await page.mouse.move(box.x + box.width * 0.6, y, { steps: 5 });
   await page.mouse.up();
   await part('Selected range').getByRole('table').first().waitFor();
-  const range = await page.evaluate(() => location.hash.match(/range=(\d+)_(\d+)/)?.slice(1).map(Number));
-  assert.ok(range && range[1] > range[0], 'the range is in the link');
+  const link = await settled(() => page.evaluate(() => location.hash));
+  const [begin, end] = link.match(/range=(\d+)_(\d+)/).slice(1).map(Number);
+  const { sums } = await api(`sums?begin=${begin}&end=${end}&rows=${link.match(/rows=([\d.]+)/)[1].replaceAll('.', ',')}`);
+  assert.ok(end > begin && sums.length > 0);
+  const longest = Math.max(...sums.map((sum) => sum.total_ns));
+  const shown = await part('Selected range').getByRole('row').nth(1).textContent();
+  assert.match(shown.replace(/\s/g, ''), new RegExp(String(longest).slice(0, 2)), `${longest} ns`);
 });
 
 test('the search counts the states that the server finds', async () => {

@@ -26,6 +26,7 @@ use std::thread;
 
 /// Show traces in the browser: the verdict, a timeline, the critical path.
 #[derive(clap::Args)]
+#[command(mut_arg("json", |json| json.hide(true)))]
 #[command(after_help = "\
 The first line of the output is the address of the page. It contains a token: without it, the server
 answers nothing. The server runs until it is interrupted (Ctrl-C).
