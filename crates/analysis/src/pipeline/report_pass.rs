@@ -113,13 +113,19 @@ impl<'a> ReportPass<'a> {
         self.events.events
     }
 
+    /// Returns the number of events that are missing in the trace.
+    pub fn lost(&self) -> u64 {
+        let inputs = self.events.pass.inputs();
+        inputs.lost.saturating_add(inputs.kernel_lost)
+    }
+
     /// Computes the path, the verdict and the predictions. An error is no reason to give up the
     /// report: a trace without interactions still has answers about its events.
     pub fn second_pass(self, interactions: &Interactions, request: Request<'a>) -> (Result<Critical, Error>, EventAnswers) {
+        let lost = self.lost();
         let ReportPass { first, progress, watches, events } = self;
-        let inputs = events.pass.inputs();
         let facts = TraceFacts {
-            lost: inputs.lost.saturating_add(inputs.kernel_lost),
+            lost,
             tells_running: events.pass.tells_running,
             kernel: events.linux(interactions).map(|linux| (&watches.facts, linux)),
             off_path: watches.off_path,

@@ -34,8 +34,8 @@ pub struct OneReport {
 /// A timeline that the reading fills.
 pub struct Shown<'a> {
     pub timeline: Arc<Timeline>,
-    /// Is called when all states are known, with the number of events.
-    pub states_known: &'a dyn Fn(u64),
+    /// Is called when all states are known, with the number of events, and of those that are lost.
+    pub states_known: &'a dyn Fn(u64, u64),
 }
 
 impl Shown<'_> {
@@ -62,7 +62,7 @@ pub fn read(
     };
     if let (Some(shown), Some(writer)) = (shown, writer) {
         timeline::finish(writer, &shown.timeline, &interactions, Some(read.occupancy()))?;
-        (shown.states_known)(read.events());
+        (shown.states_known)(read.events(), read.lost());
     }
     let (mut critical, answers) = read.second_pass(&interactions, Request { selection, progress: None, keep_end: is_ranged, sensitivity });
     if let (Some(shown), Ok(critical)) = (shown, &critical) {
@@ -110,7 +110,7 @@ fn of_log(
     if let (Some(shown), Some(writer)) = (shown, writer) {
         timeline::finish(writer, &shown.timeline, interactions, None)?;
         shown.add_path(interactions, &critical.answer);
-        (shown.states_known)(critical.answer.interactions);
+        (shown.states_known)(critical.answer.interactions, critical.answer.lost);
     }
     Ok(OneReport { report: Report::of_machines(critical), from: None })
 }

@@ -89,7 +89,7 @@ pub(super) struct Viewed {
 
 impl Analyst for Viewed {
     fn read(&self, path: &Path, reading: &Reading) -> Result<Value, String> {
-        let states_known = |events| reading.analyses(TraceCounts { events, lost: 0 });
+        let states_known = |events, lost| reading.analyses(TraceCounts { events, lost });
         let shown = Shown { timeline: reading.timeline.clone(), states_known: &states_known };
         let read = one_report::read(&self.input, path, (&SubjectArgs::default(), false), Some(&shown));
         read.and_then(|one| Ok(serde_json::to_value(&one.report)?)).map_err(|error| in_one_line(&error))
