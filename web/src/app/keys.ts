@@ -60,7 +60,7 @@ const NAMES: Record<string, string> = {
 /** How a binding is written for people. */
 export function keyText(binding: KeyBinding): string {
   if (binding.sign && binding.sign !== '/') return binding.sign;
-  const name = NAMES[binding.code] ?? binding.code.replace(/^Key/, '');
+  const name = NAMES[binding.code] ?? binding.code.replace(/^Key/, '').toUpperCase();
   const control = binding.control ? 'Ctrl+' : '';
   return `${control}${binding.shift ? 'Shift+' : ''}${name}`;
 }

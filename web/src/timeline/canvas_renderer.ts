@@ -12,7 +12,7 @@ import {
 } from './renderer.ts';
 import type { Layout, LayoutRow } from './row_tree.ts';
 import type { Batch } from './tile_cache.ts';
-import type { DecodedTile, RowItems } from './tiles.ts';
+import type { DecodedTile, ItemRange } from './tiles.ts';
 
 const RUNNING = CLASSES.indexOf('running');
 const UNKNOWN = CLASSES.indexOf('unknown');
@@ -80,11 +80,11 @@ export class CanvasRenderer implements Renderer {
     this.pane = pane;
   }
 
-  draw(batch: Batch, transform: TileTransform): boolean {
-    for (const items of batch.decoded.rows) {
-      const row = this.layout?.byIndex.get(this.slotOf(items.row) ?? -1);
+  draw(batch: Batch, ranges: readonly ItemRange[], transform: TileTransform): boolean {
+    for (const range of ranges) {
+      const row = this.layout?.byIndex.get(this.slotOf(range.row) ?? -1);
       if (row && row.pinned === this.pane.pinned) {
-        this.drawRow(row, batch.decoded, items, transform);
+        this.drawRow(row, batch.decoded, range, transform);
       }
     }
     return true;
@@ -111,7 +111,7 @@ export class CanvasRenderer implements Renderer {
   private drawRow(
     row: LayoutRow,
     tile: DecodedTile,
-    items: RowItems,
+    items: ItemRange,
     transform: TileTransform,
   ): void {
     const { context, ratio } = this;

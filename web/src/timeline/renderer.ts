@@ -5,6 +5,7 @@
 import type { Palette, StateLook } from './palette.ts';
 import type { Layout } from './row_tree.ts';
 import type { Batch } from './tile_cache.ts';
+import type { ItemRange } from './tiles.ts';
 
 /** Distance of a bar from the border of its row, in CSS pixels. */
 export const BAR_INSET = 2;
@@ -37,8 +38,9 @@ export interface Renderer {
   fill(x: number, y: number, width: number, height: number, colour: readonly number[]): void;
   /** Begins to draw tiles into a pane; what was drawn before is below. */
   beginPane(pane: Pane): void;
-  /** Draws a batch. Returns false if it was not uploaded because the frame has no budget left. */
-  draw(batch: Batch, transform: TileTransform): boolean;
+  /** Draws parts of a batch. Returns false if it was not uploaded because the frame has no budget
+   * left. */
+  draw(batch: Batch, ranges: readonly ItemRange[], transform: TileTransform): boolean;
   /** Ends the drawing of one level: bars and ticks of the next one cover those of this one. */
   endLevel(): void;
   end(): void;

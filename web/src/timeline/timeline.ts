@@ -332,8 +332,8 @@ export class Timeline {
     context.rect(0, HEADER_HEIGHT, this.width, this.height - HEADER_HEIGHT);
     context.clip();
     drawPathLine(context, frame, segments);
-    drawSelection(context, frame);
     context.restore();
+    drawSelection(context, frame);
     drawRuler(context, frame, grid);
     drawMarks(context, frame);
     drawRange(context, frame);
