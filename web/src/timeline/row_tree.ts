@@ -49,6 +49,7 @@ const GROUP_HEADS: ReadonlySet<RowKind> = new Set([
   'process',
   'cpus',
   'interrupts',
+  'recorder',
   'machines',
 ]);
 
@@ -58,6 +59,7 @@ const KIND_ORDER: readonly (readonly RowKind[])[] = [
   ['process', 'thread', 'machines', 'machine'],
   ['cpus', 'cpu'],
   ['interrupts', 'interrupt'],
+  ['recorder'],
 ];
 
 export function isGroupHead(row: Row): boolean {
