@@ -1,5 +1,5 @@
 // What the user can do, apart from moving the view by mouse: selections, steps along a row and
-// along the critical path, marks and notes, jumps. Keys, the command palette and buttons call these.
+// along the critical path, marks and notes. Keys, the command palette and buttons call these.
 
 import type { ExactState, PathSegment } from '../api/types.ts';
 import { isGroupHead, type LayoutRow } from '../timeline/row_tree.ts';

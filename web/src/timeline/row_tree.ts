@@ -235,8 +235,8 @@ export class RowTree {
       if (kinds !== 0) return kinds;
       // CPUs and interrupts have numbers that people look for in their order.
       const numbered = first.kind === 'cpu' || first.kind === 'interrupt';
-      if (numbered || order === 'recorded') return a - b;
-      if (order === 'name') return compareNames(first, second) || a - b;
+      if (order === 'recorded') return a - b;
+      if (order === 'name' || numbered) return compareNames(first, second) || a - b;
       if (order === 'path' && first.path_ns !== second.path_ns) {
         return second.path_ns - first.path_ns;
       }
