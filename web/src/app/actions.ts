@@ -15,18 +15,19 @@ function guard(action: Promise<void>): void {
   action.catch((error) => viewer.fail(error));
 }
 
-/** Selects the state of a row at a time; `reach` is how far beside it may be, in ns. */
+/** Selects the state of a row at a time, or if there is none the nearest within `reach` ns. */
 export function selectAt(row: number, time: number, reach: number): void {
   guard(
     (async () => {
       const { client } = viewer;
       if (!client) return;
+      const at = Math.max(0, Math.floor(time));
+      const exact = (await client.states(row, at, at + 1, 1)).states[0];
+      if (exact) return select(row, exact);
       const begin = Math.max(0, Math.floor(time - reach));
-      const { states } = await client.states(row, begin, Math.ceil(time + reach) + 1, 200);
-      const state =
-        states.find((s) => s.begin <= time && s.end > time) ??
-        [...states].sort((a, b) => distance(a, time) - distance(b, time))[0];
-      if (state) select(row, state);
+      const { states } = await client.states(row, begin, Math.ceil(time + reach), 200);
+      const nearest = states.sort((a, b) => distance(a, time) - distance(b, time))[0];
+      if (nearest) select(row, nearest);
       else viewer.changeScene({ selection: null });
     })(),
   );

@@ -32,18 +32,16 @@ interface Tick {
 
 export class CanvasRenderer implements Renderer {
   private readonly context: CanvasRenderingContext2D;
-  private readonly slotOf: (row: number) => number | undefined;
   private styles: StateStyle[] = [];
   private pathColour = '#000';
-  private layout: Layout | null = null;
+  private rows = new Map<number, LayoutRow>();
   private pane: Pane = { top: 0, height: 0, scroll: 0, pinned: false };
   private ticks: Tick[] = [];
   private width = 1;
   private ratio = 1;
 
-  constructor(canvas: HTMLCanvasElement, slotOf: (row: number) => number | undefined) {
+  constructor(canvas: HTMLCanvasElement) {
     this.context = canvas.getContext('2d', { alpha: false })!;
-    this.slotOf = slotOf;
   }
 
   resize(width: number, _height: number, ratio: number): void {
@@ -62,7 +60,7 @@ export class CanvasRenderer implements Renderer {
   }
 
   setLayout(layout: Layout): void {
-    this.layout = layout;
+    this.rows = new Map([...layout.byIndex.values()].map((entry) => [entry.row.id, entry]));
   }
 
   begin(): void {}
@@ -82,7 +80,7 @@ export class CanvasRenderer implements Renderer {
 
   draw(batch: Batch, ranges: readonly ItemRange[], transform: TileTransform): boolean {
     for (const range of ranges) {
-      const row = this.layout?.byIndex.get(this.slotOf(range.row) ?? -1);
+      const row = this.rows.get(range.row);
       if (row && row.pinned === this.pane.pinned) {
         this.drawRow(row, batch.decoded, range, transform);
       }

@@ -10,7 +10,7 @@ import {
   VERTEX_SHADER,
 } from './gl_shaders.ts';
 import type { Palette, StateLook } from './palette.ts';
-import type { Pane, Renderer, TileTransform } from './renderer.ts';
+import type { Pane, Renderer, RowSlots, TileTransform } from './renderer.ts';
 import type { Layout } from './row_tree.ts';
 import type { Batch } from './tile_cache.ts';
 import { ITEM_BYTES, type ItemRange } from './tiles.ts';
@@ -63,18 +63,15 @@ export class GlRenderer implements Renderer {
   private readonly rowTexture: WebGLTexture;
   private readonly stateTexture: WebGLTexture;
   private readonly uploaded = new Map<Batch, Uploaded>();
-  private readonly slotOf: (row: number) => number | undefined;
+  private readonly slots: RowSlots;
   private width = 1;
   private height = 1;
   private ratio = 1;
   private uploadedBytes = 0;
 
-  private constructor(
-    gl: WebGL2RenderingContext,
-    slotOf: (row: number) => number | undefined,
-  ) {
+  private constructor(gl: WebGL2RenderingContext, slots: RowSlots) {
     this.gl = gl;
-    this.slotOf = slotOf;
+    this.slots = slots;
     this.program = link(gl);
     this.uniforms = Object.fromEntries(
       UNIFORM_NAMES.map((name) => [name, gl.getUniformLocation(this.program, name)]),
@@ -89,13 +86,10 @@ export class GlRenderer implements Renderer {
     gl.depthFunc(gl.LEQUAL);
   }
 
-  /** Null if the browser has no WebGL2. `slotOf` gives the slot of a row's id. */
-  static create(
-    canvas: HTMLCanvasElement,
-    slotOf: (row: number) => number | undefined,
-  ): GlRenderer | null {
+  /** Null if the browser has no WebGL2. */
+  static create(canvas: HTMLCanvasElement, slots: RowSlots): GlRenderer | null {
     const gl = canvas.getContext('webgl2', { alpha: false, antialias: false, depth: true });
-    return gl ? new GlRenderer(gl, slotOf) : null;
+    return gl ? new GlRenderer(gl, slots) : null;
   }
 
   resize(width: number, height: number, ratio: number): void {
@@ -124,14 +118,16 @@ export class GlRenderer implements Renderer {
     gl.uniform3fv(this.uniforms.uBackground, palette.background.map((part) => part / 255));
   }
 
-  setLayout(layout: Layout, rowCount: number): void {
+  setLayout(layout: Layout): void {
     const { gl } = this;
-    const rows = Math.max(1, Math.ceil(rowCount / ROW_TEXTURE_WIDTH));
+    for (const entry of layout.byIndex.values()) this.slots.of(entry.row.id);
+    const rows = Math.max(1, Math.ceil(this.slots.count / ROW_TEXTURE_WIDTH));
     const texels = new Float32Array(rows * ROW_TEXTURE_WIDTH * 2);
     for (const entry of layout.byIndex.values()) {
-      texels[2 * entry.index] = entry.top * this.ratio;
+      const slot = this.slots.of(entry.row.id);
+      texels[2 * slot] = entry.top * this.ratio;
       // A negative height marks a pinned row.
-      texels[2 * entry.index + 1] = (entry.pinned ? -entry.height : entry.height) * this.ratio;
+      texels[2 * slot + 1] = (entry.pinned ? -entry.height : entry.height) * this.ratio;
     }
     gl.activeTexture(gl.TEXTURE0);
     gl.bindTexture(gl.TEXTURE_2D, this.rowTexture);
@@ -238,7 +234,7 @@ export class GlRenderer implements Renderer {
     this.uploadedBytes += bytes;
     const slots = new Uint32Array(decoded.itemCount);
     for (const items of decoded.rows) {
-      slots.fill(this.slotOf(items.row) ?? 0, items.first, items.first + items.count);
+      slots.fill(this.slots.of(items.row), items.first, items.first + items.count);
     }
     const uploaded = {
       items: this.itemTexture(gl.RGBA32UI, gl.RGBA_INTEGER, 4, decoded.texels),

@@ -29,10 +29,30 @@ export interface TileTransform {
   scale: number;
 }
 
+/** Numbers of rows in the renderer's table. A row keeps its slot while the trace grows, although
+ * its place in the list of rows may change. */
+export class RowSlots {
+  private readonly slots = new Map<number, number>();
+
+  get count(): number {
+    return this.slots.size;
+  }
+
+  /** The slot of a row, by its id. */
+  of(row: number): number {
+    let slot = this.slots.get(row);
+    if (slot === undefined) {
+      slot = this.slots.size;
+      this.slots.set(row, slot);
+    }
+    return slot;
+  }
+}
+
 export interface Renderer {
   resize(width: number, height: number, ratio: number): void;
   setStates(looks: readonly StateLook[], palette: Palette): void;
-  setLayout(layout: Layout, rowCount: number): void;
+  setLayout(layout: Layout): void;
   /** Begins a frame and clears the canvas. */
   begin(): void;
   fill(x: number, y: number, width: number, height: number, colour: readonly number[]): void;

@@ -22,7 +22,7 @@ export interface RowSettings {
 
 export interface LayoutRow {
   row: Row;
-  /** Index of the row in the tree, which is its slot in the renderer's table of rows. */
+  /** Index of the row in the tree. */
   index: number;
   depth: number;
   /** In pixels from the begin of the pinned rows, or from the begin of all other rows. */
