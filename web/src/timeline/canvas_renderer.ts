@@ -6,6 +6,7 @@ import {
   BAR_INSET,
   PATH_HEIGHT,
   TICK_HEIGHT,
+  TICK_WIDTH,
   type Pane,
   type Renderer,
   type TileTransform,
@@ -144,7 +145,8 @@ export class CanvasRenderer implements Renderer {
       const narrow = end - begin < 1;
       if (worst.classIndex > style.classIndex || (narrow && worst.classIndex > RUNNING)) {
         const y = top + height - TICK_HEIGHT * ratio;
-        this.ticks.push({ x: left, y, width: right - left, style: worst });
+        const tickWidth = narrow ? Math.round(TICK_WIDTH * ratio) : right - left;
+        this.ticks.push({ x: left, y, width: tickWidth, style: worst });
       }
     }
   }

@@ -37,6 +37,7 @@ flat out float vTop;
 
 const float BAR_INSET = 2.0;
 const float TICK_HEIGHT = 5.0;
+const float TICK_WIDTH = 2.0;
 const int RUNNING = 1;
 
 vec4 colourOf(uint state) {
@@ -86,12 +87,8 @@ void main() {
     colour = worst;
     stateClass = worstClass;
     depth = 0.5 - float(worstClass) * 0.05;
-    left = floor(begin);
-    right = max(ceil(end), left + 1.0);
-    if (!narrow) {
-      left = floor(begin + 0.5);
-      right = max(floor(end + 0.5), left + 1.0);
-    }
+    // A single pixel would be overlooked.
+    if (narrow) right = left + floor(TICK_WIDTH * uRatio + 0.5);
   } else {
     vPath = float(item.w >> 24) / 255.0;
   }

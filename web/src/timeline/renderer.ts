@@ -11,6 +11,8 @@ import type { ItemRange } from './tiles.ts';
 export const BAR_INSET = 2;
 /** Height of the tick that shows a worse state than the dominant one. */
 export const TICK_HEIGHT = 5;
+/** Width of the tick of an event that is shorter than a pixel. */
+export const TICK_WIDTH = 2;
 /** Height of the strip that shows the part on the critical path. */
 export const PATH_HEIGHT = 2;
 
