@@ -76,7 +76,7 @@ export interface PathSegment {
   row: number | null;
   /** A state of the row of the critical path, such as nginx::write or link::wakeup. */
   state: number;
-  /** From 2 on: so many short segments, of which the longest has this row and state. */
+  /** Number of short segments that this one replaces; row and state are those of the longest. */
   joined: number;
 }
 

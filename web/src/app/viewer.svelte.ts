@@ -57,7 +57,7 @@ export class Viewer {
   client: TraceClient | null = null;
   timeline: Timeline | null = null;
   readonly history = new ViewHistory();
-  /** False until the user has moved the view: so long, it follows the trace. */
+  /** False until the user has moved the view. Until then, the view follows the trace. */
   userMoved = false;
   private link: Link = readLink('');
   private pollTimer = 0;

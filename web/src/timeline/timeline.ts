@@ -1,6 +1,6 @@
 // The timeline: owns the canvases and the view, requests what is in view, and draws a frame only if
 // something has changed. It knows nothing of panels and of the address; the viewer gives it rows
-// and a scene, and is told of what the user does.
+// and a scene, and listens to its events.
 //
 // Two canvases lie above each other: the rectangles of the states (WebGL2 or 2D), and the texts,
 // path and selections (2D). Nothing in a frame looks at single items of tiles.
