@@ -26,6 +26,7 @@ export type RowKind =
   | 'cpu'
   | 'interrupts'
   | 'interrupt'
+  | 'recorder'
   | 'machines'
   | 'machine'
   | 'path';
@@ -75,6 +76,8 @@ export interface PathSegment {
   row: number | null;
   /** A state of the row of the critical path, such as nginx::write or link::wakeup. */
   state: number;
+  /** Number of short segments that this one replaces; row and state are those of the longest. */
+  joined: number;
 }
 
 export interface StateSum {

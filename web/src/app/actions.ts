@@ -1,5 +1,5 @@
 // What the user can do, apart from moving the view by mouse: selections, steps along a row and
-// along the critical path, marks and notes, jumps. Keys, the command palette and buttons call these.
+// along the critical path, marks and notes. Keys, the command palette and buttons call these.
 
 import type { ExactState, PathSegment } from '../api/types.ts';
 import { isGroupHead, type LayoutRow } from '../timeline/row_tree.ts';
@@ -8,25 +8,26 @@ import { viewer } from './viewer.svelte.ts';
 
 const STATES_PER_REQUEST = 2000;
 const SEGMENTS_PER_REQUEST = 1000;
-/** Distance in which a previous segment of the path is looked for at first. */
-const FIRST_REACH_NS = 10_000;
+/** Distance in which the next segment of the path is looked for at first. */
+const FIRST_REACH_NS = 100_000;
 
 function guard(action: Promise<void>): void {
   action.catch((error) => viewer.fail(error));
 }
 
-/** Selects the state of a row at a time; `reach` is how far beside it may be, in ns. */
+/** Selects the state of a row at a time, or if there is none the nearest within `reach` ns. */
 export function selectAt(row: number, time: number, reach: number): void {
   guard(
     (async () => {
       const { client } = viewer;
       if (!client) return;
+      const at = Math.max(0, Math.floor(time));
+      const exact = (await client.states(row, at, at + 1, 1)).states[0];
+      if (exact) return select(row, exact);
       const begin = Math.max(0, Math.floor(time - reach));
-      const { states } = await client.states(row, begin, Math.ceil(time + reach) + 1, 200);
-      const state =
-        states.find((s) => s.begin <= time && s.end > time) ??
-        [...states].sort((a, b) => distance(a, time) - distance(b, time))[0];
-      if (state) select(row, state);
+      const { states } = await client.states(row, begin, Math.ceil(time + reach), 200);
+      const nearest = states.sort((a, b) => distance(a, time) - distance(b, time))[0];
+      if (nearest) select(row, nearest);
       else viewer.changeScene({ selection: null });
     })(),
   );
@@ -130,33 +131,47 @@ export function stepOnPath(direction: 1 | -1): void {
   );
 }
 
-/** Links have no row, so a step goes over them to the next segment of a row. */
+/** The first segment of a row that begins at `time` or later. Links have no row, so a step goes
+ * over them. */
 async function segmentAfter(time: number, end: number): Promise<PathSegment | null> {
+  let reach = FIRST_REACH_NS;
   for (let begin = time; begin < end; ) {
-    const { segments, more } = await viewer.client!.path(begin, end, SEGMENTS_PER_REQUEST);
+    const until = Math.min(end, begin + reach);
+    const segments = await exactSegments(begin, until);
+    if (!segments) {
+      reach = Math.ceil(reach / 4);
+      continue;
+    }
     const found = segments.find((s) => s.row !== null && s.end > time);
-    if (found || !more || segments.length === 0) return found ?? null;
-    begin = segments[segments.length - 1].end;
+    if (found) return found;
+    begin = until;
+    reach *= 8;
   }
   return null;
 }
 
-/** The last segment of a row that begins before `time`: looked for in ever longer parts before. */
+/** The last segment of a row that begins before `time`. */
 async function segmentBefore(time: number): Promise<PathSegment | null> {
   let reach = FIRST_REACH_NS;
-  for (let end = time; end > 0; reach *= 8) {
+  for (let end = time; end > 0; ) {
     const from = Math.max(0, end - reach);
-    let found: PathSegment | null = null;
-    for (let begin = from; begin < end; ) {
-      const { segments, more } = await viewer.client!.path(begin, end, SEGMENTS_PER_REQUEST);
-      found = segments.filter((s) => s.row !== null && s.begin < time).at(-1) ?? found;
-      if (!more || segments.length === 0) break;
-      begin = segments[segments.length - 1].end;
+    const segments = await exactSegments(from, end);
+    if (!segments) {
+      reach = Math.ceil(reach / 4);
+      continue;
     }
+    const found = segments.filter((s) => s.row !== null && s.begin < time).at(-1);
     if (found) return found;
     end = from;
+    reach *= 8;
   }
   return null;
+}
+
+/** The segments of a range; null if the server joined some because there are too many. */
+async function exactSegments(begin: number, end: number): Promise<PathSegment[] | null> {
+  const { segments, more } = await viewer.client!.path(begin, end, SEGMENTS_PER_REQUEST);
+  return more && end - begin > 1 ? null : segments;
 }
 
 function selectSegment(segment: PathSegment): void {
@@ -170,7 +185,7 @@ export function selectOnPath(time: number): void {
   guard(
     (async () => {
       const at = Math.floor(time);
-      const { segments } = (await viewer.client?.path(at, at + 1, 1)) ?? { segments: [] };
+      const { segments } = (await viewer.client?.path(at, at + 1, 10)) ?? { segments: [] };
       if (segments[0]) selectSegment(segments[0]);
     })(),
   );

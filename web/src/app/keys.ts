@@ -1,6 +1,6 @@
 // Which key means which command. Keys are bound by their position on the keyboard, so that WASD is
 // a block on AZERTY as well. Commands with Ctrl are bound by the letter, because people know
-// Ctrl+Z by its letter. A sign that is elsewhere on other keyboards (`/`, `?`) also works by itself.
+// Ctrl+Z by its letter. Signs that are elsewhere on other keyboards (`/`, `?`) work by themselves.
 
 export interface KeyBinding {
   /** Position, as in KeyboardEvent.code; of a binding with Ctrl the letter. */
@@ -60,7 +60,7 @@ const NAMES: Record<string, string> = {
 /** How a binding is written for people. */
 export function keyText(binding: KeyBinding): string {
   if (binding.sign && binding.sign !== '/') return binding.sign;
-  const name = NAMES[binding.code] ?? binding.code.replace(/^Key/, '');
+  const name = NAMES[binding.code] ?? binding.code.replace(/^Key/, '').toUpperCase();
   const control = binding.control ? 'Ctrl+' : '';
   return `${control}${binding.shift ? 'Shift+' : ''}${name}`;
 }

@@ -2,7 +2,7 @@
 // with what halving each would bring, and the class that gives them their colour.
 
 import type { Criticality, Gain, Report } from '../api/report.ts';
-import type { Prediction, StateClass } from '../api/types.ts';
+import type { Prediction, State, StateClass } from '../api/types.ts';
 
 export interface PathState {
   /** As `longpole report` writes it, such as nginx::write. */
@@ -56,7 +56,9 @@ function quoted(name: string): string {
   return /\s|::|"/.test(name) ? `"${name}"` : name;
 }
 
-export function pathStates(report: Report): PathState[] {
+/** `states` are those of the timeline: a state has the same colour there and here. */
+export function pathStates(report: Report, states: readonly State[]): PathState[] {
+  const classes = new Map(states.map((state) => [state.name, state.class]));
   const byName = new Map<string, PathState>();
   for (const entry of report.criticality) {
     const name = nameOf(entry);
@@ -75,7 +77,10 @@ export function pathStates(report: Report): PathState[] {
       names: new Set([name, `${entry.machine}::${entry.state}`]),
       scenario,
       kind: entry.kind,
-      class: classOfKind(entry.kind),
+      class:
+        classes.get(`${entry.machine}::${entry.state}`) ??
+        classes.get(name) ??
+        classOfKind(entry.kind),
       ns: entry.ns,
       share: entry.share,
       rank: entry.profile_rank,
@@ -102,13 +107,18 @@ export function verdictStates(report: Report, states: readonly PathState[]): Pat
   );
 }
 
+/** Difference of two shares of the path that are the same but for rounding and the path's ends. */
+const SAME_SHARE = 0.005;
+
 /** The verdict's share, if it is one of the critical path. A verdict by the stages has the share of
  * a stage's work instead, which its sentence explains. */
 export function verdictPathShare(report: Report, states: readonly PathState[]): number | null {
   const { share } = report.verdict;
   if (share === null) return null;
   const onPath = verdictStates(report, states).reduce((sum, state) => sum + state.share, 0);
-  return Math.abs(onPath - share) < 0.005 ? share : null;
+  // The time that calls are in transit is a link's, which has another name than the subject.
+  const known = [onPath, ...states.map((state) => state.share)];
+  return known.some((other) => Math.abs(other - share) < SAME_SHARE) ? share : null;
 }
 
 /** What changing the verdict's subject would bring: what the verdict says, or else what was

@@ -57,7 +57,7 @@ export class Viewer {
   client: TraceClient | null = null;
   timeline: Timeline | null = null;
   readonly history = new ViewHistory();
-  /** False until the user has moved the view: so long, it follows the trace. */
+  /** False until the user has moved the view. Until then, the view follows the trace. */
   userMoved = false;
   private link: Link = readLink('');
   private pollTimer = 0;
@@ -136,7 +136,8 @@ export class Viewer {
   /** Highlights a state of the path's table on the timeline. */
   setHighlight(name: string | null): void {
     this.highlight = name;
-    const state = this.report && pathStates(this.report).find((s) => s.name === name);
+    const states = this.report ? pathStates(this.report, this.rows.states) : [];
+    const state = states.find((s) => s.name === name);
     const names = state ? state.names : new Set(name === null ? [] : [name]);
     this.changeScene({ highlight: name === null ? null : names });
   }
@@ -272,11 +273,12 @@ export class Viewer {
     this.userMoved = false;
   }
 
-  /** In a trace with many processes, those without a part of the path are collapsed. */
+  /** Collapses the recorder and, in a trace with many processes, those that are not on the path. */
   private collapseBystanders(): void {
     const processes = this.rows.rows.filter((row) => row.kind === 'process');
     const onPath = processes.some((row) => row.path_ns > 0);
-    const collapsed = new Set<number>();
+    const recorder = this.rows.rows.filter((row) => row.kind === 'recorder');
+    const collapsed = new Set<number>(recorder.map((row) => row.id));
     if (processes.length >= MANY_PROCESSES && onPath) {
       for (const row of processes) if (row.path_ns === 0) collapsed.add(row.id);
     }

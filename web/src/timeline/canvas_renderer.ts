@@ -6,13 +6,14 @@ import {
   BAR_INSET,
   PATH_HEIGHT,
   TICK_HEIGHT,
+  TICK_WIDTH,
   type Pane,
   type Renderer,
   type TileTransform,
 } from './renderer.ts';
 import type { Layout, LayoutRow } from './row_tree.ts';
 import type { Batch } from './tile_cache.ts';
-import type { DecodedTile, RowItems } from './tiles.ts';
+import type { DecodedTile, ItemRange } from './tiles.ts';
 
 const RUNNING = CLASSES.indexOf('running');
 const UNKNOWN = CLASSES.indexOf('unknown');
@@ -32,18 +33,16 @@ interface Tick {
 
 export class CanvasRenderer implements Renderer {
   private readonly context: CanvasRenderingContext2D;
-  private readonly slotOf: (row: number) => number | undefined;
   private styles: StateStyle[] = [];
   private pathColour = '#000';
-  private layout: Layout | null = null;
+  private rows = new Map<number, LayoutRow>();
   private pane: Pane = { top: 0, height: 0, scroll: 0, pinned: false };
   private ticks: Tick[] = [];
   private width = 1;
   private ratio = 1;
 
-  constructor(canvas: HTMLCanvasElement, slotOf: (row: number) => number | undefined) {
+  constructor(canvas: HTMLCanvasElement) {
     this.context = canvas.getContext('2d', { alpha: false })!;
-    this.slotOf = slotOf;
   }
 
   resize(width: number, _height: number, ratio: number): void {
@@ -62,7 +61,7 @@ export class CanvasRenderer implements Renderer {
   }
 
   setLayout(layout: Layout): void {
-    this.layout = layout;
+    this.rows = new Map([...layout.byIndex.values()].map((entry) => [entry.row.id, entry]));
   }
 
   begin(): void {}
@@ -80,11 +79,11 @@ export class CanvasRenderer implements Renderer {
     this.pane = pane;
   }
 
-  draw(batch: Batch, transform: TileTransform): boolean {
-    for (const items of batch.decoded.rows) {
-      const row = this.layout?.byIndex.get(this.slotOf(items.row) ?? -1);
+  draw(batch: Batch, ranges: readonly ItemRange[], transform: TileTransform): boolean {
+    for (const range of ranges) {
+      const row = this.rows.get(range.row);
       if (row && row.pinned === this.pane.pinned) {
-        this.drawRow(row, batch.decoded, items, transform);
+        this.drawRow(row, batch.decoded, range, transform);
       }
     }
     return true;
@@ -111,7 +110,7 @@ export class CanvasRenderer implements Renderer {
   private drawRow(
     row: LayoutRow,
     tile: DecodedTile,
-    items: RowItems,
+    items: ItemRange,
     transform: TileTransform,
   ): void {
     const { context, ratio } = this;
@@ -146,7 +145,8 @@ export class CanvasRenderer implements Renderer {
       const narrow = end - begin < 1;
       if (worst.classIndex > style.classIndex || (narrow && worst.classIndex > RUNNING)) {
         const y = top + height - TICK_HEIGHT * ratio;
-        this.ticks.push({ x: left, y, width: right - left, style: worst });
+        const tickWidth = narrow ? Math.round(TICK_WIDTH * ratio) : right - left;
+        this.ticks.push({ x: left, y, width: tickWidth, style: worst });
       }
     }
   }

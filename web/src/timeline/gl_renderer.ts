@@ -1,18 +1,19 @@
-// Draws tiles with WebGL2. The items of a batch go into a buffer once, as the server sent them,
-// with a second buffer that has the slot of each item's row. A frame then costs a few calls per
+// Draws tiles with WebGL2. The items of a batch go into a texture once, as the server sent them,
+// with a second texture that has the slot of each item's row. A frame then costs a few calls per
 // batch and no work per item: rows are positioned by a texture that changes only with the layout.
 
 import {
   FRAGMENT_SHADER,
+  ITEM_TEXTURE_WIDTH,
   ROW_TEXTURE_WIDTH,
   STATE_TEXTURE_WIDTH,
   VERTEX_SHADER,
 } from './gl_shaders.ts';
 import type { Palette, StateLook } from './palette.ts';
-import type { Pane, Renderer, TileTransform } from './renderer.ts';
+import type { Pane, Renderer, RowSlots, TileTransform } from './renderer.ts';
 import type { Layout } from './row_tree.ts';
 import type { Batch } from './tile_cache.ts';
-import { ITEM_BYTES } from './tiles.ts';
+import { ITEM_BYTES, type ItemRange } from './tiles.ts';
 
 /** Bytes that may be uploaded in one frame, apart from the first batch of the frame. */
 const UPLOAD_LIMIT_BYTES = 1_000_000;
@@ -20,10 +21,12 @@ const UPLOAD_LIMIT_BYTES = 1_000_000;
 /** Values of uPass in the shader. */
 const BARS = 0;
 const TICKS = 1;
+/** Of the two triangles of an item. */
+const VERTICES = 6;
 
 interface Uploaded {
-  vertexArray: WebGLVertexArrayObject;
-  buffers: WebGLBuffer[];
+  items: WebGLTexture;
+  slots: WebGLTexture;
 }
 
 type UniformName =
@@ -34,6 +37,8 @@ type UniformName =
   | 'uPass'
   | 'uRows'
   | 'uStates'
+  | 'uItems'
+  | 'uSlots'
   | 'uPathColour'
   | 'uBackground';
 
@@ -45,6 +50,8 @@ const UNIFORM_NAMES: readonly UniformName[] = [
   'uPass',
   'uRows',
   'uStates',
+  'uItems',
+  'uSlots',
   'uPathColour',
   'uBackground',
 ];
@@ -56,18 +63,15 @@ export class GlRenderer implements Renderer {
   private readonly rowTexture: WebGLTexture;
   private readonly stateTexture: WebGLTexture;
   private readonly uploaded = new Map<Batch, Uploaded>();
-  private readonly slotOf: (row: number) => number | undefined;
+  private readonly slots: RowSlots;
   private width = 1;
   private height = 1;
   private ratio = 1;
   private uploadedBytes = 0;
 
-  private constructor(
-    gl: WebGL2RenderingContext,
-    slotOf: (row: number) => number | undefined,
-  ) {
+  private constructor(gl: WebGL2RenderingContext, slots: RowSlots) {
     this.gl = gl;
-    this.slotOf = slotOf;
+    this.slots = slots;
     this.program = link(gl);
     this.uniforms = Object.fromEntries(
       UNIFORM_NAMES.map((name) => [name, gl.getUniformLocation(this.program, name)]),
@@ -77,16 +81,15 @@ export class GlRenderer implements Renderer {
     gl.useProgram(this.program);
     gl.uniform1i(this.uniforms.uRows, 0);
     gl.uniform1i(this.uniforms.uStates, 1);
+    gl.uniform1i(this.uniforms.uItems, 2);
+    gl.uniform1i(this.uniforms.uSlots, 3);
     gl.depthFunc(gl.LEQUAL);
   }
 
-  /** Null if the browser has no WebGL2. `slotOf` gives the slot of a row's id. */
-  static create(
-    canvas: HTMLCanvasElement,
-    slotOf: (row: number) => number | undefined,
-  ): GlRenderer | null {
+  /** Null if the browser has no WebGL2. */
+  static create(canvas: HTMLCanvasElement, slots: RowSlots): GlRenderer | null {
     const gl = canvas.getContext('webgl2', { alpha: false, antialias: false, depth: true });
-    return gl ? new GlRenderer(gl, slotOf) : null;
+    return gl ? new GlRenderer(gl, slots) : null;
   }
 
   resize(width: number, height: number, ratio: number): void {
@@ -115,14 +118,16 @@ export class GlRenderer implements Renderer {
     gl.uniform3fv(this.uniforms.uBackground, palette.background.map((part) => part / 255));
   }
 
-  setLayout(layout: Layout, rowCount: number): void {
+  setLayout(layout: Layout): void {
     const { gl } = this;
-    const rows = Math.max(1, Math.ceil(rowCount / ROW_TEXTURE_WIDTH));
+    for (const entry of layout.byIndex.values()) this.slots.of(entry.row.id);
+    const rows = Math.max(1, Math.ceil(this.slots.count / ROW_TEXTURE_WIDTH));
     const texels = new Float32Array(rows * ROW_TEXTURE_WIDTH * 2);
     for (const entry of layout.byIndex.values()) {
-      texels[2 * entry.index] = entry.top * this.ratio;
+      const slot = this.slots.of(entry.row.id);
+      texels[2 * slot] = entry.top * this.ratio;
       // A negative height marks a pinned row.
-      texels[2 * entry.index + 1] = (entry.pinned ? -entry.height : entry.height) * this.ratio;
+      texels[2 * slot + 1] = (entry.pinned ? -entry.height : entry.height) * this.ratio;
     }
     gl.activeTexture(gl.TEXTURE0);
     gl.bindTexture(gl.TEXTURE_2D, this.rowTexture);
@@ -164,19 +169,21 @@ export class GlRenderer implements Renderer {
     gl.clear(gl.DEPTH_BUFFER_BIT);
   }
 
-  draw(batch: Batch, transform: TileTransform): boolean {
+  draw(batch: Batch, ranges: readonly ItemRange[], transform: TileTransform): boolean {
     const { gl, uniforms } = this;
-    const count = batch.decoded.itemCount;
-    if (count === 0) return true;
+    if (ranges.length === 0) return true;
     const uploaded = this.uploaded.get(batch) ?? this.upload(batch);
     if (!uploaded) return false;
-    gl.bindVertexArray(uploaded.vertexArray);
+    gl.activeTexture(gl.TEXTURE2);
+    gl.bindTexture(gl.TEXTURE_2D, uploaded.items);
+    gl.activeTexture(gl.TEXTURE3);
+    gl.bindTexture(gl.TEXTURE_2D, uploaded.slots);
     gl.uniform2f(uniforms.uTransform, transform.offset, transform.scale);
     gl.uniform1i(uniforms.uPass, BARS);
-    gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, count);
+    this.drawRanges(ranges);
     if (batch.ticks) {
       gl.uniform1i(uniforms.uPass, TICKS);
-      gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, count);
+      this.drawRanges(ranges);
     }
     return true;
   }
@@ -186,7 +193,6 @@ export class GlRenderer implements Renderer {
   }
 
   end(): void {
-    this.gl.bindVertexArray(null);
     this.gl.disable(this.gl.DEPTH_TEST);
   }
 
@@ -194,8 +200,8 @@ export class GlRenderer implements Renderer {
     const uploaded = this.uploaded.get(batch);
     if (!uploaded) return;
     this.uploaded.delete(batch);
-    this.gl.deleteVertexArray(uploaded.vertexArray);
-    for (const buffer of uploaded.buffers) this.gl.deleteBuffer(buffer);
+    this.gl.deleteTexture(uploaded.items);
+    this.gl.deleteTexture(uploaded.slots);
   }
 
   dispose(): void {
@@ -203,6 +209,20 @@ export class GlRenderer implements Renderer {
     this.gl.deleteTexture(this.rowTexture);
     this.gl.deleteTexture(this.stateTexture);
     this.gl.deleteProgram(this.program);
+  }
+
+  /** Draws adjacent ranges with one call. */
+  private drawRanges(ranges: readonly ItemRange[]): void {
+    let { first, count } = ranges[0];
+    for (const range of ranges.slice(1)) {
+      if (range.first === first + count) {
+        count += range.count;
+        continue;
+      }
+      this.gl.drawArrays(this.gl.TRIANGLES, VERTICES * first, VERTICES * count);
+      ({ first, count } = range);
+    }
+    this.gl.drawArrays(this.gl.TRIANGLES, VERTICES * first, VERTICES * count);
   }
 
   /** Copies a batch to the GPU; null if this frame has uploaded enough. */
@@ -214,27 +234,43 @@ export class GlRenderer implements Renderer {
     this.uploadedBytes += bytes;
     const slots = new Uint32Array(decoded.itemCount);
     for (const items of decoded.rows) {
-      slots.fill(this.slotOf(items.row) ?? 0, items.first, items.first + items.count);
+      slots.fill(this.slots.of(items.row), items.first, items.first + items.count);
     }
-    const vertexArray = gl.createVertexArray();
-    gl.bindVertexArray(vertexArray);
-    const itemBuffer = gl.createBuffer();
-    gl.bindBuffer(gl.ARRAY_BUFFER, itemBuffer);
-    gl.bufferData(gl.ARRAY_BUFFER, decoded.bytes, gl.STATIC_DRAW);
-    gl.vertexAttribPointer(0, 2, gl.FLOAT, false, ITEM_BYTES, 0);
-    gl.vertexAttribIPointer(1, 2, gl.UNSIGNED_SHORT, ITEM_BYTES, 8);
-    gl.vertexAttribIPointer(2, 2, gl.UNSIGNED_BYTE, ITEM_BYTES, 14);
-    const slotBuffer = gl.createBuffer();
-    gl.bindBuffer(gl.ARRAY_BUFFER, slotBuffer);
-    gl.bufferData(gl.ARRAY_BUFFER, slots, gl.STATIC_DRAW);
-    gl.vertexAttribIPointer(3, 1, gl.UNSIGNED_INT, 4, 0);
-    for (const location of [0, 1, 2, 3]) {
-      gl.enableVertexAttribArray(location);
-      gl.vertexAttribDivisor(location, 1);
-    }
-    const uploaded = { vertexArray, buffers: [itemBuffer, slotBuffer] };
+    const uploaded = {
+      items: this.itemTexture(gl.RGBA32UI, gl.RGBA_INTEGER, 4, decoded.texels),
+      slots: this.itemTexture(gl.R32UI, gl.RED_INTEGER, 1, slots),
+    };
     this.uploaded.set(batch, uploaded);
     return uploaded;
+  }
+
+  /** A texture with one texel per item: full rows first, then the rest of the last one. */
+  private itemTexture(
+    internalFormat: number,
+    format: number,
+    channels: number,
+    data: Uint32Array,
+  ): WebGLTexture {
+    const { gl } = this;
+    const count = data.length / channels;
+    const full = Math.floor(count / ITEM_TEXTURE_WIDTH);
+    const rest = count - full * ITEM_TEXTURE_WIDTH;
+    gl.activeTexture(gl.TEXTURE2);
+    const texture = nearestTexture(gl);
+    gl.texStorage2D(
+      gl.TEXTURE_2D, 1, internalFormat, ITEM_TEXTURE_WIDTH, full + (rest > 0 ? 1 : 0),
+    );
+    const type = gl.UNSIGNED_INT;
+    if (full > 0) {
+      gl.texSubImage2D(
+        gl.TEXTURE_2D, 0, 0, 0, ITEM_TEXTURE_WIDTH, full, format, type, data, 0,
+      );
+    }
+    if (rest > 0) {
+      const begin = full * ITEM_TEXTURE_WIDTH * channels;
+      gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, full, rest, 1, format, type, data, begin);
+    }
+    return texture;
   }
 }
 

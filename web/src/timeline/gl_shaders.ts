@@ -1,4 +1,7 @@
-// The shaders that draw the items of tiles: one instance per item, read as the server sent it.
+// The shaders that draw the items of tiles. The items of a batch are the texels of a texture, 16
+// bytes each, as the server sent them; the vertex shader reads the item of its rectangle. (One
+// instance per item would be the obvious way, but software renderers, which many virtual machines
+// have, take microseconds for each instance.)
 //
 // Each batch is drawn twice. The first pass draws bars in the colour of the dominant state. The
 // second one draws ticks at the bottom of those bars that hide something more serious, in the
@@ -10,15 +13,12 @@
 export const ROW_TEXTURE_WIDTH = 1024;
 /** Width of the texture with the colours of states. */
 export const STATE_TEXTURE_WIDTH = 256;
+/** Width of the textures with the items of a batch. */
+export const ITEM_TEXTURE_WIDTH = 1024;
 
 export const VERTEX_SHADER = `#version 300 es
 precision highp float;
 precision highp int;
-
-layout(location = 0) in vec2 aTimes;   // begin and end, in bins
-layout(location = 1) in uvec2 aStates; // dominant and worst state
-layout(location = 2) in uvec2 aShares; // busy and on the path, 0 to 255
-layout(location = 3) in uint aRow;     // slot in the table of rows
 
 uniform vec2 uCanvas;    // width and height of the canvas
 uniform vec2 uTransform; // offset, and pixels per bin
@@ -27,6 +27,8 @@ uniform float uRatio;    // device pixels per CSS pixel
 uniform int uPass;       // 0: bars, 1: ticks
 uniform highp sampler2D uRows;
 uniform highp sampler2D uStates;
+uniform highp usampler2D uItems; // begin and end as floats; states; count, busy and path
+uniform highp usampler2D uSlots; // for each item, the slot of its row
 
 flat out vec4 vColour;
 flat out int vClass;
@@ -35,6 +37,7 @@ flat out float vTop;
 
 const float BAR_INSET = 2.0;
 const float TICK_HEIGHT = 5.0;
+const float TICK_WIDTH = 2.0;
 const int RUNNING = 1;
 
 vec4 colourOf(uint state) {
@@ -45,7 +48,12 @@ vec4 colourOf(uint state) {
 int classOf(vec4 colour) { return int(colour.a * 255.0 + 0.5); }
 
 void main() {
-  int slot = int(aRow);
+  // Two triangles for each item: corners 0 1 2 and 2 1 3.
+  int vertex = gl_VertexID % 6;
+  int corner = vertex < 3 ? vertex : (vertex == 3 ? 2 : vertex == 4 ? 1 : 3);
+  int index = gl_VertexID / 6;
+  ivec2 texel = ivec2(index % ${ITEM_TEXTURE_WIDTH}, index / ${ITEM_TEXTURE_WIDTH});
+  int slot = int(texelFetch(uSlots, texel, 0).x);
   ivec2 place = ivec2(slot % ${ROW_TEXTURE_WIDTH}, slot / ${ROW_TEXTURE_WIDTH});
   vec2 row = texelFetch(uRows, place, 0).xy;
   bool pinned = row.y < 0.0;
@@ -57,40 +65,37 @@ void main() {
   vTop = 0.0;
   if (height == 0.0 || pinned != (uScroll.y > 0.5)) return;
 
-  float begin = clamp(uTransform.x + aTimes.x * uTransform.y, -16.0, uCanvas.x + 16.0);
-  float end = clamp(uTransform.x + aTimes.y * uTransform.y, -16.0, uCanvas.x + 16.0);
+  uvec4 item = texelFetch(uItems, texel, 0);
+  vec2 times = uTransform.x + uintBitsToFloat(item.xy) * uTransform.y;
+  float begin = clamp(times.x, -16.0, uCanvas.x + 16.0);
+  float end = clamp(times.y, -16.0, uCanvas.x + 16.0);
   bool narrow = end - begin < 1.0;
   float left = floor(begin + 0.5);
   float right = max(floor(end + 0.5), left + 1.0);
   float top = row.x - uScroll.x + BAR_INSET * uRatio;
   float bottom = row.x - uScroll.x + height - BAR_INSET * uRatio;
-  vec4 colour = colourOf(aStates.x);
+  vec4 colour = colourOf(item.z & 0xffffu);
   int stateClass = classOf(colour);
   // Lower depths win. Bars are behind all ticks, and sleeping is behind all other bars.
   float depth = stateClass == 0 ? 0.9 : 0.8;
 
   if (uPass == 1) {
-    vec4 worst = colourOf(aStates.y);
+    vec4 worst = colourOf(item.z >> 16);
     int worstClass = classOf(worst);
     if (worstClass <= stateClass && !(narrow && worstClass > RUNNING)) return;
     top = bottom - TICK_HEIGHT * uRatio;
     colour = worst;
     stateClass = worstClass;
     depth = 0.5 - float(worstClass) * 0.05;
-    left = floor(begin);
-    right = max(ceil(end), left + 1.0);
-    if (!narrow) {
-      left = floor(begin + 0.5);
-      right = max(floor(end + 0.5), left + 1.0);
-    }
+    // A single pixel would be overlooked.
+    if (narrow) right = left + floor(TICK_WIDTH * uRatio + 0.5);
   } else {
-    vPath = float(aShares.y) / 255.0;
+    vPath = float(item.w >> 24) / 255.0;
   }
   vColour = vec4(colour.rgb, 1.0);
   vClass = stateClass;
   vTop = top;
-  vec2 corner = vec2(gl_VertexID & 1, gl_VertexID >> 1);
-  vec2 at = mix(vec2(left, top), vec2(right, bottom), corner);
+  vec2 at = vec2((corner & 1) == 0 ? left : right, corner < 2 ? top : bottom);
   gl_Position = vec4(at.x / uCanvas.x * 2.0 - 1.0, 1.0 - at.y / uCanvas.y * 2.0,
                      depth * 2.0 - 1.0, 1.0);
 }`;

@@ -110,8 +110,8 @@ const PALETTES: Record<PaletteName, Record<Theme, Palette>> = {
       },
     },
   },
-  // Chosen by a search for colours that stay apart without red or green cones: besides in hue, they
-  // differ in lightness.
+  // Chosen by a search for colours that stay apart without red or green cones: they differ in
+  // lightness as well as in hue.
   'colour-blind': {
     light: {
       ...LIGHT,
@@ -170,7 +170,7 @@ export function textOn(colour: Colour): Colour {
 }
 
 /** The colour of one state: that of its class, a little lighter or darker depending on the name,
- * so that different neighbours of one class can be told apart. */
+ * so that neighbours of one class differ. */
 export function stateColour(palette: Palette, stateClass: StateClass, name: string): Colour {
   const base = palette.classes[stateClass];
   if (stateClass === 'asleep' || stateClass === 'unknown' || stateClass === 'lost') return base;

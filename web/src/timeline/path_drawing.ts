@@ -29,7 +29,11 @@ export function drawPathLine(
   for (let i = Math.max(firstSegmentAfter(segments, view.begin) - 1, 0); i < segments.length; i++) {
     const segment = segments[i];
     if (segment.begin > view.end) break;
-    if (segment.row === null) continue;
+    if (segment.row === null) {
+      // Joined links have no direction, so the line is interrupted.
+      if (segment.joined > 1) last = null;
+      continue;
+    }
     const highlighted = isHighlighted(frame, segment);
     const left = xOf(frame, segment.begin);
     const right = xOf(frame, segment.end);

@@ -17,7 +17,7 @@ test('the window of a view contains it and is at most four times as wide', () =>
 
 test('the first segment after a time is the one that contains it', () => {
   const segments = [0, 10, 20].map((begin) => ({
-    begin, end: begin + 10, row: 1, state: 0,
+    begin, end: begin + 10, row: 1, state: 0, joined: 1,
   }));
   assert.equal(firstSegmentAfter(segments, 0), 0);
   assert.equal(firstSegmentAfter(segments, 10), 1);

@@ -1,13 +1,13 @@
 // The segments of the critical path around the view, for the line through the rows. They are
 // requested in windows whose width is a power of two, so that pans and small zooms need no request.
-// A window with more segments than a view has pixels has no line: there, the strips on top of the
-// bars, which come with the tiles, show where the path is. A closer view requests smaller windows.
+// The server joins short segments if a window has too many; a closer view requests smaller windows.
 
 import type { PathSegment } from '../api/types.ts';
 import { span, type View } from './viewport.ts';
 
-/** Most segments of a window. A view is at least a quarter of its window. */
-const SEGMENT_LIMIT = 6000;
+/** Most segments of a window. A view is at least a quarter of its window, so it has enough for one
+ * segment every two pixels. */
+const SEGMENT_LIMIT = 3000;
 const WINDOWS_KEPT = 16;
 const RETRY_MS = 2000;
 
@@ -22,7 +22,7 @@ export type FetchPath = (
   end: number,
   limit: number,
   signal: AbortSignal,
-) => Promise<{ segments: PathSegment[]; more: boolean }>;
+) => Promise<{ segments: PathSegment[] }>;
 
 export class PathStore {
   private readonly fetchPath: FetchPath;
@@ -49,8 +49,7 @@ export class PathStore {
     const begin = Math.max(window.begin, 0);
     const end = Math.min(window.end, length);
     this.fetchPath(begin, end, SEGMENT_LIMIT, abort.signal)
-      .then((answer) => {
-        const segments = answer.more ? [] : answer.segments;
+      .then(({ segments }) => {
         this.windows = this.windows.filter((w) => w.key !== key).slice(1 - WINDOWS_KEPT);
         this.windows.push({ ...window, key, segments, version });
         this.onArrival();
@@ -63,8 +62,7 @@ export class PathStore {
       });
   }
 
-  /** The segments of the window that shows most of the view, which may reach beyond it; none if
-   * there are too many. */
+  /** The segments of the window that shows most of the view; they may reach beyond it. */
   segments(view: View): readonly PathSegment[] {
     let best: PathWindow | null = null;
     let bestCover = 0;

@@ -43,7 +43,8 @@ test('rows with the most time on the path come first, CPUs stay in their order',
   assert.deepEqual(names(), [
     'laptop', 'redis', 'redis-server', 'nginx', 'worker', 'master', 'CPUs', 'CPU 0', 'CPU 1',
   ]);
-  assert.deepEqual(names({ order: 'recorded' }).slice(0, 4), ['laptop', 'nginx', 'master', 'worker']);
+  const recorded = names({ order: 'recorded' });
+  assert.deepEqual(recorded.slice(0, 4), ['laptop', 'nginx', 'master', 'worker']);
 });
 
 test('a collapsed head hides its rows and a hidden row all below it', () => {
@@ -54,7 +55,8 @@ test('a collapsed head hides its rows and a hidden row all below it', () => {
 });
 
 test('a filter shows matching rows with their heads, also in collapsed groups', () => {
-  assert.deepEqual(names({ filter: 'WORK', collapsed: new Set([2]) }), ['laptop', 'nginx', 'worker']);
+  const found = names({ filter: 'WORK', collapsed: new Set([2]) });
+  assert.deepEqual(found, ['laptop', 'nginx', 'worker']);
   assert.deepEqual(names({ filter: 'nginx' }), ['laptop', 'nginx', 'worker', 'master']);
   assert.deepEqual(names({ filter: 'absent' }), []);
 });

@@ -22,7 +22,7 @@ export interface RowSettings {
 
 export interface LayoutRow {
   row: Row;
-  /** Index of the row in the tree, which is its slot in the renderer's table of rows. */
+  /** Index of the row in the tree. */
   index: number;
   depth: number;
   /** In pixels from the begin of the pinned rows, or from the begin of all other rows. */
@@ -49,6 +49,7 @@ const GROUP_HEADS: ReadonlySet<RowKind> = new Set([
   'process',
   'cpus',
   'interrupts',
+  'recorder',
   'machines',
 ]);
 
@@ -58,6 +59,7 @@ const KIND_ORDER: readonly (readonly RowKind[])[] = [
   ['process', 'thread', 'machines', 'machine'],
   ['cpus', 'cpu'],
   ['interrupts', 'interrupt'],
+  ['recorder'],
 ];
 
 export function isGroupHead(row: Row): boolean {
@@ -233,8 +235,8 @@ export class RowTree {
       if (kinds !== 0) return kinds;
       // CPUs and interrupts have numbers that people look for in their order.
       const numbered = first.kind === 'cpu' || first.kind === 'interrupt';
-      if (numbered || order === 'recorded') return a - b;
-      if (order === 'name') return compareNames(first, second) || a - b;
+      if (order === 'recorded') return a - b;
+      if (order === 'name' || numbered) return compareNames(first, second) || a - b;
       if (order === 'path' && first.path_ns !== second.path_ns) {
         return second.path_ns - first.path_ns;
       }

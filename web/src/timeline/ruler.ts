@@ -3,14 +3,16 @@
 import { RULER_HEIGHT, xOf, type Frame } from './frame.ts';
 import { css } from './palette.ts';
 import { TEXT_FONT } from './text_drawing.ts';
-import { formatDay, formatTime, ticks, tickStep } from './time_format.ts';
+import { clockZero, formatDay, formatTime, ticks, tickStep } from './time_format.ts';
 
 /** Distance between ticks that leaves space for a time with nine digits after the point. */
 const TICK_SPACING = 120;
 
 export function rulerTicks(frame: Frame): { step: number; times: number[] } {
   const step = tickStep(frame.view, frame.width, TICK_SPACING);
-  return { step, times: ticks(frame.view, step) };
+  const { timeDisplay, originNs } = frame.scene;
+  const zero = timeDisplay === 'utc' ? clockZero(originNs, step) : 0;
+  return { step, times: ticks(frame.view, step, zero) };
 }
 
 export function drawRuler(

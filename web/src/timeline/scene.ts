@@ -1,4 +1,4 @@
-// What the timeline shows besides the states: selections, marks, notes. The viewer owns the scene
+// What the timeline shows in addition to the states: selections, marks, notes. The viewer owns the scene
 // and changes it; the timeline draws it.
 
 import type { Note } from '../api/types.ts';

@@ -8,7 +8,7 @@ import { firstRowAt, LANE_HEIGHT, rowsAround } from './row_tree.ts';
 import { TextDrawing } from './text_drawing.ts';
 import type { Batch, TileCache } from './tile_cache.ts';
 import type { WantedTile } from './tile_loader.ts';
-import { findItem, itemAt } from './tiles.ts';
+import { findItem, itemAt, itemRanges } from './tiles.ts';
 import { levelOf, tileSpan, tilesOf, timeToPixel, type View } from './viewport.ts';
 
 /** Finer levels that may stand in for missing tiles: they cost more items per pixel. */
@@ -39,7 +39,9 @@ export class StateDrawing {
     drawBackground(renderer, frame, rows, length, grid);
     const level = levelOf(frame.view, frame.width * frame.ratio);
     const tiles = tilesOf(frame.view, level, length, 0);
-    const groups = batchesByLevel(cache, frame.view, rows, level, length);
+    const visible = new Set<number>();
+    for (const { entry } of rows) if (!entry.head) visible.add(entry.row.id);
+    const groups = batchesByLevel(cache, frame.view, visible, level, length);
     let complete = true;
     for (const pane of panesOf(frame)) {
       renderer.beginPane(pane);
@@ -49,7 +51,13 @@ export class StateDrawing {
           const width = frame.width * frame.ratio;
           const offset = timeToPixel(frame.view, width, batch.tile * tileSpan(batch.level));
           const scale = (2 ** batch.level / (frame.view.end - frame.view.begin)) * width;
-          if (!renderer.draw(batch, { offset, scale })) complete = false;
+          const ranges = itemRanges(
+            batch.decoded,
+            visible,
+            (-1 - offset) / scale,
+            (width + 1 - offset) / scale,
+          );
+          if (!renderer.draw(batch, ranges, { offset, scale })) complete = false;
         }
         renderer.endLevel();
       }
@@ -163,12 +171,10 @@ function drawBackground(
 function batchesByLevel(
   cache: TileCache,
   view: View,
-  rows: readonly PlacedRow[],
+  visible: ReadonlySet<number>,
   level: number,
   length: number,
 ): Batch[][] {
-  const visible = new Set<number>();
-  for (const { entry } of rows) if (!entry.head) visible.add(entry.row.id);
   const levels = new Map<number, Batch[]>();
   for (const batch of cache.batches()) {
     const begin = batch.tile * tileSpan(batch.level);

@@ -1,5 +1,5 @@
 // Names of states in bars that are wide enough. Only the wide items of a tile are looked at, which
-// were collected when it arrived, and only so many texts are drawn in a frame that moves.
+// were collected when it arrived, and the number of texts in a frame is limited.
 
 import type { State } from '../api/types.ts';
 import { rowY, type Frame, type PlacedRow } from './frame.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { TileCache } from './tile_cache.ts';
-import { decodeTile, findItem, itemAt, itemFacts } from './tiles.ts';
+import { decodeTile, findItem, itemAt, itemFacts, itemRanges } from './tiles.ts';
 
 interface TestItem {
   begin: number;
@@ -81,6 +81,15 @@ test('the item at a time is found, or the nearest one within reach', () => {
   assert.equal(findItem(tile, items, 4, 2), 1);
   assert.equal(findItem(tile, items, 39, 2), 2);
   assert.equal(findItem(tile, items, 20, 2), -1);
+});
+
+test('only the items of visible rows in view are drawn', () => {
+  const tile = decodeTile(pack(1, TWO_ROWS));
+  const ranges = (begin: number, end: number) => itemRanges(tile, new Set([4]), begin, end);
+  assert.deepEqual(ranges(-100, 200), [{ row: 4, first: 0, count: 3 }]);
+  assert.deepEqual(ranges(2.1, 3), [{ row: 4, first: 1, count: 1 }]);
+  assert.deepEqual(ranges(3, 40), []);
+  assert.deepEqual(ranges(1, 41), [{ row: 4, first: 0, count: 3 }]);
 });
 
 test('only wide items may have a text, and only some rows need ticks', () => {

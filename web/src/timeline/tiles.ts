@@ -28,6 +28,8 @@ export interface DecodedTile {
   itemCount: number;
   /** All items, for the upload. */
   bytes: Uint8Array<ArrayBuffer>;
+  /** The same as four numbers an item. */
+  texels: Uint32Array<ArrayBuffer>;
   /** Begin and end of item i are at 4 i and 4 i + 1. */
   times: Float32Array;
   /** State, worst state and count of item i are at 8 i + 4, 8 i + 5 and 8 i + 6. */
@@ -55,6 +57,7 @@ export function decodeTile(buffer: ArrayBuffer): DecodedTile {
     rows,
     itemCount,
     bytes: new Uint8Array(buffer, itemsBegin, itemCount * ITEM_BYTES),
+    texels: new Uint32Array(buffer, itemsBegin, itemCount * 4),
     times: new Float32Array(buffer, itemsBegin, itemCount * 4),
     words: new Uint16Array(buffer, itemsBegin, itemCount * 8),
   };
@@ -82,13 +85,11 @@ export function itemAt(tile: DecodedTile, index: number): Item {
 /** Index of the item of a row that contains `bin`, or the nearest one within `reach` bins; -1 if
  * there is none. */
 export function findItem(tile: DecodedTile, items: RowItems, bin: number, reach: number): number {
-  let low = items.first;
-  let high = items.first + items.count;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (tile.times[4 * middle] <= bin) low = middle + 1;
-    else high = middle;
-  }
+  const low = lowerBound(
+    items.first,
+    items.first + items.count,
+    (i) => tile.times[4 * i] > bin,
+  );
   const before = low - 1;
   if (before >= items.first && tile.times[4 * before + 1] > bin) return before;
   let best = -1;
@@ -99,6 +100,42 @@ export function findItem(tile: DecodedTile, items: RowItems, bin: number, reach:
   }
   if (low < items.first + items.count && tile.times[4 * low] - bin < distance) best = low;
   return best;
+}
+
+/** A part of a row's items: those in view. */
+export interface ItemRange {
+  row: number;
+  first: number;
+  count: number;
+}
+
+/** The items of the given rows that overlap an interval of bins. Each row costs two binary
+ * searches. */
+export function itemRanges(
+  tile: DecodedTile,
+  rows: ReadonlySet<number>,
+  begin: number,
+  end: number,
+): ItemRange[] {
+  const ranges: ItemRange[] = [];
+  for (const items of tile.rows) {
+    if (items.count === 0 || !rows.has(items.row)) continue;
+    const last = items.first + items.count;
+    const first = lowerBound(items.first, last, (i) => tile.times[4 * i + 1] > begin);
+    const until = lowerBound(first, last, (i) => tile.times[4 * i] >= end);
+    if (until > first) ranges.push({ row: items.row, first, count: until - first });
+  }
+  return ranges;
+}
+
+/** The first number from `low` on for which `test` holds, as for all after it; or `high`. */
+function lowerBound(low: number, high: number, test: (index: number) => boolean): number {
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (test(middle)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }
 
 /** What drawing has to know of a row's items. It is found when a tile arrives, so that no frame

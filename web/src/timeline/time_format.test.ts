@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
+  clockZero,
   formatDay,
   formatDuration,
   formatExact,
@@ -38,6 +39,14 @@ test('times in UTC are exact in ns, before 1970 and after 2106 as well', () => {
   assert.equal(formatDay(0, origin), '2025-11-24');
   assert.equal(formatUtc(0, -1n, 1), '23:59:59.999\u2009999\u2009999');
   assert.equal(formatDay(0, 4_300_000_000_000_000_000n), '2106-04-06');
+});
+
+test('ticks are at round times of the clock', () => {
+  const origin = 1_764_000_000_123_456_789n;
+  const zero = clockZero(origin, 200e6);
+  const [first] = ticks({ begin: 0, end: 1e9 }, 200e6, zero);
+  assert.equal(formatUtc(first, origin, 1e6), '16:00:00.200');
+  assert.equal(clockZero(0n, 1e6), -0);
 });
 
 test('ticks are round and far enough apart', () => {

@@ -104,11 +104,18 @@ export function tickStep(view: View, width: number, spacing: number): number {
     1e9;
 }
 
-/** Times of the ticks in view. */
-export function ticks(view: View, step: number): number[] {
+/** Times of the ticks in view: multiples of the step, counted from `zero`. */
+export function ticks(view: View, step: number, zero = 0): number[] {
   const times: number[] = [];
-  for (let i = Math.ceil(view.begin / step); i * step <= view.end; i++) times.push(i * step);
+  const first = Math.ceil((view.begin - zero) / step);
+  for (let i = first; i * step + zero <= view.end; i++) times.push(i * step + zero);
   return times;
+}
+
+/** The time since the trace's begin at which the clock last showed a multiple of the step. */
+export function clockZero(originNs: bigint, step: number): number {
+  const whole = BigInt(Math.round(step));
+  return -Number(((originNs % whole) + whole) % whole);
 }
 
 export function formatPercent(share: number, digits = 1): string {

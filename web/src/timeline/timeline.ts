@@ -1,6 +1,6 @@
 // The timeline: owns the canvases and the view, requests what is in view, and draws a frame only if
 // something has changed. It knows nothing of panels and of the address; the viewer gives it rows
-// and a scene, and is told of what the user does.
+// and a scene, and listens to its events.
 //
 // Two canvases lie above each other: the rectangles of the states (WebGL2 or 2D), and the texts,
 // path and selections (2D). Nothing in a frame looks at single items of tiles.
@@ -13,7 +13,7 @@ import { GlRenderer } from './gl_renderer.ts';
 import { paletteOf, stateLooks, type Palette } from './palette.ts';
 import { drawPathLine } from './path_drawing.ts';
 import { PathStore } from './path_store.ts';
-import type { Renderer } from './renderer.ts';
+import { RowSlots, type Renderer } from './renderer.ts';
 import { RowTree, stickyHeads, type Layout, type LayoutRow } from './row_tree.ts';
 import { drawRuler, rulerTicks } from './ruler.ts';
 import { emptyScene, type Scene } from './scene.ts';
@@ -140,7 +140,7 @@ export class Timeline {
   setLayout(tree: RowTree, layout: Layout): void {
     this.tree = tree;
     this.layout = layout;
-    this.renderer.setLayout(layout, tree.rows.length);
+    this.renderer.setLayout(layout);
     this.setScroll(this.scroll);
     this.invalidate();
   }
@@ -265,9 +265,8 @@ export class Timeline {
   }
 
   private createRenderer(): Renderer {
-    const slotOf = (row: number) => this.tree.indexOf.get(row);
-    const renderer = GlRenderer.create(this.stateCanvas, slotOf);
-    if (!renderer) return new CanvasRenderer(this.stateCanvas, slotOf);
+    const renderer = GlRenderer.create(this.stateCanvas, new RowSlots());
+    if (!renderer) return new CanvasRenderer(this.stateCanvas);
     this.stateCanvas.addEventListener('webglcontextlost', () => this.useCanvas(), { once: true });
     return renderer;
   }
@@ -278,14 +277,15 @@ export class Timeline {
     const canvas = document.createElement('canvas');
     this.stateCanvas.replaceWith(canvas);
     this.stateCanvas = canvas;
-    this.renderer = new CanvasRenderer(canvas, (row) => this.tree.indexOf.get(row));
+    this.renderer = new CanvasRenderer(canvas);
     this.resize();
     this.colourStates();
-    this.renderer.setLayout(this.layout, this.tree.rows.length);
+    this.renderer.setLayout(this.layout);
   }
 
   private colourStates(): void {
-    this.renderer.setStates(stateLooks(this.states, this.palette, this.scene.highlight), this.palette);
+    const { states, palette, scene } = this;
+    this.renderer.setStates(stateLooks(states, palette, scene.highlight), palette);
   }
 
   private resize(): void {
@@ -297,7 +297,7 @@ export class Timeline {
       canvas.height = Math.round(this.height * this.ratio);
     }
     this.renderer.resize(this.stateCanvas.width, this.stateCanvas.height, this.ratio);
-    this.renderer.setLayout(this.layout, this.tree.rows.length);
+    this.renderer.setLayout(this.layout);
     this.setScroll(this.scroll);
     this.noteMove();
   }
@@ -332,8 +332,8 @@ export class Timeline {
     context.rect(0, HEADER_HEIGHT, this.width, this.height - HEADER_HEIGHT);
     context.clip();
     drawPathLine(context, frame, segments);
-    drawSelection(context, frame);
     context.restore();
+    drawSelection(context, frame);
     drawRuler(context, frame, grid);
     drawMarks(context, frame);
     drawRange(context, frame);
