@@ -1,6 +1,6 @@
 //! Finds states: the first ones of a range, or those with a text in their names.
 
-use super::rows::Row;
+use super::rows::{Row, RowKind};
 use super::state_names::{StateId, StateNames};
 use super::store::{RowId, StateInterval, StateSum, Store, Visit};
 use std::io;
@@ -68,7 +68,8 @@ pub(super) fn search(
     let is_wanted: Vec<bool> = names.all().iter().map(|state| state.name.to_lowercase().contains(&text)).collect();
     let wanted = |state: StateId| is_wanted.get(state.0 as usize).copied().unwrap_or(false);
     let mut found = Found::default();
-    for row in rows.iter().filter(|row| row.states > 0) {
+    // The row of the path repeats the states of other rows.
+    for row in rows.iter().filter(|row| row.states > 0 && row.kind != RowKind::Path) {
         let sums = store.sums(row.id, begin, end)?;
         let of_row = sums.iter().filter(|sum| wanted(sum.state));
         let before = found.count;

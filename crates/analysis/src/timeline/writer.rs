@@ -3,7 +3,7 @@
 
 use super::machine_states::{Ended, MachineStates};
 use super::rows::{RowKind, ThreadFacts};
-use super::state_names::{StateClass, StateId};
+use super::state_names::{StateClass, StateId, StateNames};
 use super::store::{RowId, StateInterval};
 use super::{Content, Timeline};
 use crate::critical_path::cpu_holders::Replayed;
@@ -11,7 +11,7 @@ use crate::critical_path::{Answer, Segment};
 use longpole_model::interaction::block::Block;
 use longpole_model::interaction::{Interaction, MachineId, Vocabulary};
 use longpole_model::kinds::{LinkKind, SegmentKind};
-use longpole_model::linux::watch::{CpuId, Occupant};
+use longpole_model::linux::watch::{Base, CpuId, Occupant};
 use longpole_model::linux::Linux;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -115,9 +115,19 @@ pub struct CpuRows<'a> {
     timeline: &'a Timeline,
     linux: &'a Linux,
     group: Option<RowId>,
-    cpus: HashMap<CpuId, RowId>,
+    cpus: HashMap<CpuId, CpuRow>,
     states: HashMap<Occupant, StateId>,
 }
+
+/// The row of a CPU, and its last intervals, from the first one on whose thread is not known yet.
+#[derive(Debug)]
+struct CpuRow {
+    row: RowId,
+    pending: Vec<(Occupant, u64, u64)>,
+}
+
+/// Number of intervals after which a thread that is not known stays unknown.
+const MAX_PENDING: usize = 256;
 
 impl<'a> CpuRows<'a> {
     pub fn new(timeline: &'a Timeline, linux: &'a Linux) -> CpuRows<'a> {
@@ -125,43 +135,81 @@ impl<'a> CpuRows<'a> {
     }
 
     /// Completes the rows after the last interval.
-    pub fn finish(self) {
+    pub fn finish(mut self) {
+        let cpus: Vec<CpuId> = self.cpus.keys().copied().collect();
+        cpus.into_iter().for_each(|cpu| self.write(cpu, Occupant::Unclaimed));
         let mut content = self.timeline.write();
         content.add_busy_times();
         content.version += 1;
     }
-}
 
-impl Replayed for CpuRows<'_> {
-    fn occupied(&mut self, cpu: CpuId, by: Occupant, begin_ns: i64, end_ns: i64) {
-        let mut content = self.timeline.write();
-        let Content { store, names, rows, begin, end, .. } = &mut *content;
-        let row = *self.cpus.entry(cpu).or_insert_with(|| {
-            let group = *self.group.get_or_insert_with(|| rows.add(store, RowKind::Cpus, "CPUs", ""));
-            let number = self.linux.cpus.get(cpu.0 as usize).map_or(cpu.0, |cpu| cpu.number);
+    /// Returns the row of a CPU; added if necessary.
+    fn cpu(&mut self, cpu: CpuId) -> &mut CpuRow {
+        let CpuRows { timeline, linux, group, cpus, .. } = self;
+        cpus.entry(cpu).or_insert_with(|| {
+            let mut content = timeline.write();
+            let Content { store, rows, .. } = &mut *content;
+            let group = *group.get_or_insert_with(|| rows.add(store, RowKind::Cpus, "CPUs", ""));
+            let number = linux.cpus.get(cpu.0 as usize).map_or(cpu.0, |cpu| cpu.number);
             let row = rows.add(store, RowKind::Cpu, &format!("CPU {number}"), "");
             if let Some(row) = rows.get_mut(row) {
                 row.parent = Some(group);
             }
-            row
-        });
-        let linux = self.linux;
-        let state = *self.states.entry(by).or_insert_with(|| match by {
-            Occupant::Idle => names.intern("idle", StateClass::Asleep),
-            Occupant::Thread(thread) => {
-                let thread = linux.threads.get(thread.0 as usize);
-                let name = thread.map_or_else(String::new, |thread| format!("{} {}", String::from_utf8_lossy(&thread.name), thread.tid));
-                names.intern(&name, StateClass::Running)
-            }
-            Occupant::Context(context) => {
-                let name = linux.contexts.get(context.0 as usize).map_or("interrupt", |context| context.name.as_str());
-                names.intern(name, StateClass::Interrupt)
-            }
-            Occupant::Unclaimed => names.intern("a thread that is not known", StateClass::Unknown),
-            Occupant::Lost => names.intern("lost events", StateClass::Lost),
-        });
-        let (from, to) = (begin_ns.max(0) as u64, end_ns.max(0) as u64);
-        store.push(row, since(*begin, StateInterval { begin: from, end: to.min(*end), state }));
+            CpuRow { row, pending: Vec::new() }
+        })
+    }
+
+    /// Writes the pending intervals of a CPU. Those whose thread was not known belong to
+    /// `unclaimed`.
+    fn write(&mut self, cpu: CpuId, unclaimed: Occupant) {
+        let CpuRow { row, pending } = self.cpu(cpu);
+        let (row, intervals) = (*row, std::mem::take(pending));
+        let mut content = self.timeline.write();
+        for (by, from, to) in intervals {
+            let by = if by == Occupant::Unclaimed { unclaimed } else { by };
+            let (linux, names) = (self.linux, &mut content.names);
+            let state = *self.states.entry(by).or_insert_with(|| named_occupant(linux, names, by));
+            let Content { store, begin, end, .. } = &mut *content;
+            store.push(row, since(*begin, StateInterval { begin: from, end: to.min(*end), state }));
+        }
+    }
+}
+
+fn named_occupant(linux: &Linux, names: &mut StateNames, by: Occupant) -> StateId {
+    match by {
+        Occupant::Idle => names.intern("idle", StateClass::Asleep),
+        Occupant::Thread(thread) => {
+            let thread = linux.threads.get(thread.0 as usize);
+            let name = thread.map_or_else(String::new, |thread| format!("{} {}", String::from_utf8_lossy(&thread.name), thread.tid));
+            names.intern(&name, StateClass::Running)
+        }
+        Occupant::Context(context) => {
+            let name = linux.contexts.get(context.0 as usize).map_or("interrupt", |context| context.name.as_str());
+            names.intern(name, StateClass::Interrupt)
+        }
+        Occupant::Unclaimed => names.intern("a thread that is not known", StateClass::Unknown),
+        Occupant::Lost => names.intern("lost events", StateClass::Lost),
+    }
+}
+
+impl Replayed for CpuRows<'_> {
+    /// The intervals of each CPU arrive in the order of time.
+    fn occupied(&mut self, cpu: CpuId, by: Occupant, begin_ns: i64, end_ns: i64) {
+        let pending = &mut self.cpu(cpu).pending;
+        let may_be_claimed = by == Occupant::Unclaimed || matches!(by, Occupant::Context(_)) && !pending.is_empty();
+        pending.push((by, begin_ns.max(0) as u64, end_ns.max(0) as u64));
+        if !may_be_claimed || pending.len() > MAX_PENDING {
+            self.write(cpu, Occupant::Unclaimed);
+        }
+    }
+
+    fn claimed(&mut self, cpu: CpuId, base: Base) {
+        let by = match base {
+            Base::Idle => Occupant::Idle,
+            Base::Thread(thread) => Occupant::Thread(thread),
+            Base::Unknown => Occupant::Unclaimed,
+        };
+        self.write(cpu, by);
     }
 }
 
