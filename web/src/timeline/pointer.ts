@@ -15,8 +15,8 @@ const WHEEL_UNITS = [1, 20, 400];
 export interface PointerEvents {
   /** A click on a row, or on the lane of the critical path if `row` is null. */
   clicked(row: LayoutRow | null, time: number, y: number): void;
-  /** A range is being selected, or was if `final`. Rows are those that were dragged over; null
-   * for a drag in the ruler or lane. */
+  /** A range is being selected, or was if `final`. Rows are those that were dragged over; null,
+   * which means all, for a drag in the ruler, in the lane, or below the rows. */
   dragged(interval: View, rows: LayoutRow[] | null, final: boolean): void;
   hovered(place: { x: number; y: number; row: LayoutRow | null } | null): void;
   /** True if the plain wheel zooms instead of scrolling. */
@@ -53,7 +53,7 @@ export function listenToPointer(timeline: Timeline, events: PointerEvents): () =
     }
     const last = rowAt(frame, bottom);
     if (last && last !== rows[rows.length - 1]) rows.push(last);
-    return rows;
+    return rows.length > 0 ? rows : null;
   };
 
   const onDown = (event: PointerEvent) => {
