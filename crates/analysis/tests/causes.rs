@@ -8,14 +8,12 @@ mod linux_support;
 mod support;
 
 use composed::{compose, drawn, options, path, two_cpus, BLOCKED};
-use linux_support::{each_interaction, simulate, text, Kernel, Val, RCU};
+use linux_support::{each_interaction, simulate, text, Kernel, Val, DEAD, RCU};
 use longpole_analysis::critical_path::{Answer, CriticalPath};
 use longpole_analysis::machine_log::{Reader, Writer};
 use longpole_model::causes::{About, Composer};
 use longpole_model::rules::Rules;
 use proptest::prelude::*;
-
-const DEAD: i64 = 0x20;
 
 fn of_log(log: &str) -> Answer {
     let mut reader = Reader::new(log.as_bytes());

@@ -5,12 +5,10 @@
 mod linux_support;
 mod support;
 
-use linux_support::{each_interaction, Kernel};
+use linux_support::{each_interaction, Kernel, BLOCKED, DEAD};
 use longpole_analysis::critical_path::{CriticalPath, Options};
 use longpole_model::causes::{About, Composer};
 
-const BLOCKED: i64 = 1;
-const DEAD: i64 = 0x20;
 const RUNS: i64 = 3;
 const WAITS: i64 = 5;
 

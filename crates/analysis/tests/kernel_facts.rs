@@ -5,7 +5,7 @@
 mod linux_support;
 mod support;
 
-use linux_support::{text, Kernel, Val};
+use linux_support::{text, Kernel, Val, BLOCKED, DEAD};
 use longpole_analysis::critical_path::participation::Participation;
 use longpole_analysis::critical_path::{Answer, CriticalPath, Options};
 use longpole_analysis::findings::kernel_facts::{ClassesOnPath, Contention, KernelFacts};
@@ -17,8 +17,6 @@ use longpole_model::linux::Linux;
 use longpole_trace::event::Item;
 use std::collections::HashMap;
 
-const BLOCKED: i64 = 1;
-const DEAD: i64 = 0x20;
 const US: i64 = 1_000;
 
 struct Answers {

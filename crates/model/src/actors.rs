@@ -181,3 +181,46 @@ impl Actors {
         hosts.any(|host| Some(host) != first)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn actors(all: &[(&str, &str, &str, i32)]) -> Actors {
+        let mut actors = Actors::default();
+        for &(host, label, thread, tid) in all {
+            let [host, label, thread] = [host, label, thread].map(str::to_owned);
+            actors.add(Actor { host, label, thread, pid: Some(tid), tid: Some(tid) });
+        }
+        actors
+    }
+
+    fn met(actors: &[(u32, u64)]) -> ActorSteps {
+        let mut met = ActorSteps::default();
+        actors.iter().for_each(|&(actor, steps)| met.add(ActorId(actor), steps));
+        met
+    }
+
+    #[test]
+    fn names_contain_the_host_if_actors_of_several_hosts_occur() {
+        let actors = actors(&[("north", "make", "", 1), ("north", "use", "", 2), ("south", "use", "", 3), ("", "clock", "", 4)]);
+        let one_host = met(&[(0, 1), (1, 0)]);
+        assert_eq!(actors.names(&one_host), ["make", "use", "use", "clock"]);
+        assert_eq!(actors.classes(&one_host), ["make", "use", "use", "clock"]);
+        let several = met(&[(0, 1), (2, 0)]);
+        let expected = ["north:make", "north:use", "south:use", "clock"];
+        assert_eq!(
+            (actors.names(&several), actors.classes(&several)),
+            (expected.map(str::to_owned).to_vec(), expected.map(str::to_owned).to_vec())
+        );
+    }
+
+    #[test]
+    fn a_name_contains_the_thread_and_its_id_only_if_the_label_is_ambiguous() {
+        let actors = actors(&[("", "make", "main", 1), ("", "use", "a", 2), ("", "use", "b", 3), ("", "use", "b", 4), ("", "", "", 5)]);
+        assert_eq!(actors.names(&met(&[(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)])), ["make", "use/a", "use/b.3", "use/b.4", "tid 5"]);
+        // Threads that do nothing do not make the label ambiguous.
+        assert_eq!(actors.names(&met(&[(0, 1), (1, 1), (2, 0)]))[..3], ["make", "use", "use/b"]);
+        assert_eq!(actors.classes(&met(&[])), ["make/main", "use/a", "use/b", "use/b", "unknown"]);
+    }
+}

@@ -38,6 +38,32 @@ impl Hasher for IdHasher {
     }
 
     fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mix(self.0, value);
+    }
+}
+
+/// The hash of everything that `hash` covers, followed by `value`.
+#[inline]
+pub(crate) fn mix(hash: u64, value: u64) -> u64 {
+    (hash.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::hash::{BuildHasher, Hash};
+
+    fn different<K: Hash>(keys: impl Iterator<Item = K>) -> usize {
+        let hasher = BuildHasherDefault::<IdHasher>::default();
+        keys.map(|key| hasher.hash_one(key)).collect::<HashSet<u64>>().len()
+    }
+
+    /// Otherwise each look-up would compare the key with many others.
+    #[test]
+    fn keys_have_different_hashes() {
+        assert_eq!(different(0u32..1_000), 1_000);
+        assert_eq!(different((0u64..1_000).map(|at| 0xffff_8880_0000_0000 + (at << 8))), 1_000);
+        assert_eq!(different((0i32..1_000).map(|at| (at % 10, at / 10))), 1_000);
     }
 }

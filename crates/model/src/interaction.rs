@@ -440,3 +440,38 @@ impl Vocabulary {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_identified_by_its_host_and_its_name() {
+        let mut vocabulary = Vocabulary::default();
+        let names = [("", "make"), ("south", "make"), ("", "use")];
+        let machines = names.map(|(host, name)| vocabulary.machine(host, name));
+        assert_eq!(machines.map(|machine| (vocabulary.host(machine), vocabulary.machine_name(machine))), names);
+        assert_eq!(names.map(|(host, name)| vocabulary.machine(host, name)), machines);
+        assert_eq!(vocabulary.machines().collect::<Vec<_>>(), machines);
+    }
+
+    #[test]
+    fn a_thread_named_like_the_machine_of_lost_events_is_another_machine() {
+        let mut vocabulary = Vocabulary::default();
+        let (thread, lost) = (vocabulary.machine("", LOST_EVENTS), vocabulary.lost_events());
+        assert_eq!((vocabulary.is_lost_events(thread), vocabulary.is_lost_events(lost)), (false, true));
+        assert_eq!(vocabulary.machine_of_text("", LOST_EVENTS), lost);
+        assert_eq!(vocabulary.machine_name(thread), vocabulary.machine_name(lost));
+    }
+
+    #[test]
+    fn the_requests_and_the_replies_of_a_call_belong_to_one_class_of_calls() {
+        let mut vocabulary = Vocabulary::default();
+        let queues =
+            ["rpc:read", "rpc:read:reply:0", "rpc:read:reply:17", "signal:read", "jobs"].map(|name| vocabulary.queue_of_text(name));
+        let classes = ["rpc:read", "rpc:read:reply", "rpc:read:reply", "signal:read", "jobs"];
+        assert_eq!(queues.map(|queue| vocabulary.queue_class(queue)), classes);
+        assert_eq!(queues.map(|queue| vocabulary.queue_of_calls(queue)), classes.map(|class| class.trim_end_matches(":reply")));
+        assert_eq!(queues.map(|queue| vocabulary.names.text(vocabulary.queue_of(queue))), ["read", "read", "read", "read", "jobs"]);
+    }
+}

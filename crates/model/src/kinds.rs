@@ -513,6 +513,10 @@ mod tests {
         }
         assert_eq!([state_label("run"), state_label("span:run")], ["span:run", "span:span:run"]);
         assert_eq!([state_label("parse"), state_label("span:parse")], ["parse", "span:parse"]);
+        for name in ["wait", "re-entry", "lost", "signal", "wait: x", "span:wait"] {
+            assert_eq!(state_label(name), format!("span:{name}"), "the analyses of probes give this name to a state");
+        }
+        assert_eq!(state_label("waiter"), "waiter");
         for name in ["rpc:x", "rpc:x:reply:1", "signal:x", "link", "queue:rpc:x", "jobs", "rpc"] {
             assert_eq!(queue_of_text(&queue_label(name)).0, QueueKind::Items, "{name}");
         }

@@ -1,6 +1,7 @@
 //! Names. Each text is stored once; a text has one name for each of its kinds. The rest of the
 //! program compares numbers and kinds; texts are for people.
 
+use crate::hash::mix;
 use crate::kinds::{LinkKind, NameKind, StateKind};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,7 +47,6 @@ const RECENT: usize = 1 << 10;
 /// A hash of multiplications. A trace with names that collide here gains nothing: each lookup then
 /// goes through the table.
 fn quick_hash(text: &str, kind: NameKind) -> usize {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let (chunks, rest) = text.as_bytes().as_chunks::<8>();
     let kind = match kind {
         NameKind::Plain => 0,
@@ -56,11 +56,10 @@ fn quick_hash(text: &str, kind: NameKind) -> usize {
     };
     let mut hash = text.len() as u64 ^ kind << 32;
     for chunk in chunks {
-        hash = (hash.rotate_left(23) ^ u64::from_le_bytes(*chunk)).wrapping_mul(FACTOR);
+        hash = mix(hash, u64::from_le_bytes(*chunk));
     }
     let rest = rest.iter().fold(0u64, |all, &byte| all << 8 | u64::from(byte));
-    hash = (hash.rotate_left(23) ^ rest).wrapping_mul(FACTOR);
-    (hash >> 40) as usize % RECENT
+    (mix(hash, rest) >> 40) as usize % RECENT
 }
 
 impl Names {

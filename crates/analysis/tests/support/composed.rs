@@ -1,12 +1,11 @@
 //! The interactions that the composer makes of a toy kernel's events, and their critical path.
-#![allow(dead_code)] // each test file uses its part
+#![allow(dead_code, unused_imports)] // each test file uses its part
 
 use super::linux_support::{each_interaction, Kernel};
+pub use super::linux_support::{probes, two_cpus, BLOCKED};
 use longpole_analysis::critical_path::{Answer, CriticalPath, Options};
 use longpole_analysis::machine_log::Writer;
 use longpole_model::causes::{About, Composer, Counters};
-
-pub const BLOCKED: i64 = 1;
 
 pub struct Composed {
     pub log: String,
@@ -38,21 +37,4 @@ pub fn path(kernel: &Kernel) -> String {
 pub fn drawn(answer: &Answer) -> String {
     let segments = answer.segments.as_ref().unwrap().segments();
     segments.map(|it| format!("{}-{} {}::{}", it.start_ns, it.end_ns, it.machine, it.state)).collect::<Vec<_>>().join(", ")
-}
-
-/// CPU 0 runs `t11`, CPU 1 is idle.
-pub fn two_cpus() -> Kernel {
-    let mut kernel = Kernel::new(2);
-    kernel.switch(100, 1, 0, 0, 0);
-    kernel.switch(100, 0, 0, 0, 11);
-    kernel
-}
-
-/// Probes without kernel events.
-pub fn probes() -> (Kernel, u32, u32) {
-    let mut kernel = Kernel::new(0);
-    let one = kernel.thread("one", "", 11, 11);
-    let two = kernel.thread("two", "", 12, 12);
-    kernel.probe(100, one, "span_begin:make");
-    (kernel, one, two)
 }

@@ -262,6 +262,20 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_has_no_known_numbers_if_the_dump_of_its_process_may_be_incomplete() {
+        // The files are numbered from 0 on; the dump ends at a number of files, or lacks flags.
+        let pipe_after = |files_in_dump: usize, flags: Option<i64>| {
+            let (mut files, mut names) = (Files::default(), Names::default());
+            (0..files_in_dump as i64).for_each(|fd| files.dumped(7, fd, b"/tmp/log", flags));
+            call(&mut files, &mut names, "pipe2", [0, 0, 0], 0);
+            files.kind(7, files_in_dump as i64)
+        };
+        assert_eq!(pipe_after(DUMPED - 1, Some(0)), Some(FileKind::Pipe));
+        assert_eq!(pipe_after(DUMPED, Some(0)), None);
+        assert_eq!(pipe_after(3, None), None);
+    }
+
+    #[test]
     fn a_pipe_takes_the_lowest_free_numbers_while_all_files_are_known() {
         let (mut files, mut names) = (Files::default(), Names::default());
         for (fd, path) in [(0, "/dev/pts/1"), (1, "pipe:[5]"), (2, "/tmp/log"), (4, "socket:[9]")] {

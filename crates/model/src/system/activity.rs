@@ -541,6 +541,51 @@ mod tests {
         assert_eq!(sum, 9_003_000);
     }
 
+    /// Of two long stays, only the longer one can be the gap, also if the other is newer.
+    #[test]
+    fn a_loss_reported_late_takes_the_longest_of_several_long_intervals() {
+        let steps = [0, 10_000_000, 11_000_000, 11_100_000].map(|t| (t, M, Op::Other));
+        let mut activity = run(&steps);
+        activity.loss(M, 0, 11_100_000);
+        assert_eq!(time(&activity, M, State::Lost), 10_000_000);
+        assert_eq!(time(&activity, M, State::Run), 1_100_000);
+    }
+
+    #[test]
+    fn an_interval_of_long_ago_makes_way_for_a_newer_shorter_one() {
+        const MS: i64 = 1_000_000;
+        // One stay more than are remembered, a stay of 3 s, and a short one.
+        let long = (0..=9).map(|at| at * 10 * MS);
+        let times = long.chain([3_090 * MS, 3_091 * MS]);
+        let mut activity = run(&times.map(|t| (t, M, Op::Other)).collect::<Vec<_>>());
+        activity.loss(M, 3_090 * MS, 3_091 * MS);
+        assert_eq!(time(&activity, M, State::Lost), MS as u64);
+    }
+
+    #[test]
+    fn a_receive_ends_a_wait_only_if_nothing_is_open_and_no_probe_shows_waits() {
+        let submit = Op::Submit { context: B, count: 1 };
+        let receive = Op::Receive { context: B, count: 1 };
+        let (span, run_alone) = ((10, M, Op::Begin { name: A }), (10, M, Op::Other));
+        for (before, state) in [(span, State::Span(A)), (run_alone, State::WaitSignal(Some(N)))] {
+            let activity = run(&[before, (20, N, submit), (30, M, receive)]);
+            assert_eq!(time(&activity, M, state), 20, "{state:?}");
+        }
+        // The thread waits only where its probes show it.
+        let activity = run(&[(0, M, Op::Wait), run_alone, (20, N, submit), (30, M, receive)]);
+        assert_eq!((time(&activity, M, State::Run), time(&activity, M, State::WaitSignal(Some(N)))), (20, 0));
+        // The signal was there before, so the thread was at work.
+        let activity = run(&[(5, N, submit), run_alone, (30, M, receive)]);
+        assert_eq!(time(&activity, M, State::Run), 20);
+    }
+
+    #[test]
+    fn a_server_is_not_idle_between_calls_within_a_span() {
+        let (dispatch, reply) = (Op::Dispatch { name: A, id: Some(1) }, Op::Reply { name: A, id: Some(1) });
+        let activity = run(&[(0, M, Op::Begin { name: B }), (5, M, dispatch), (7, M, reply), (15, M, dispatch)]);
+        assert_eq!((time(&activity, M, State::Span(B)), time(&activity, M, State::WaitCall)), (13, 0));
+    }
+
     #[test]
     fn declared_machines_are_charged_their_own_time() {
         let activity = run(&[(0, M, Op::State { machine: A, state: B }), (7, M, Op::State { machine: A, state: A })]);
