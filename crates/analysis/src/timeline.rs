@@ -9,7 +9,7 @@
 //! items of a picture from the states, in a time that depends on the number of pixels and not on
 //! the number of states.
 //!
-//! This room draws nothing, and does not judge: it knows what was, not whether that was good.
+//! This room stores states; drawing and judging them is done elsewhere.
 
 pub mod bins;
 mod distribution;
@@ -87,6 +87,8 @@ pub struct DrawnPath {
     pub segments: Vec<(PathSegment, u64)>,
     /// The names of the states of these segments.
     pub names: Vec<String>,
+    /// True if each of them is a segment of the path.
+    pub is_exact: bool,
 }
 
 impl Timeline {
@@ -122,10 +124,14 @@ impl Timeline {
     ///
     /// If the file of the states cannot be read.
     pub fn picture(&self, rows: &[RowId], grid: Grid) -> io::Result<Picture> {
-        let content = self.read();
-        let items = |row: RowId| bins::row_items(&content.store, &content.names, row, grid);
-        let both = |&row: &RowId| Ok((items(row)?, content.rows.on_path(row).map_or(Ok(RowItems::default()), items)?));
-        Ok(Picture { version: content.version, rows: rows.iter().map(both).collect::<io::Result<_>>()? })
+        let version = self.version();
+        // Locks the content row by row, so that the reading of the trace need not wait for long.
+        let both = |&row: &RowId| {
+            let content = self.read();
+            let items = |row: RowId| bins::row_items(&content.store, &content.names, row, grid);
+            Ok((items(row)?, content.rows.on_path(row).map_or(Ok(RowItems::default()), items)?))
+        };
+        Ok(Picture { version, rows: rows.iter().map(both).collect::<io::Result<_>>()? })
     }
 
     /// Returns the first states of a row that overlap the range, at most `limit`, and true if there
@@ -165,9 +171,9 @@ impl Timeline {
         let limit = (limit as u64).max(1);
         let level = end.saturating_sub(begin).div_ceil(limit).next_power_of_two().ilog2().min(Grid::MAX_LEVEL);
         let grid = Grid { level, first: begin >> level, count: (end >> level).saturating_sub(begin >> level) + 1 };
-        let items = match begin < end {
-            true => bins::row_items(&content.store, &content.names, path, grid)?.items,
-            false => Vec::new(),
+        let RowItems { items, is_exact } = match begin < end {
+            true => bins::row_items(&content.store, &content.names, path, grid)?,
+            false => RowItems::default(),
         };
         let drawn = |item: &Item| {
             let interval = StateInterval { begin: item.begin, end: item.end.min(content.store.end(path)), state: item.state };
@@ -175,7 +181,7 @@ impl Timeline {
         };
         let segments: Vec<_> = items.iter().map(drawn).collect();
         let name = |segment: &(PathSegment, u64)| content.names.name(segment.0.interval.state).to_owned();
-        Ok(DrawnPath { names: segments.iter().map(name).collect(), segments })
+        Ok(DrawnPath { names: segments.iter().map(name).collect(), segments, is_exact })
     }
 
     /// Returns how long the states of these rows last in a range: number, sum and percentiles.
@@ -184,7 +190,8 @@ impl Timeline {
     ///
     /// If the file of the states cannot be read.
     pub fn distributions(&self, rows: &[RowId], range: (u64, u64)) -> io::Result<Vec<Distribution>> {
-        distribution::distributions(&self.read().store, rows, range)
+        let of_row = |row: &RowId| distribution::distributions(&self.read().store, *row, range);
+        Ok(rows.iter().map(of_row).collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 
     /// Searches for states whose names contain the text, without regard to case, in the range:
@@ -194,7 +201,13 @@ impl Timeline {
     ///
     /// If the file of the states cannot be read.
     pub fn search(&self, text: &str, range: (u64, u64), limit: usize) -> io::Result<Found> {
-        let content = self.read();
-        search::search(&content.store, &content.names, &content.rows.all(&content.store), text, range, limit)
+        let Listing { rows, states, .. } = self.listing();
+        let search = search::Search::new(&states, text, range, limit);
+        let mut found = Found::default();
+        // The row of the path repeats the states of other rows.
+        for row in rows.iter().filter(|row| row.states > 0 && row.kind != RowKind::Path) {
+            search.row(&self.read().store, row.id, &mut found)?;
+        }
+        Ok(found)
     }
 }

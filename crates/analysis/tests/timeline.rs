@@ -193,3 +193,23 @@ fn sums_of_a_range_equal_those_of_the_exact_states() {
         }
     }
 }
+
+#[test]
+fn a_timeline_that_begins_at_zero_keeps_its_begin_and_reaches_the_end_of_the_part() {
+    let mut vocabulary = Vocabulary::default();
+    let machine = vocabulary.machine("", "m");
+    let user = vocabulary.names.intern_as("user", NameKind::State(StateKind::User));
+    let asleep = vocabulary.names.intern_as("asleep", NameKind::State(StateKind::Asleep));
+    let timeline = Arc::new(Timeline::default());
+    let mut writer = TimelineWriter::new(timeline.clone());
+    for (t, state) in [(0, user), (5, asleep)] {
+        writer.interaction(&vocabulary, &Interaction { t, line: 0, effect: Effect::State { machine, state } });
+    }
+    writer.until(9);
+    writer.finish(&vocabulary, &HashMap::new());
+    assert_eq!(timeline.range(), (0, 9));
+    let row = timeline.listing().rows.iter().find(|row| row.name == "m").map(|row| row.id).unwrap();
+    let (states, more) = timeline.states(row, (0, u64::MAX), 10).unwrap();
+    let times: Vec<(u64, u64)> = states.iter().map(|state| (state.begin, state.end)).collect();
+    assert_eq!((times, more), (vec![(0, 5), (5, 9)], false));
+}

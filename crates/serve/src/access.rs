@@ -1,5 +1,5 @@
-//! Who may ask: requests to the loopback address under which the server runs, from its own page,
-//! and for the Trace Server Protocol also from the views of VS Code.
+//! Checks of the sender of each request: allowed are requests to the loopback address of the server
+//! from its own page, and for the Trace Server Protocol also from the views of VS Code.
 //!
 //! Another page in the same browser can send requests to the server, but not read the address that
 //! the user got. It does not know the token; it sends its own `Origin`; and if its name was made to
@@ -22,7 +22,7 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
 /// Origins of the views of VS Code.
 const VIEWS: &str = "vscode-webview://";
 
-/// Where the server runs.
+/// Port, token and protocol path of the server.
 #[derive(Clone)]
 pub(crate) struct Access {
     pub port: u16,

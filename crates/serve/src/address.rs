@@ -1,4 +1,4 @@
-//! The token in the server's address: who does not know it gets no answer.
+//! The token in the server's address; a request without it is refused.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -17,6 +17,7 @@ use std::sync::Arc;
 /// Limits of one request.
 const MAX_ROWS: usize = 512;
 const MAX_BINS: u64 = 8192;
+const MAX_ROW_BINS: u64 = 1 << 20;
 const MAX_LISTED: usize = 100_000;
 const MAX_CHANGES: usize = 64;
 
@@ -96,8 +97,12 @@ struct TileRequest {
 
 async fn tiles(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(request): Query<TileRequest>) -> Answer {
     let rows = row_list(&request.rows)?;
-    if request.level > Grid::MAX_LEVEL || !(1..=MAX_BINS).contains(&request.count) || request.first >= 1 << (62 - request.level) {
-        return Err(bad(format!("a tile has 1 to {MAX_BINS} bins of at most 2^{} ns, and begins before 2^62 ns", Grid::MAX_LEVEL)));
+    let ends_early = |level: u32| request.first.checked_add(request.count).is_some_and(|end| end <= 1 << (62 - level));
+    if request.level > Grid::MAX_LEVEL || !(1..=MAX_BINS).contains(&request.count) || !ends_early(request.level) {
+        return Err(bad(format!("a tile has 1 to {MAX_BINS} bins of at most 2^{} ns, and ends before 2^62 ns", Grid::MAX_LEVEL)));
+    }
+    if rows.len() as u64 * request.count > MAX_ROW_BINS {
+        return Err(bad(format!("a tile has at most {MAX_ROW_BINS} bins in all of its rows; ask for fewer rows at once")));
     }
     let grid = Grid { level: request.level, first: request.first, count: request.count };
     computed(&shared, id, move |reading| {
@@ -156,8 +161,7 @@ async fn path(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(requ
             json!({"begin": begin, "end": end, "row": it.row.map(|row| row.0), "state": state, "text": text, "joined": joined})
         };
         let segments: Vec<Value> = drawn.segments.iter().zip(&drawn.names).map(segment).collect();
-        let more = drawn.segments.iter().any(|(_, joined)| *joined > 1);
-        Ok(Json(json!({"segments": segments, "more": more})).into_response())
+        Ok(Json(json!({"segments": segments, "more": !drawn.is_exact})).into_response())
     })
     .await
 }
@@ -203,12 +207,13 @@ async fn what_if(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Json(re
     if request.changes.is_empty() || request.changes.len() > MAX_CHANGES {
         return Err(bad(format!("name 1 to {MAX_CHANGES} changes")));
     }
-    let analyst = shared.analyst.clone();
-    computed(&shared, id, move |reading| match analyst.what_if(&reading.path, &request.changes) {
-        Ok(predictions) => Ok(Json(json!({"predictions": predictions})).into_response()),
-        Err(error) => Err(bad(error)),
-    })
-    .await
+    let (analyst, reading) = (shared.analyst.clone(), of(&shared, id)?);
+    // A replay may take seconds, so it takes no turn from the pictures.
+    match tokio::task::spawn_blocking(move || analyst.what_if(&reading.path, &request.changes)).await {
+        Ok(Ok(predictions)) => Ok(Json(json!({"predictions": predictions})).into_response()),
+        Ok(Err(error)) => Err(bad(error)),
+        Err(_) => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the replay was not computed".to_owned())),
+    }
 }
 
 async fn read_notes(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer {

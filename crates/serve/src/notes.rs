@@ -4,8 +4,8 @@
 
 use serde_json::{json, Value};
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Maximum size in bytes.
@@ -22,20 +22,28 @@ fn place(trace: &Path) -> PathBuf {
 
 /// Returns the notes of a trace; none if there is no readable file of them.
 pub(crate) fn read(trace: &Path) -> Value {
-    let text = fs::read(place(trace)).ok().filter(|text| text.len() <= MAX_NOTES);
-    let notes = text.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    let mut text = Vec::new();
+    let size = File::open(place(trace)).and_then(|file| file.take(MAX_NOTES as u64 + 1).read_to_end(&mut text));
+    let notes = size.ok().filter(|&size| size <= MAX_NOTES).and_then(|_| serde_json::from_slice::<Value>(&text).ok());
     notes.filter(|notes| notes["notes"].is_array()).unwrap_or_else(|| json!({"notes": []}))
 }
 
 /// Replaces the notes of a trace. They are written to a file of their own first, so that a failure
-/// leaves the old ones.
+/// leaves the old ones. A symbolic link that a foreign trace contains is never followed.
 pub(crate) fn write(trace: &Path, notes: &Value) -> io::Result<()> {
     let place = place(trace);
-    if let Some(folder) = place.parent() {
+    if let Some(folder) = place.parent().filter(|_| trace.is_dir()) {
         fs::create_dir_all(folder)?;
+        if fs::symlink_metadata(folder)?.is_symlink() {
+            return Err(io::Error::other(format!("{} is a symbolic link", folder.display())));
+        }
     }
     let mut new_place = place.clone().into_os_string();
     new_place.push(".new");
-    fs::write(&new_place, serde_json::to_vec_pretty(notes)?)?;
+    match fs::remove_file(&new_place) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).open(&new_place)?.write_all(&serde_json::to_vec_pretty(notes)?)?;
     fs::rename(new_place, place)
 }

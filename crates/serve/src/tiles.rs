@@ -40,7 +40,13 @@ fn pack(bytes: &mut Vec<u8>, grid: Grid, item: &Item, path_ns: u64) {
         ((from_begin as f64) / (1u64 << grid.level) as f64).clamp(-within, 2.0 * within) as f32
     };
     let small = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
-    let share = |ns: u64| ((ns as f64 / (item.end - item.begin).max(1) as f64) * 255.0).round().clamp(0.0, 255.0) as u8;
+    // 0 and 255 mean nothing and all of it, so a small share is at least 1, and a large one at most
+    // 254.
+    let share = |ns: u64| match (ns, item.end - item.begin) {
+        (0, _) => 0,
+        (ns, whole) if ns >= whole => 255,
+        (ns, whole) => ((ns as f64 / whole as f64) * 255.0).round().clamp(1.0, 254.0) as u8,
+    };
     bytes.extend_from_slice(&bins(item.begin).to_le_bytes());
     bytes.extend_from_slice(&bins(item.end).to_le_bytes());
     for field in [small(item.state.0.into()), small(item.worst.0.into()), small(item.count)] {

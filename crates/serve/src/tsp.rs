@@ -46,7 +46,7 @@ use std::sync::Arc;
 pub(crate) const PLACE: &str = "/tsp/api";
 
 /// Maximum size in bytes of a request. The longest ones list the numbers of all rows.
-const MAX_REQUEST: usize = 16 << 20;
+const MAX_REQUEST: usize = 2 << 20;
 
 /// What the requests of the protocol share.
 pub(crate) struct Protocol {

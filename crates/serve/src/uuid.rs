@@ -6,8 +6,8 @@ pub(crate) fn of<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> String {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for text in texts {
-        // No path and no name contains the byte 0, so it separates the texts.
-        for &byte in text.iter().chain([&0]) {
+        // The length separates the texts.
+        for &byte in text.iter().chain(&text.len().to_le_bytes()) {
             hash = (hash ^ u128::from(byte)).wrapping_mul(PRIME);
         }
     }

@@ -21,17 +21,12 @@ pub struct Distribution {
     pub max_ns: u64,
 }
 
-/// Returns the distributions, those of each row by time, the longest first.
-pub(super) fn distributions(store: &Store, rows: &[RowId], (begin, end): (u64, u64)) -> io::Result<Vec<Distribution>> {
-    let mut all = Vec::new();
-    for &row in rows {
-        let mut durations = Durations { begin, end, states: BTreeMap::new() };
-        store.visit(row, begin, end, &mut durations)?;
-        let of_row = durations.states.iter().map(|(&state, durations)| distribution(row, state, durations));
-        let from = all.len();
-        all.extend(of_row);
-        all[from..].sort_by_key(|it: &Distribution| (std::cmp::Reverse(it.total_ns), it.state));
-    }
+/// Returns the distributions of a row by time, the longest first.
+pub(super) fn distributions(store: &Store, row: RowId, (begin, end): (u64, u64)) -> io::Result<Vec<Distribution>> {
+    let mut durations = Durations { begin, end, states: BTreeMap::new() };
+    store.visit(row, begin, end, &mut durations)?;
+    let mut all: Vec<_> = durations.states.iter().map(|(&state, durations)| distribution(row, state, durations)).collect();
+    all.sort_by_key(|it| (std::cmp::Reverse(it.total_ns), it.state));
     Ok(all)
 }
 

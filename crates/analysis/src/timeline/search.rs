@@ -1,7 +1,6 @@
 //! Finds states: the first ones of a range, or those with a text in their names.
 
-use super::rows::{Row, RowKind};
-use super::state_names::{StateId, StateNames};
+use super::state_names::{StateId, StateName};
 use super::store::{RowId, StateInterval, StateSum, Store, Visit};
 use std::io;
 
@@ -56,32 +55,34 @@ impl<W: Fn(StateId) -> bool> Visit for First<W> {
     }
 }
 
-pub(super) fn search(
-    store: &Store,
-    names: &StateNames,
-    rows: &[Row],
-    text: &str,
-    (begin, end): (u64, u64),
+/// A search for states by a text in their names.
+pub(super) struct Search {
+    /// For each state, true if it is searched for.
+    is_wanted: Vec<bool>,
+    begin: u64,
+    end: u64,
     limit: usize,
-) -> io::Result<Found> {
-    let text = text.to_lowercase();
-    let is_wanted: Vec<bool> = names.all().iter().map(|state| state.name.to_lowercase().contains(&text)).collect();
-    let wanted = |state: StateId| is_wanted.get(state.0 as usize).copied().unwrap_or(false);
-    let mut found = Found::default();
-    // The row of the path repeats the states of other rows.
-    for row in rows.iter().filter(|row| row.states > 0 && row.kind != RowKind::Path) {
-        let sums = store.sums(row.id, begin, end)?;
-        let of_row = sums.iter().filter(|sum| wanted(sum.state));
+}
+
+impl Search {
+    pub fn new(states: &[StateName], text: &str, (begin, end): (u64, u64), limit: usize) -> Search {
+        let text = text.to_lowercase();
+        Search { is_wanted: states.iter().map(|state| state.name.to_lowercase().contains(&text)).collect(), begin, end, limit }
+    }
+
+    /// Adds what is found in a row.
+    pub fn row(&self, store: &Store, row: RowId, found: &mut Found) -> io::Result<()> {
+        let wanted = |state: StateId| self.is_wanted.get(state.0 as usize).copied().unwrap_or(false);
         let before = found.count;
-        of_row.for_each(|sum| {
+        for sum in store.sums(row, self.begin, self.end)?.iter().filter(|sum| wanted(sum.state)) {
             found.count += sum.count;
             found.total_ns += sum.ns;
-        });
-        if found.count > before && found.matches.len() < limit {
-            let mut first = First { wanted, limit: limit - found.matches.len(), found: Vec::new() };
-            store.visit(row.id, begin, end, &mut first)?;
-            found.matches.extend(first.found.into_iter().map(|interval| Match { row: row.id, interval }));
         }
+        if found.count > before && found.matches.len() < self.limit {
+            let mut first = First { wanted, limit: self.limit - found.matches.len(), found: Vec::new() };
+            store.visit(row, self.begin, self.end, &mut first)?;
+            found.matches.extend(first.found.into_iter().map(|interval| Match { row, interval }));
+        }
+        Ok(())
     }
-    Ok(found)
 }

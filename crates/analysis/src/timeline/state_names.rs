@@ -54,6 +54,12 @@ pub struct StateName {
     pub class: StateClass,
 }
 
+/// Maximum number of states with names of their own; a picture has 16 bits for a state. Further
+/// ones share a name per class.
+const MAX_STATES: usize = 65_000;
+
+const OTHER_STATES: &str = "(other states)";
+
 /// All states of a timeline.
 #[derive(Debug, Default)]
 pub struct StateNames {
@@ -64,7 +70,10 @@ pub struct StateNames {
 impl StateNames {
     /// Returns the state with this name and class; added if necessary.
     pub fn intern(&mut self, name: &str, class: StateClass) -> StateId {
-        let key = StateName { name: name.to_owned(), class };
+        let mut key = StateName { name: name.to_owned(), class };
+        if self.all.len() >= MAX_STATES && !self.ids.contains_key(&key) {
+            OTHER_STATES.clone_into(&mut key.name);
+        }
         let all = &mut self.all;
         *self.ids.entry(key).or_insert_with_key(|key| {
             all.push(key.clone());
@@ -82,5 +91,22 @@ impl StateNames {
 
     pub fn class(&self, state: StateId) -> StateClass {
         self.all.get(state.0 as usize).map_or(StateClass::Unknown, |state| state.class)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_beyond_the_limit_share_a_name_per_class() {
+        let mut names = StateNames::default();
+        let first = names.intern("state 0", StateClass::Running);
+        let last = (0..MAX_STATES + 10).map(|number| names.intern(&format!("state {number}"), StateClass::Running)).last();
+        assert_eq!(names.all().len(), MAX_STATES + 1);
+        assert_eq!(last.map(|state| names.name(state)), Some(OTHER_STATES));
+        assert_eq!(names.intern("state 0", StateClass::Running), first);
+        let blocked = names.intern("another one", StateClass::Blocked);
+        assert_eq!((names.name(blocked), names.class(blocked)), (OTHER_STATES, StateClass::Blocked));
     }
 }

@@ -8,6 +8,7 @@ use super::store::{RowId, StateInterval};
 use super::{Content, Timeline};
 use crate::critical_path::cpu_holders::Replayed;
 use crate::critical_path::{Answer, Segment};
+use crate::stats::text::place;
 use longpole_model::interaction::block::Block;
 use longpole_model::interaction::{Interaction, MachineId, Vocabulary};
 use longpole_model::kinds::{LinkKind, SegmentKind};
@@ -23,6 +24,7 @@ pub struct TimelineWriter {
     states: MachineStates,
     /// Begin of the requested part, in ns.
     begin: u64,
+    has_begun: bool,
     last: u64,
     /// States that the current interaction ends; kept to reuse the memory.
     ended: Vec<Ended>,
@@ -30,7 +32,7 @@ pub struct TimelineWriter {
 
 impl TimelineWriter {
     pub fn new(timeline: Arc<Timeline>) -> TimelineWriter {
-        TimelineWriter { timeline, states: MachineStates::default(), begin: 0, last: 0, ended: Vec::new() }
+        TimelineWriter { timeline, states: MachineStates::default(), begin: 0, has_begun: false, last: 0, ended: Vec::new() }
     }
 
     /// Sets the begin of the requested part; what lies before it is not shown.
@@ -44,7 +46,9 @@ impl TimelineWriter {
 
     pub fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
         let timeline = self.timeline.clone();
-        self.follow(&mut timeline.write(), vocabulary, interaction);
+        let mut content = timeline.write();
+        self.follow(&mut content, vocabulary, interaction);
+        content.version += 1;
     }
 
     /// Receives a block of interactions, for which the timeline is locked once.
@@ -56,8 +60,8 @@ impl TimelineWriter {
     }
 
     fn follow(&mut self, content: &mut Content, vocabulary: &Vocabulary, interaction: &Interaction) {
-        let TimelineWriter { states, begin, last, ended, .. } = self;
-        if *last == 0 {
+        let TimelineWriter { states, begin, has_begun, last, ended, .. } = self;
+        if !std::mem::replace(has_begun, true) {
             (content.begin, content.end) = (interaction.t.max(*begin), interaction.t.max(*begin));
         }
         *last = (*last).max(interaction.t);
@@ -76,6 +80,7 @@ impl TimelineWriter {
         let timeline = self.timeline.clone();
         let mut content = timeline.write();
         let content = &mut *content;
+        content.end = content.end.max(self.last);
         let Content { store, names, rows, begin: origin, .. } = content;
         let states = &mut self.states;
         let mut ended = Vec::new();
@@ -228,7 +233,7 @@ pub fn add_path(timeline: &Timeline, vocabulary: &Vocabulary, answer: &Answer) {
             SegmentKind::State(kind) => StateClass::of(kind),
             SegmentKind::Link(kind) => class_of_link(kind),
         };
-        let name = names.intern(&format!("{machine}::{state}"), class);
+        let name = names.intern(&format!("{}::{state}", place(host, machine)), class);
         let interval = since(*origin, StateInterval { begin: start_ns, end: end_ns, state: name });
         store.push(lane, interval);
         let Some(&row) = by_name.get(&(host, machine)).filter(|_| !kind.is_link()) else { continue };

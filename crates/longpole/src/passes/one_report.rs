@@ -34,7 +34,7 @@ pub struct OneReport {
 /// A timeline that the reading fills.
 pub struct Shown<'a> {
     pub timeline: Arc<Timeline>,
-    /// Is called when all states are known, with the number of events, and of those that are lost.
+    /// Callback when all states are known; receives the numbers of events and of lost events.
     pub states_known: &'a dyn Fn(u64, u64),
 }
 

@@ -10,6 +10,7 @@ use crate::input::Input;
 use crate::passes::one_report::{self, Shown};
 use crate::passes::predictions;
 use crate::say;
+use crate::WrongUsage;
 use anyhow::{bail, Context};
 use longpole_analysis::pipeline::spool_to_end;
 use longpole_analysis::what_if::predicted::Predicted;
@@ -20,9 +21,10 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::mpsc::{channel, Sender};
+use std::sync::mpsc::{channel, SendError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use tempfile::NamedTempFile;
 
 /// Show traces in the browser: the verdict, a timeline, the critical path.
 #[derive(clap::Args)]
@@ -48,6 +50,9 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.input.json {
+        bail!(WrongUsage("view has no answer in JSON; `longpole report --json` has".to_owned()));
+    }
     if !is_included() {
         bail!("view is not included, because this program was built without the page; install Node, and build it with `make`");
     }
@@ -57,20 +62,26 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let address = server.address();
     say(&address)?;
     io::stdout().flush()?;
-    if !args.no_open {
-        open(&address);
-    }
+    let _page = if args.no_open { None } else { open(&address)? };
     server.run()?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Opens the address in the user's browser. Without one, the user has the printed address.
-fn open(address: &str) {
-    let opened = Command::new("xdg-open").arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+///
+/// The arguments of a process can be read by other users, and the address contains the token. So
+/// the browser opens a file that only this user can read, and that leads to the address. The file
+/// is removed when the result is dropped.
+fn open(address: &str) -> io::Result<Option<NamedTempFile>> {
+    let mut page = tempfile::Builder::new().prefix("longpole-").suffix(".html").tempfile()?;
+    writeln!(page, "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url={address}\"><title>Longpole</title>")?;
+    let opened = Command::new("xdg-open").arg(page.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     if let Ok(mut browser) = opened {
         // It ends soon; waiting for it leaves no dead process behind.
         thread::spawn(move || browser.wait());
+        return Ok(Some(page));
     }
+    Ok(None)
 }
 
 /// A question about changes, and where its answer goes.
@@ -100,9 +111,10 @@ impl Analyst for Viewed {
         let question = Question { changes: changes.to_vec(), answer };
         let mut replays = self.replays.lock().unwrap_or_else(PoisonError::into_inner);
         let questions = replays.entry(path.to_owned()).or_insert_with(|| self.answer_questions(path));
-        let sent = questions.send(question);
-        if sent.is_err() {
-            replays.remove(path);
+        // The thread has ended if the trace could not be read; it is tried again.
+        if let Err(SendError(question)) = questions.send(question) {
+            *questions = self.answer_questions(path);
+            drop(questions.send(question));
         }
         drop(replays);
         answered.recv().unwrap_or_else(|_| Err("the trace cannot be replayed; `longpole what-if` says why".to_owned()))
@@ -129,8 +141,11 @@ impl Viewed {
             let replays = Replays::read(&input).map_err(|error| in_one_line(&error));
             for Question { changes, answer } in asked {
                 let predicted = replays.as_ref().map_err(Clone::clone).and_then(|replays| replays.predict(&changes));
-                // The one who asked may be gone.
+                // The request may have been cancelled, so that nobody receives the answer.
                 drop(answer.send(predicted));
+                if replays.is_err() {
+                    return;
+                }
             }
         });
         questions

@@ -71,9 +71,15 @@ impl Bookmarks {
     }
 }
 
+/// Maximum size of a name in bytes: bookmarks stay in memory.
+const MAX_NAME: usize = 1024;
+
 fn read(body: &[u8], uuid: String) -> Result<Bookmark, Refused> {
     let parameters = Parameters::read(body)?;
     let name = parameters.text("name")?.to_owned();
+    if name.len() > MAX_NAME {
+        return Err(Refused::bad(format!("the name of a bookmark has at most {MAX_NAME} bytes")));
+    }
     match (parameters.number("start"), parameters.number("end")) {
         (Some(start), Some(end)) => Ok(Bookmark { uuid, name, start, end }),
         _ => Err(Refused::bad("a bookmark has the whole numbers `start` and `end`")),

@@ -187,8 +187,10 @@ impl BusyTime {
 /// What a CPU, or the rows of a group, did at a moment.
 pub(crate) fn tooltip(request: &ExperimentRequest, query: &str) -> Answer {
     let parameter = |name: &str| query.split('&').find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
-    let t = parameter("xValue").and_then(|t| t.parse::<f64>().ok()).filter(|t| t.is_finite());
-    let t = t.ok_or_else(|| Refused::bad("name a time: `xValue`"))? as u64;
+    // As a number with a fraction, a time of today is exact only to 256 ns.
+    let of_fraction = |t: &str| t.parse::<f64>().ok().filter(|t| t.is_finite()).map(|t| t as u64);
+    let t = parameter("xValue").and_then(|t| t.parse::<u64>().ok().or_else(|| of_fraction(t)));
+    let t = t.ok_or_else(|| Refused::bad("name a time: `xValue`"))?;
     let mut model = json!({"Time": format!("{t} ns")});
     let entry = parameter("seriesId").and_then(|id| id.parse::<u64>().ok());
     if let Some((entry, reading)) = entry.and_then(|entry| Some((entry, request.experiment.traces.get(entries::row_of(entry).0)?))) {
