@@ -1,8 +1,9 @@
 //! Reading a trace through several analyses at once, through the interface of the library.
 
 use longpole_analysis::critical_path;
-use longpole_analysis::pipeline::report_pass::report_of_log;
+use longpole_analysis::pipeline::report_pass::path_of_log;
 use longpole_analysis::pipeline::{spool_to_end, Error, Interactions, Request, Selection};
+use longpole_analysis::report::Report;
 use longpole_analysis::what_if::{self, Scenario};
 use longpole_model::rules::Rules;
 use longpole_trace::{Moment, Options, Trace};
@@ -62,7 +63,8 @@ fn halved() -> what_if::Options {
 #[test]
 fn a_report_of_a_log_has_the_path_and_the_predictions() {
     let log = Log::new(&round_trips(1000));
-    let report = report_of_log(&mut log.open(Options::default()).unwrap(), request(&Selection::default())).unwrap();
+    let critical = path_of_log(&mut log.open(Options::default()).unwrap(), request(&Selection::default()), None).unwrap();
+    let report = Report::of_machines(critical);
     let rows = report.criticality.unwrap();
     assert_eq!((rows[0].machine.as_str(), rows[0].state.as_str()), ("server", "compute"));
     assert!((rows[0].share - 0.8).abs() < 0.001, "{}", rows[0].share);

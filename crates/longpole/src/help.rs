@@ -31,7 +31,7 @@ pub fn grouped(command: Command) -> Command {
 
 fn verbs(command: &Command) -> String {
     let width = command.get_subcommands().map(|verb| verb.get_name().len()).max().unwrap_or(0);
-    let columns = screen::columns().unwrap_or(screen::COLUMNS);
+    let columns = screen::columns().unwrap_or(usize::MAX);
     let mut text = String::new();
     for (heading, names) in GROUPS {
         // Writing into a String cannot fail.

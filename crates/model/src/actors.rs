@@ -203,12 +203,12 @@ mod tests {
 
     #[test]
     fn names_contain_the_host_if_actors_of_several_hosts_occur() {
-        let actors = actors(&[("north", "make", "", 1), ("north", "use", "", 2), ("south", "use", "", 3), ("", "clock", "", 4)]);
+        let actors = actors(&[("h1", "make", "", 1), ("h1", "use", "", 2), ("h2", "use", "", 3), ("", "clock", "", 4)]);
         let one_host = met(&[(0, 1), (1, 0)]);
         assert_eq!(actors.names(&one_host), ["make", "use", "use", "clock"]);
         assert_eq!(actors.classes(&one_host), ["make", "use", "use", "clock"]);
         let several = met(&[(0, 1), (2, 0)]);
-        let expected = ["north:make", "north:use", "south:use", "clock"];
+        let expected = ["h1:make", "h1:use", "h2:use", "clock"];
         assert_eq!(
             (actors.names(&several), actors.classes(&several)),
             (expected.map(str::to_owned).to_vec(), expected.map(str::to_owned).to_vec())
