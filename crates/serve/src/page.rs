@@ -3,7 +3,7 @@
 use axum::http::{header, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-/// Name and bytes of each file; none if the program was built without the page.
+/// Name and compressed bytes of each file; none if the program was built without the page.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
 /// Returns true if the program contains the page.
@@ -15,7 +15,7 @@ pub fn is_included() -> bool {
 pub(crate) fn file(name: &str) -> Response {
     let name = if name.is_empty() { "index.html" } else { name };
     match FILES.iter().find(|file| file.0 == name) {
-        Some((name, bytes)) => ([(header::CONTENT_TYPE, content_type(name))], *bytes).into_response(),
+        Some((name, bytes)) => ([(header::CONTENT_TYPE, content_type(name)), (header::CONTENT_ENCODING, "gzip")], *bytes).into_response(),
         None if !is_included() => {
             (StatusCode::NOT_FOUND, "this program was built without the page: build it with `make`\n").into_response()
         }

@@ -83,7 +83,7 @@ impl Server {
     ///
     /// [`Error::Begin`] if the system refuses what the loop needs.
     pub fn run(self) -> Result<(), Error> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(Error::Begin)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Begin)?;
         runtime
             .block_on(async {
                 self.listener.set_nonblocking(true)?;
