@@ -168,7 +168,7 @@ async function segmentBefore(time: number): Promise<PathSegment | null> {
   return null;
 }
 
-/** The segments of a range; null if the server joined some because there are too many. */
+/** The segments of a range; null if some were joined because there are too many. */
 async function exactSegments(begin: number, end: number): Promise<PathSegment[] | null> {
   const { segments, more } = await viewer.client!.path(begin, end, SEGMENTS_PER_REQUEST);
   return more && end - begin > 1 ? null : segments;

@@ -1,6 +1,7 @@
 // All commands with their keys: the one list from which keys, the list of keys (`?`) and the
 // command palette are made.
 
+import { isFile } from '../api/source.ts';
 import type { Motion } from '../timeline/key_motion.ts';
 import * as actions from './actions.ts';
 import type { KeyBinding } from './keys.ts';
@@ -13,6 +14,8 @@ export interface Command {
   keys: readonly KeyBinding[];
   /** What a held key does; such a command is not in the palette. */
   motion?: Motion;
+  /** It is left out in a file. */
+  needsServer?: boolean;
   run?: () => void;
 }
 
@@ -44,7 +47,7 @@ export function noteTime(): number {
   return Math.round(pointerTime ?? scene.selection?.begin ?? (view.begin + view.end) / 2);
 }
 
-export const commands: readonly Command[] = [
+const allCommands: readonly Command[] = [
   { title: 'Zoom in', group: 'View', keys: [{ code: 'KeyW' }], motion: 'in' },
   { title: 'Zoom out', group: 'View', keys: [{ code: 'KeyS' }], motion: 'out' },
   { title: 'Move left', group: 'View', keys: [{ code: 'KeyA' }], motion: 'left' },
@@ -111,6 +114,7 @@ export const commands: readonly Command[] = [
   },
   {
     title: 'Add a note',
+    needsServer: true,
     group: 'Selection',
     keys: [{ code: 'KeyM', shift: true }],
     run: panelWithField('notes'),
@@ -160,7 +164,13 @@ export const commands: readonly Command[] = [
   { title: 'States of the critical path', group: 'Panels', keys: [], run: panel('states') },
   { title: 'Details of the selection', group: 'Panels', keys: [], run: panel('details') },
   { title: 'Findings', group: 'Panels', keys: [], run: panel('findings') },
-  { title: 'Notes', group: 'Panels', keys: [], run: panelWithField('notes') },
+  {
+    title: 'Notes',
+    group: 'Panels',
+    keys: [],
+    run: panelWithField('notes'),
+    needsServer: true,
+  },
   {
     title: 'List of keys',
     group: 'Panels',
@@ -202,3 +212,5 @@ export const commands: readonly Command[] = [
     run: () => preferences.toggleWheel(),
   },
 ];
+
+export const commands = allCommands.filter((command) => !(isFile && command.needsServer));

@@ -2,8 +2,9 @@
 // Panels read it, the timeline draws it, actions.ts changes it. It polls the trace while it grows,
 // restores the address on start, and keeps the address up to date.
 
-import { listTraces, TraceClient } from '../api/client.ts';
+import type { Part, TraceClient } from '../api/client.ts';
 import type { Interval, Report } from '../api/report.ts';
+import { source } from '../api/source.ts';
 import type { Row, Rows, Trace } from '../api/types.ts';
 import { emptyScene, type Scene } from '../timeline/scene.ts';
 import { RowTree, type RowSettings } from '../timeline/row_tree.ts';
@@ -54,7 +55,10 @@ export class Viewer {
   tree = $derived(new RowTree(this.rows.rows));
   layout = $derived(this.tree.layout(this.settings));
 
-  client: TraceClient | null = null;
+  client = $state.raw<TraceClient | null>(null);
+  /** The part of the trace with all states; null if this is the whole trace. */
+  part = $derived<Part | null>(this.client?.part ?? null);
+
   timeline: Timeline | null = null;
   readonly history = new ViewHistory();
   /** False until the user has moved the view. Until then, the view follows the trace. */
@@ -88,7 +92,7 @@ export class Viewer {
     this.tracesRead = true;
     this.link = readLink(location.hash);
     try {
-      this.traces = await listTraces();
+      this.traces = await source.traces();
     } catch (error) {
       this.fail(error);
       return;
@@ -101,7 +105,7 @@ export class Viewer {
   open(trace: Trace): void {
     clearTimeout(this.pollTimer);
     if (trace.id !== this.link.trace && this.trace !== null) this.link = readLink('');
-    this.client = new TraceClient(trace);
+    this.client = source.open(trace);
     this.trace = trace;
     this.rows = NO_ROWS;
     this.report = null;
