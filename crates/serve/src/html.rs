@@ -47,6 +47,8 @@ const BINS_SHARE: f64 = 0.4;
 
 /// Bytes of a state in a slice, compressed: the first guess.
 const STATE_BYTES: usize = 4;
+/// Slices that are tried until one uses most of its bytes.
+const ATTEMPTS: u32 = 5;
 
 /// Errors of writing the report as HTML.
 #[derive(Debug, thiserror::Error)]
@@ -235,8 +237,8 @@ impl Contents {
             return Ok(());
         }
         let mut most = (budget / STATE_BYTES).max(1) as u64;
-        let mut is_second = false;
-        loop {
+        let mut best: Option<(Slice, UsedStates, Vec<u8>)> = None;
+        for attempt in 1.. {
             let slice = slice::around(timeline, rows, evidence, most)?;
             let mut used = self.used.clone();
             let mut bytes = Vec::new();
@@ -245,16 +247,21 @@ impl Contents {
             }
             let states = packed(&bytes)?;
             let size = states.len();
-            let is_good = size <= budget && (is_second || size * 5 >= budget * 4);
-            if is_good || most <= 1 {
-                (self.slice, self.used, self.states) = (Some(slice), used, states);
-                return Ok(());
+            let fits = size <= budget;
+            if best.as_ref().is_none_or(|best| fits && size > best.2.len()) && (fits || most <= 1) {
+                best = Some((slice, used, states));
             }
-            // Once more with the size of a state that this slice has.
-            let better = most as f64 * (budget as f64 / size.max(1) as f64) * 0.97;
-            most = if is_second { (most / 2).min(better as u64) } else { better as u64 }.max(1);
-            is_second = true;
+            if best.is_some() && (attempt >= ATTEMPTS || (fits && size * 10 >= budget * 9)) {
+                break;
+            }
+            // Once more with the size of a state that this slice has; surely less if none fits.
+            let of_size = (most as f64 * 0.97 * budget as f64 / size.max(1) as f64) as u64;
+            most = if attempt < ATTEMPTS { of_size } else { of_size.min(most / 2) }.max(1);
         }
+        if let Some((slice, used, states)) = best {
+            (self.slice, self.used, self.states) = (Some(slice), used, states);
+        }
+        Ok(())
     }
 }
 
@@ -286,7 +293,7 @@ fn with_heads(listing: &Listing, rows: &[RowId]) -> HashSet<RowId> {
 }
 
 fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(bytes)?;
     encoder.finish()
 }

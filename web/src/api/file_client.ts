@@ -5,7 +5,7 @@
 import { formatTime } from '../timeline/time_format.ts';
 import { RequestError, type Part, type Source, type TraceClient } from './client.ts';
 import { readFileData, type FileData, type FileRow, type Items } from './file_data.ts';
-import { ItemMaker, overlapping, type GridItem, type GridItems } from './file_items.ts';
+import { ItemMaker, overlapping, type Grid, type GridItem, type GridItems } from './file_items.ts';
 import { parseReport, type Report } from './report.ts';
 import type {
   ExactState,
@@ -71,7 +71,7 @@ export class FileClient implements TraceClient {
       const row = this.data.rows.get(id);
       return row ? this.maker.items(row, grid) : { exact: true, items: [] };
     });
-    return tileOf(rows, answers, first * 2 ** level, 2 ** level);
+    return tileOf(rows, answers, grid);
   }
 
   async states(row: number, begin: number, end: number, limit: number) {
@@ -216,22 +216,23 @@ function sumOf(row: number, state: number, durations: number[]): StateSum {
 function tileOf(
   rows: readonly number[],
   answers: readonly GridItems[],
-  begin: number,
-  width: number,
+  { level, first, count }: Grid,
 ): ArrayBuffer {
+  const width = 2 ** level;
+  const begin = first * width;
   const total = answers.reduce((sum, answer) => sum + answer.items.length, 0);
   const buffer = new ArrayBuffer(HEADER_BYTES + ROW_BYTES * rows.length + ITEM_BYTES * total);
   const view = new DataView(buffer);
   [MAGIC, rows.length, 1, 0].forEach((number, i) => view.setUint32(4 * i, number, true));
-  let first = 0;
+  let done = 0;
   let at = HEADER_BYTES + ROW_BYTES * rows.length;
   answers.forEach(({ exact, items }, i) => {
-    [rows[i], exact ? 1 : 0, first, items.length].forEach((number, field) =>
+    [rows[i], exact ? 1 : 0, done, items.length].forEach((number, field) =>
       view.setUint32(HEADER_BYTES + ROW_BYTES * i + 4 * field, number, true),
     );
-    first += items.length;
+    done += items.length;
     for (const item of items) {
-      putItem(view, at, item, begin, width);
+      putItem(view, at, item, begin, width, count);
       at += ITEM_BYTES;
     }
   });
@@ -244,9 +245,13 @@ function putItem(
   item: GridItem,
   begin: number,
   width: number,
+  count: number,
 ): void {
-  view.setFloat32(at, (item.begin - begin) / width, true);
-  view.setFloat32(at + 4, (item.end - begin) / width, true);
+  // What reaches far beyond the tile is cut off, where 32 bits would be too coarse.
+  const bins = (time: number) =>
+    Math.min(Math.max((time - begin) / width, -2 * count), 4 * count);
+  view.setFloat32(at, bins(item.begin), true);
+  view.setFloat32(at + 4, bins(item.end), true);
   view.setUint16(at + 8, item.state, true);
   view.setUint16(at + 10, item.worst, true);
   view.setUint16(at + 12, Math.min(item.count, 0xffff), true);
