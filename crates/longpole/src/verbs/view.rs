@@ -7,6 +7,7 @@ use crate::in_one_line;
 use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
+use crate::passes::compared::{self, Sides};
 use crate::passes::one_report::{self, Shown};
 use crate::passes::predictions;
 use crate::say;
@@ -96,6 +97,8 @@ pub(super) struct Viewed {
     /// Threads that answer questions about changes, by trace. A trace is read again at the first
     /// question, and what the replays need stays in the memory of its thread.
     replays: Mutex<HashMap<PathBuf, Sender<Question>>>,
+    /// What is compared of each trace, which is read again at its first comparison.
+    sides: Sides,
 }
 
 impl Analyst for Viewed {
@@ -120,6 +123,15 @@ impl Analyst for Viewed {
         answered.recv().unwrap_or_else(|_| Err("the trace cannot be replayed; `longpole what-if` says why".to_owned()))
     }
 
+    fn diff(&self, base: &Path, new: &Path) -> Result<Value, String> {
+        let compared = || {
+            let rules = self.input.rules()?;
+            let side = |path: &Path| self.sides.of(path, || compared::side(path, self.input.options(), &rules, self.input.all));
+            Ok(serde_json::to_value(compared::difference(&*side(base)?, &*side(new)?)?)?)
+        };
+        compared().map_err(|error: anyhow::Error| in_one_line(&error))
+    }
+
     fn whole(&self, path: &Path) -> PathBuf {
         // A recording has directories of traces, `kernel` and `user/NAME`, at most two below it.
         let above = path.ancestors().skip(1).take(2).find(|above| longpole_trace::is_recording(above));
@@ -130,7 +142,7 @@ impl Analyst for Viewed {
 impl Viewed {
     /// Reads traces with these arguments.
     pub fn new(input: Input) -> Viewed {
-        Viewed { input, replays: Mutex::default() }
+        Viewed { input, replays: Mutex::default(), sides: Sides::default() }
     }
 
     /// Starts a thread that answers questions about changes of a trace, one after the other.
