@@ -32,6 +32,14 @@ pub trait Analyst: Send + Sync + 'static {
     /// A text for people, such as that a change is not understood.
     fn what_if(&self, path: &Path, changes: &[String]) -> Result<Value, String>;
 
+    /// Returns what changed from one trace to another one, as `longpole diff --json` prints it.
+    /// Both were read before.
+    ///
+    /// # Errors
+    ///
+    /// A text for people, such as that a trace has gone.
+    fn diff(&self, base: &Path, new: &Path) -> Result<Value, String>;
+
     /// Returns the trace to which a path belongs, for a part of a recording the whole recording.
     /// Some clients name each directory with metadata as a trace of its own.
     fn whole(&self, path: &Path) -> PathBuf {
@@ -141,6 +149,11 @@ impl Reading {
         self.state().phase == Phase::Reading
     }
 
+    /// Returns true if nothing more will be known of the trace.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.phase(), Phase::Ready | Phase::Failed)
+    }
+
     pub(crate) fn phase(&self) -> Phase {
         self.state().phase
     }
@@ -166,7 +179,7 @@ impl Reading {
         if let Some(index) = self.path_index.get() {
             return Ok(index.clone());
         }
-        let is_final = matches!(self.phase(), Phase::Ready | Phase::Failed);
+        let is_final = self.is_over();
         let index = Arc::new(PathIndex::new(&self.timeline)?);
         Ok(if is_final { self.path_index.get_or_init(|| index).clone() } else { index })
     }

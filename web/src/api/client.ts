@@ -2,6 +2,7 @@
 
 import { parseReport, type Report } from './report.ts';
 import type {
+  Diff,
   ExactState,
   Note,
   PathSegment,
@@ -54,6 +55,16 @@ function body(method: 'POST' | 'PUT', value: unknown): RequestInit {
 
 export async function listTraces(): Promise<Trace[]> {
   return (await json<{ traces: Trace[] }>('api/traces')).traces;
+}
+
+/** What changed from one trace to another; null as long as one of them is read. */
+export async function diffOf(
+  base: number,
+  changed: number,
+  signal: AbortSignal,
+): Promise<Diff | null> {
+  const response = await request(`api/diff?base=${base}&new=${changed}`, { signal });
+  return response.status === 202 ? null : response.json();
 }
 
 /** Requests about one trace. */

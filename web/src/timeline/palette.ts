@@ -190,15 +190,18 @@ export interface StateLook {
 const FADED = 0.78;
 
 /** The looks of all states. If some states of the critical path are highlighted, the other states
- * of the path are faded; these have names such as nginx::write, which no other row uses. */
+ * of the path are faded; these have names such as nginx::write, which no other row uses. If a name
+ * is not of this form, the other states of all rows are faded. */
 export function stateLooks(
   states: readonly State[],
   palette: Palette,
   highlight: ReadonlySet<string> | null,
 ): StateLook[] {
+  const ofRows = highlight !== null && [...highlight].some((name) => !name.includes('::'));
   return states.map((state) => {
     const colour = stateColour(palette, state.class, state.name);
-    const faded = highlight !== null && state.name.includes('::') && !highlight.has(state.name);
+    const mayFade = ofRows || state.name.includes('::');
+    const faded = highlight !== null && mayFade && !highlight.has(state.name);
     return {
       colour: faded ? mix(colour, palette.background, FADED) : colour,
       classIndex: CLASSES.indexOf(state.class),

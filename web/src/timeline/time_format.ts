@@ -36,6 +36,18 @@ function trimmed(value: number, digits: number): string {
   return value.toFixed(digits);
 }
 
+/** Reads a duration such as "-1.5 ms", in whole ns; without a unit, in ns. Null if it is none. */
+export function parseDuration(text: string): number | null {
+  const match = /^([+-]?)(\d*\.?\d+)(ns|us|µs|ms|s)?$/.exec(
+    text.replace(/[\s,]/g, '').replace('\u2212', '-'),
+  );
+  if (!match) return null;
+  const [, sign, digits, unit] = match;
+  const unitNs = { ns: 1, us: 1e3, µs: 1e3, ms: 1e6, s: 1e9 }[unit ?? 'ns'] ?? 1;
+  const ns = Math.round(Number(digits) * unitNs);
+  return ns === 0 ? 0 : sign === '-' ? -ns : ns;
+}
+
 /** Separates the digits after the point in groups of three. */
 function grouped(text: string): string {
   const [whole, fraction] = text.split('.');

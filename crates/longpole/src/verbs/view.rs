@@ -7,6 +7,7 @@ use crate::in_one_line;
 use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
+use crate::passes::compared::{self, Sides};
 use crate::passes::kept_view::{Answers, Kept};
 use crate::passes::one_report::{self, Shown};
 use crate::passes::predictions;
@@ -101,6 +102,8 @@ pub(super) struct Viewed {
     replays: Mutex<HashMap<PathBuf, Sender<Question>>>,
     /// Traces that were read, and are to be kept.
     to_keep: Mutex<HashMap<PathBuf, (Kept, TraceCounts)>>,
+    /// What is compared of each trace, which is read again at its first comparison.
+    sides: Sides,
 }
 
 impl Analyst for Viewed {
@@ -150,6 +153,15 @@ impl Analyst for Viewed {
         answered.recv().unwrap_or_else(|_| Err("the trace cannot be replayed; `longpole what-if` says why".to_owned()))
     }
 
+    fn diff(&self, base: &Path, new: &Path) -> Result<Value, String> {
+        let compared = || {
+            let rules = self.input.rules()?;
+            let side = |path: &Path| self.sides.of(path, || compared::side(path, self.input.options(), &rules, self.input.all));
+            Ok(serde_json::to_value(compared::difference(&*side(base)?, &*side(new)?)?)?)
+        };
+        compared().map_err(|error: anyhow::Error| in_one_line(&error))
+    }
+
     fn whole(&self, path: &Path) -> PathBuf {
         // A recording has directories of traces, `kernel` and `user/NAME`, at most two below it.
         let above = path.ancestors().skip(1).take(2).find(|above| longpole_trace::is_recording(above));
@@ -160,7 +172,7 @@ impl Analyst for Viewed {
 impl Viewed {
     /// Reads traces with these arguments.
     pub fn new(input: Input) -> Viewed {
-        Viewed { input, replays: Mutex::default(), to_keep: Mutex::default() }
+        Viewed { input, replays: Mutex::default(), to_keep: Mutex::default(), sides: Sides::default() }
     }
 
     /// Starts a thread that answers questions about changes of a trace, one after the other.
