@@ -196,6 +196,9 @@ test('axe finds no serious violation in either theme', async () => {
 });
 
 test('the comparison is drawn in two sizes and themes', async () => {
+  await comparison().getByRole('button', { name: 'At the selection' }).click();
+  await canvases(before).focus();
+  await page.keyboard.press('f');
   for (const [width, height] of [[1280, 800], [2560, 1440]]) {
     for (const colorScheme of ['light', 'dark']) {
       await page.setViewportSize({ width, height });
