@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Uses the page of `longpole view` in Chromium: on a recording of probes that it makes itself.
+# Uses the page of `longpole view` in Chromium: on recordings of probes that it makes itself.
 # SCREENSHOTS names a folder for pictures of the page.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,14 +16,24 @@ target=${CARGO_TARGET_DIR:-target}/release
 [ -x "$target/longpole" ] || cargo build --release -p longpole
 longpole=$(realpath "$target/longpole")
 
+screenshots=${SCREENSHOTS:+$(realpath "$SCREENSHOTS")}
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 export LONGPOLE_RUNTIME_DIR=$place/runtime
 mkdir "$place/test"
-cp tests/viewer/package.json tests/viewer/package-lock.json tests/viewer/viewer.js "$place/test"
+cp tests/viewer/package.json tests/viewer/package-lock.json tests/viewer/*.js "$place/test"
 (cd "$place/test" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 
-cc -O2 -std=gnu11 -Iinclude -pthread -o "$place/handover" tests/programs/handover.c
-"$longpole" record --kernel none -o "$place/recordings" -- "$place/handover" >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
-recording=("$place/recordings"/*/)
-(cd "$place/test" && node viewer.js "$longpole" "$chromium" "${recording[0]%/}" ${SCREENSHOTS:+"$(realpath "$SCREENSHOTS")"})
+# Records the program with a worker that needs this many units per item, and prints the recording.
+record() {
+	mkdir "$place/$1"
+	cc -O2 -std=gnu11 -DWORKER_UNITS="$1" -Iinclude -pthread -o "$place/$1/handover" tests/programs/handover.c
+	"$longpole" record --kernel none -o "$place/$1/recordings" -- "$place/$1/handover" >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
+	echo "$place/$1/recordings"/*
+}
+
+slow=$(record 3)
+fast=$(record 1)
+cd "$place/test"
+node viewer.js "$longpole" "$chromium" "$slow" ${screenshots:+"$screenshots"}
+node comparison.js "$longpole" "$chromium" "$slow" "$fast" ${screenshots:+"$screenshots"}

@@ -171,4 +171,6 @@ export interface Diff {
   latency: LatencyChange[];
   queues: QueueChange[];
   findings: FindingChange[];
+  known_a: { unknown_share: number | null };
+  known_b: { unknown_share: number | null };
 }

@@ -1,6 +1,7 @@
 // All commands with their keys: the one list from which keys, the list of keys (`?`) and the
 // command palette are made.
 
+import { tick } from 'svelte';
 import type { Motion } from '../timeline/key_motion.ts';
 import * as actions from './actions.ts';
 import type { KeyBinding } from './keys.ts';
@@ -28,8 +29,11 @@ function panel(name: PanelName): () => void {
 function panelWithField(name: PanelName): () => void {
   return () => {
     page.panel = name;
-    requestAnimationFrame(() => {
-      document.querySelector<HTMLElement>('[data-first-field]')?.focus();
+    // At once, so that nothing of what is typed next is taken for a key of a command.
+    void tick().then(() => {
+      const field = document.querySelector<HTMLInputElement>('[data-first-field]');
+      field?.focus();
+      field?.select();
     });
   };
 }

@@ -45,10 +45,17 @@ export class Comparison {
     }
   }
 
-  setOffset(ns: number): void {
-    this.offset = Math.round(ns);
-    this.second.setOffset(this.offset);
+  /** Puts the second trace at a place on the axis. */
+  place(offset: number): void {
+    this.offset = offset;
+    this.second.setOffset(offset);
     this.host.follow();
+  }
+
+  /** Moves the second trace to a place that the user has chosen. */
+  setOffset(ns: number): void {
+    this.host.userMoved = true;
+    this.place(Math.round(ns));
     this.host.keepLink();
   }
 
@@ -62,7 +69,6 @@ export class Comparison {
     const { first } = this.host;
     const [a, b] = [first.scene.selection, this.second.scene.selection];
     if (!a || !b) throw new Error('Select a state in each recording first.');
-    this.host.userMoved = true;
     this.setOffset(a.begin - b.begin);
     const { begin, end } = first.view;
     if (a.begin < begin || a.begin > end) first.show(a, null, 4);

@@ -80,7 +80,7 @@ export class Page implements ViewerHost {
   open(trace: Trace): void {
     this.showAgain();
     this.highlight = null;
-    this.comparison?.setOffset(0);
+    this.comparison?.place(0);
     this.openFirst(trace);
   }
 
@@ -109,7 +109,7 @@ export class Page implements ViewerHost {
     this.comparison = comparison;
     this.panel = 'changes';
     comparison.second.open(trace, link);
-    comparison.setOffset(offset);
+    comparison.place(offset);
   }
 
   endComparison(): void {

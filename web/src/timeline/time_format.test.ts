@@ -5,6 +5,7 @@ import {
   formatDay,
   formatDuration,
   formatExact,
+  formatRate,
   formatRelative,
   formatUtc,
   parseDuration,
@@ -67,4 +68,10 @@ test('a duration is read as it is written', () => {
   assert.equal(parseDuration('+2 us'), 2000);
   assert.equal(parseDuration('\u2212 3'), -3);
   for (const text of ['', 'x', '1.2.3 s', '5 hours', '--1']) assert.equal(parseDuration(text), null);
+});
+
+test('rates have three significant digits', () => {
+  assert.equal(formatRate(896.2), '896/s');
+  assert.equal(formatRate(1448.869), '1.45 k/s');
+  assert.equal(formatRate(2_500_000), '2.50 M/s');
 });

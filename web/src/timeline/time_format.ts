@@ -135,7 +135,14 @@ export function formatPercent(share: number, digits = 1): string {
 }
 
 export function formatGain(gain: number): string {
-  return `${gain >= 0 ? '+' : '−'}${(Math.abs(gain) * 100).toFixed(1)} %`;
+  const size = Math.abs(gain) * 100;
+  return `${gain >= 0 ? '+' : '−'}${size.toFixed(size < 1000 ? 1 : 0)} %`;
+}
+
+/** A rate with three significant digits: "1.45 k/s". */
+export function formatRate(perSecond: number): string {
+  const [unit, size] = perSecond < 1e3 ? ['', 1] : perSecond < 1e6 ? ['k', 1e3] : ['M', 1e6];
+  return `${significant(perSecond / (size as number))} ${unit}/s`.replace(' /', '/');
 }
 
 export function formatCount(count: number): string {

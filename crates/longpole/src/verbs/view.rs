@@ -39,6 +39,7 @@ answers nothing. The server runs until it is interrupted (Ctrl-C).
 
 Examples:
   longpole view                              the newest recording
+  longpole view BEFORE AFTER                 two recordings, which the page can compare
   longpole view --no-open --port 8123 DIR    only print the address; on a fixed port")]
 pub struct Args {
     #[command(flatten)]
