@@ -17,6 +17,7 @@ target=${CARGO_TARGET_DIR:-target}/release
 [ -x "$target/longpole" ] || cargo build --release -p longpole
 longpole=$(realpath "$target/longpole")
 
+screenshots=${SCREENSHOTS:+$(realpath "$SCREENSHOTS")}
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 export LONGPOLE_RUNTIME_DIR=$place/runtime
@@ -24,12 +25,21 @@ mkdir "$place/test"
 cp tests/viewer/package.json tests/viewer/package-lock.json tests/viewer/*.js "$place/test"
 (cd "$place/test" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 
-cc -O2 -std=gnu11 -Iinclude -pthread -o "$place/handover" tests/programs/handover.c
-"$longpole" record --kernel none -o "$place/recordings" -- "$place/handover" >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
-recording=("$place/recordings"/*/)
-(cd "$place/test" && node viewer.js "$longpole" "$chromium" "${recording[0]%/}" ${SCREENSHOTS:+"$(realpath "$SCREENSHOTS")"})
+# Records the program with a worker that needs this many units per item, and prints the recording.
+record() {
+	mkdir "$place/$1"
+	cc -O2 -std=gnu11 -DWORKER_UNITS="$1" -Iinclude -pthread -o "$place/$1/handover" tests/programs/handover.c
+	"$longpole" record --kernel none -o "$place/$1/recordings" -- "$place/$1/handover" >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
+	echo "$place/$1/recordings"/*
+}
+
+slow=$(record 3)
+fast=$(record 1)
+cd "$place/test"
+node viewer.js "$longpole" "$chromium" "$slow" ${screenshots:+"$screenshots"}
+node comparison.js "$longpole" "$chromium" "$slow" "$fast" ${screenshots:+"$screenshots"}
 
 "$longpole" demo -o "$place/demo" >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
 demo=("$place/demo"/*/)
 mkdir "$place/html"
-(cd "$place/test" && node html_report.js "$longpole" "$chromium" "${demo[0]%/}" "${recording[0]%/}" "$place/html" ${SCREENSHOTS:+"$(realpath "$SCREENSHOTS")"})
+node html_report.js "$longpole" "$chromium" "${demo[0]%/}" "$slow" "$place/html" ${screenshots:+"$screenshots"}

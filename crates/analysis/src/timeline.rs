@@ -13,6 +13,7 @@
 
 pub mod bins;
 mod distribution;
+mod file;
 mod machine_states;
 mod rows;
 mod search;

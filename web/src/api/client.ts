@@ -3,6 +3,7 @@
 
 import type { Report } from './report.ts';
 import type {
+  Diff,
   ExactState,
   Note,
   PathSegment,
@@ -34,6 +35,8 @@ export interface Part {
 export interface Source {
   traces(): Promise<Trace[]>;
   open(trace: Trace): TraceClient;
+  /** What changed from one trace to another; null as long as one of them is read. */
+  diff(base: number, changed: number, signal: AbortSignal): Promise<Diff | null>;
 }
 
 /** Requests about one trace. */

@@ -37,6 +37,10 @@ export class FileSource implements Source {
   open(): TraceClient {
     return new FileClient(this.data!);
   }
+
+  async diff(): Promise<null> {
+    return null;
+  }
 }
 
 export class FileClient implements TraceClient {

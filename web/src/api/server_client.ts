@@ -3,6 +3,7 @@
 import { RequestError, type Source, type TraceClient } from './client.ts';
 import { parseReport, type Report } from './report.ts';
 import type {
+  Diff,
   ExactState,
   Note,
   PathSegment,
@@ -51,6 +52,11 @@ export class Server implements Source {
 
   open(trace: Trace): TraceClient {
     return new ServerClient(trace);
+  }
+
+  async diff(base: number, changed: number, signal: AbortSignal): Promise<Diff | null> {
+    const response = await request(`api/diff?base=${base}&new=${changed}`, { signal });
+    return response.status === 202 ? null : response.json();
   }
 }
 

@@ -1,50 +1,44 @@
 // All commands with their keys: the one list from which keys, the list of keys (`?`) and the
 // command palette are made.
 
+import { tick } from 'svelte';
 import { isFile } from '../api/source.ts';
 import type { Motion } from '../timeline/key_motion.ts';
 import * as actions from './actions.ts';
 import type { KeyBinding } from './keys.ts';
 import { preferences } from './preferences.svelte.ts';
-import { viewer, type PanelName } from './viewer.svelte.ts';
+import { page, type PanelName } from './page.svelte.ts';
 
 export interface Command {
   title: string;
-  group: 'View' | 'Selection' | 'Rows' | 'Panels' | 'Appearance';
+  group: 'View' | 'Selection' | 'Comparison' | 'Rows' | 'Panels' | 'Appearance';
   keys: readonly KeyBinding[];
+  /** A held key runs it again and again. */
+  repeats?: boolean;
   /** What a held key does; such a command is not in the palette. */
   motion?: Motion;
-  /** It is left out in a file. */
+  /** It is left out in a file, as the comparison is, for which a file has no second trace. */
   needsServer?: boolean;
   run?: () => void;
 }
 
 function panel(name: PanelName): () => void {
   return () => {
-    viewer.panel = name;
+    page.panel = name;
   };
 }
 
 /** Shows a panel and puts the keyboard into its first field, when it exists. */
 function panelWithField(name: PanelName): () => void {
   return () => {
-    viewer.panel = name;
-    requestAnimationFrame(() => {
-      document.querySelector<HTMLElement>('[data-first-field]')?.focus();
+    page.panel = name;
+    // At once, so that nothing of what is typed next is taken for a key of a command.
+    void tick().then(() => {
+      const field = document.querySelector<HTMLInputElement>('[data-first-field]');
+      field?.focus();
+      field?.select();
     });
   };
-}
-
-/** Time at the pointer, for marks; null if it is not on the timeline. */
-let pointerTime: number | null = null;
-
-export function setPointerTime(time: number | null): void {
-  pointerTime = time;
-}
-
-export function noteTime(): number {
-  const { view, scene } = viewer;
-  return Math.round(pointerTime ?? scene.selection?.begin ?? (view.begin + view.end) / 2);
 }
 
 const allCommands: readonly Command[] = [
@@ -79,38 +73,43 @@ const allCommands: readonly Command[] = [
     group: 'View',
     keys: [{ code: 'KeyE' }],
     run: () => {
-      if (viewer.scene.evidence) viewer.show(viewer.scene.evidence, null, 1);
+      const { evidence } = page.active.scene;
+      if (evidence) page.active.show(evidence, null, 1);
     },
   },
   {
     title: 'Next state of the row',
     group: 'Selection',
     keys: [{ code: 'Period' }],
+    repeats: true,
     run: () => actions.stepInRow(1),
   },
   {
     title: 'Previous state of the row',
     group: 'Selection',
     keys: [{ code: 'Comma' }],
+    repeats: true,
     run: () => actions.stepInRow(-1),
   },
   {
     title: 'Next segment of the critical path',
     group: 'Selection',
     keys: [{ code: 'BracketRight' }],
+    repeats: true,
     run: () => actions.stepOnPath(1),
   },
   {
     title: 'Previous segment of the critical path',
     group: 'Selection',
     keys: [{ code: 'BracketLeft' }],
+    repeats: true,
     run: () => actions.stepOnPath(-1),
   },
   {
     title: 'Set or remove a mark',
     group: 'Selection',
     keys: [{ code: 'KeyM' }],
-    run: () => actions.toggleMark(pointerTime),
+    run: actions.toggleMark,
   },
   {
     title: 'Add a note',
@@ -126,11 +125,65 @@ const allCommands: readonly Command[] = [
     run: actions.escape,
   },
   {
+    title: 'Compare with another recording',
+    group: 'Comparison',
+    keys: [{ code: 'KeyC' }],
+    run: actions.compare,
+  },
+  {
+    title: 'End the comparison',
+    group: 'Comparison',
+    keys: [],
+    run: () => page.endComparison(),
+  },
+  {
+    title: 'Go to the other recording',
+    group: 'Comparison',
+    keys: [{ code: 'KeyO' }],
+    run: actions.otherTimeline,
+  },
+  {
+    title: 'Align at the same state in the other recording',
+    group: 'Comparison',
+    keys: [{ code: 'KeyL' }],
+    run: actions.alignSame,
+  },
+  {
+    title: 'Align the selected states of both',
+    group: 'Comparison',
+    keys: [{ code: 'KeyL', shift: true }],
+    run: actions.alignSelections,
+  },
+  { title: 'Align the begins', group: 'Comparison', keys: [], run: actions.alignBegins },
+  {
+    title: 'Move the second recording left',
+    group: 'Comparison',
+    keys: [{ code: 'KeyA', shift: true }],
+    repeats: true,
+    run: () => page.comparison?.nudge(-1),
+  },
+  {
+    title: 'Move the second recording right',
+    group: 'Comparison',
+    keys: [{ code: 'KeyD', shift: true }],
+    repeats: true,
+    run: () => page.comparison?.nudge(1),
+  },
+  {
+    title: 'Differences',
+    group: 'Comparison',
+    keys: [],
+    run: () => {
+      if (page.comparison) page.panel = 'changes';
+    },
+  },
+  {
     title: 'Pin or unpin the focused row',
     group: 'Rows',
     keys: [{ code: 'KeyP' }],
     run: () => {
-      if (viewer.focusedRow !== null) actions.togglePinned(viewer.focusedRow);
+      const { focusedRow } = page.active;
+      if (focusedRow !== null) actions.togglePinned(focusedRow);
     },
   },
   {
@@ -138,7 +191,8 @@ const allCommands: readonly Command[] = [
     group: 'Rows',
     keys: [{ code: 'KeyH' }],
     run: () => {
-      if (viewer.focusedRow !== null) actions.hideRow(viewer.focusedRow);
+      const { focusedRow } = page.active;
+      if (focusedRow !== null) actions.hideRow(focusedRow);
     },
   },
   { title: 'Show hidden rows', group: 'Rows', keys: [], run: actions.showHiddenRows },
@@ -176,7 +230,7 @@ const allCommands: readonly Command[] = [
     group: 'Panels',
     keys: [{ code: 'Slash', shift: true, sign: '?' }],
     run: () => {
-      viewer.dialog = 'keys';
+      page.dialog = 'keys';
     },
   },
   {
@@ -184,7 +238,7 @@ const allCommands: readonly Command[] = [
     group: 'Panels',
     keys: [{ code: 'p', control: true, shift: true }],
     run: () => {
-      viewer.dialog = 'commands';
+      page.dialog = 'commands';
     },
   },
   {
@@ -213,4 +267,6 @@ const allCommands: readonly Command[] = [
   },
 ];
 
-export const commands = allCommands.filter((command) => !(isFile && command.needsServer));
+export const commands = allCommands.filter(
+  ({ needsServer, group }) => !isFile || !(needsServer || group === 'Comparison'),
+);

@@ -1,4 +1,4 @@
-// The timeline: owns the canvases and the view, requests what is in view, and draws a frame only if
+// A timeline: owns the canvases, requests what is in view, and draws a frame only if
 // something has changed. It knows nothing of panels and of the address; the viewer gives it rows
 // and a scene, and listens to its events.
 //
@@ -28,7 +28,8 @@ import {
 import { StateDrawing } from './state_drawing.ts';
 import { TileCache } from './tile_cache.ts';
 import { TileLoader } from './tile_loader.ts';
-import { clampView, levelOf, panView, TILE_BINS, zoomView, type View } from './viewport.ts';
+import type { OnAxis, TimeAxis } from './time_axis.ts';
+import { levelOf, pixelToTime, shifted, span, TILE_BINS, type View } from './viewport.ts';
 
 /** Time without a change after which the view has come to rest. */
 const REST_MS = 150;
@@ -52,9 +53,11 @@ const NO_LAYOUT: Layout = {
   byIndex: new Map(),
 };
 
-export class Timeline {
-  view: View = { begin: 0, end: 1 };
+export class Timeline implements OnAxis {
   scroll = 0;
+  length = 0;
+  offset = 0;
+  readonly axis: TimeAxis;
   readonly element: HTMLElement;
   private readonly events: TimelineEvents;
   private readonly overlay = document.createElement('canvas');
@@ -71,7 +74,6 @@ export class Timeline {
   private path: PathStore | null = null;
   private part: Part | null = null;
   private readonly stateDrawing = new StateDrawing();
-  private length = 0;
   private version = 0;
   private width = 1;
   private height = 1;
@@ -86,18 +88,21 @@ export class Timeline {
   /** Position of the pointer, for its time; null outside. */
   private pointerX: number | null = null;
 
-  constructor(element: HTMLElement, events: TimelineEvents) {
+  constructor(element: HTMLElement, axis: TimeAxis, events: TimelineEvents) {
     this.element = element;
+    this.axis = axis;
     this.events = events;
     this.context = this.overlay.getContext('2d')!;
     this.renderer = this.createRenderer();
     element.append(this.stateCanvas, this.overlay);
     this.resizing = new ResizeObserver(() => this.resize());
     this.resizing.observe(element);
+    axis.join(this);
     this.resize();
   }
 
   dispose(): void {
+    this.axis.leave(this);
     this.resizing.disconnect();
     this.loader?.abortAll();
     this.path?.clear();
@@ -167,21 +172,35 @@ export class Timeline {
     this.invalidate();
   }
 
+  /** The part of the trace's time that is in view. */
+  get view(): View {
+    return this.axis.viewOf(this);
+  }
+
+  /** Moves the axis so that this part of the trace's time is in view. */
   setView(view: View): void {
-    const next = clampView(view, this.length);
-    if (next.begin === this.view.begin && next.end === this.view.end) return;
-    this.view = next;
+    this.axis.setView(shifted(view, this.offset));
+  }
+
+  /** Moves the trace on the axis. */
+  setOffset(offset: number): void {
+    if (offset === this.offset) return;
+    this.offset = offset;
+    this.axis.setView(this.axis.view);
+    this.noteMove();
+  }
+
+  axisMoved(): void {
     this.noteMove();
   }
 
   zoom(factor: number, x: number): void {
-    const at = this.view.begin + (x / this.width) * (this.view.end - this.view.begin);
-    this.setView(zoomView(this.view, factor, at, this.length));
+    const { view } = this.axis;
+    this.axis.zoom(factor, pixelToTime(view, this.width, x));
   }
 
   pan(pixels: number): void {
-    const ns = (pixels / this.width) * (this.view.end - this.view.begin);
-    this.setView(panView(this.view, ns, this.length));
+    this.axis.pan((pixels / this.width) * span(this.axis.view));
   }
 
   setScroll(scroll: number): void {

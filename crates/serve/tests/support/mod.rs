@@ -1,6 +1,7 @@
 //! A server with traces that the tests write as machine logs, and a client of a few lines.
 #![allow(dead_code)] // each test file uses its part
 
+use longpole_analysis::compare::diff::{diff, Side};
 use longpole_analysis::critical_path::cpu_holders::Replayed;
 use longpole_analysis::critical_path::{CriticalPath, Options as PathOptions};
 use longpole_analysis::machine_log::Reader;
@@ -82,6 +83,19 @@ fn add_cpus(reading: &Reading) {
     cpus.finish();
 }
 
+/// Returns the critical path of a log for a comparison.
+fn side(path: &Path) -> Result<Side, String> {
+    let text = fs::read(path).map_err(|error| error.to_string())?;
+    let mut log = Reader::new(text.as_slice());
+    let mut path = CriticalPath::new(PathOptions { segments: true, ..PathOptions::default() });
+    while let Some(interaction) = log.next_interaction().map_err(|error| format!("no machine log: {error}"))? {
+        path.interaction(log.vocabulary(), &interaction);
+    }
+    let mut side = Side::default();
+    side.add_path(&path.answer(log.vocabulary()).map_err(|error| error.to_string())?);
+    Ok(side)
+}
+
 /// Reads machine logs. A file that is none is refused with its text.
 struct LogAnalyst;
 
@@ -134,6 +148,10 @@ impl Analyst for LogAnalyst {
 
     fn what_if(&self, _: &Path, _: &[String]) -> Result<Value, String> {
         Err("not in this test".to_owned())
+    }
+
+    fn diff(&self, base: &Path, new: &Path) -> Result<Value, String> {
+        serde_json::to_value(diff(&side(base)?, &side(new)?, 0.5)).map_err(|error| error.to_string())
     }
 
     fn whole(&self, path: &Path) -> PathBuf {
@@ -220,6 +238,11 @@ impl Served {
 
     pub fn get(&self, path: &str) -> Answered {
         self.send("GET", &format!("{}/{path}", self.place), &[], "")
+    }
+
+    /// Sends a request of the page, such as `traces`.
+    pub fn ask(&self, path: &str) -> Answered {
+        self.send("GET", &format!("{}/{path}", self.place.replace("/tsp/api", "/api")), &[], "")
     }
 
     pub fn delete(&self, path: &str) -> Answered {
