@@ -1,7 +1,7 @@
 // A comparison of the first trace with a second one: where the second one is on the time axis, and
 // what the server says about their differences.
 
-import { diffOf } from '../api/client.ts';
+import { source } from '../api/source.ts';
 import type { Diff } from '../api/types.ts';
 import type { SelectedState } from '../timeline/scene.ts';
 import { span } from '../timeline/viewport.ts';
@@ -39,7 +39,7 @@ export class Comparison {
     this.diff = null;
     this.error = null;
     try {
-      this.diff = await diffOf(base, changed, signal);
+      this.diff = await source.diff(base, changed, signal);
     } catch (error) {
       if (!signal.aborted) this.error = error instanceof Error ? error.message : String(error);
     }
