@@ -267,4 +267,8 @@ const allCommands: readonly Command[] = [
   },
 ];
 
-export const commands = allCommands.filter((command) => !(isFile && command.needsServer));
+/** In a file, nothing can be saved or compared. */
+const isOffered = ({ needsServer, group }: Command): boolean =>
+  !isFile || !(needsServer || group === 'Comparison');
+
+export const commands = allCommands.filter(isOffered);
