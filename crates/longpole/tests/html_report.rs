@@ -185,11 +185,12 @@ fn of_a_large_trace_the_file_has_all_states_around_the_evidence() {
 #[test]
 fn of_many_rows_the_file_has_those_that_matter_most() {
     let place = TempDir::new().unwrap();
-    let Some(html) = html(&place, &log(&place, &busy(3000, 60_000))) else { return };
+    let Some(html) = html(&place, &log(&place, &busy(1500, 200_000))) else { return };
     assert!(html.bytes <= MAX_BYTES, "{} bytes", html.bytes);
     let rows = html.trace["rows"].as_array().unwrap();
     let with_states = rows.iter().filter(|row| row["states"] != 0).count();
-    assert_eq!(html.trace["left_out"].as_u64(), Some(3001 - with_states as u64));
+    assert_eq!(html.trace["left_out"].as_u64(), Some(1501 - with_states as u64));
+    assert!((100..=1000).contains(&with_states), "{with_states}");
     assert!(rows.iter().any(|row| row["kind"] == "path"));
     assert!(rows.iter().any(|row| row["name"] == "m0"), "the row at the end of the path");
 }

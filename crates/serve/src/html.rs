@@ -39,11 +39,15 @@ const MAX_BINS: u64 = 4096;
 /// Bins on the coarsest level, at least: a narrow window has as many pixels.
 const MIN_BINS: u64 = 256;
 
-/// Rows with states, at most: those with most of the path, then the busiest ones.
+/// Rows with states, at most, if not all states fit: those with most of the path, then the busiest
+/// ones.
 const MAX_ROWS: usize = 1000;
 
 /// Share of the timeline's bytes for bins; the others are for the slice.
 const BINS_SHARE: f64 = 0.4;
+
+/// Factor by which half as many bins make the data smaller: they repeat less.
+const SAVED_BY_HALF: f64 = 1.6;
 
 /// Bytes of a state in a slice, compressed: the first guess.
 const STATE_BYTES: usize = 4;
@@ -126,7 +130,9 @@ impl HtmlReport<'_> {
     fn head(&self, listing: &Listing, contents: &Contents) -> Result<Value, HtmlError> {
         let (begin, end) = self.timeline.range();
         let states: Vec<_> = contents.used.all.iter().filter_map(|state| listing.states.get(state.0 as usize)).collect();
-        let path_rows: Vec<_> = contents.used.all.iter().map(|&state| self.timeline.row_of_path_state(state).map(|row| row.0)).collect();
+        let is_kept = |id: &RowId| contents.rows.iter().any(|row| row.id == *id);
+        let path_row = |&state| self.timeline.row_of_path_state(state).filter(is_kept).map(|row| row.0);
+        let path_rows: Vec<_> = contents.used.all.iter().map(path_row).collect();
         Ok(json!({
             "trace": {
                 "id": 1, "name": self.name(), "path": self.name(), "origin_ns": begin.to_string(), "end": end - begin,
@@ -148,7 +154,7 @@ impl HtmlReport<'_> {
         let mut most_rows = MAX_ROWS;
         let all: u64 = listing.rows.iter().map(|row| row.states).sum();
         if all <= (budget / 2) as u64 {
-            let (rows, _) = with_states(listing, MAX_ROWS);
+            let rows = with_states(listing, usize::MAX);
             let mut contents = Contents::new(listing, &rows);
             let picture = self.timeline.exact_picture(&rows, (0, length))?;
             contents.put_whole(&picture)?;
@@ -159,16 +165,19 @@ impl HtmlReport<'_> {
         let for_bins = (budget as f64 * BINS_SHARE) as usize;
         let mut most_bins = MAX_BINS;
         let (mut contents, cut) = loop {
-            let (rows, is_all) = with_states(listing, most_rows);
+            let rows = with_states(listing, most_rows);
             let mut contents = Contents::new(listing, &rows);
             let cut = contents.put_binned(self.timeline, &rows, (length, most_bins))?;
-            if contents.bins.len() <= for_bins || most_rows <= 1 {
+            if contents.bins.len() <= for_bins || rows.len() <= 1 {
                 break (contents, cut);
             }
-            match most_bins > MIN_BINS * 2 {
-                true => most_bins /= 2,
-                // Fewer rows: half of those that there are.
-                false => most_rows = if is_all { rows.len() / 2 } else { most_rows / 2 }.max(1),
+            let mut excess = contents.bins.len() as f64 / for_bins as f64;
+            while excess > 1.0 && most_bins > MIN_BINS * 2 {
+                most_bins /= 2;
+                excess /= SAVED_BY_HALF;
+            }
+            if excess > 1.0 {
+                most_rows = ((rows.len() as f64 / excess) as usize).clamp(1, rows.len() - 1);
             }
         };
         contents.put_slice(self.timeline, &cut, self.evidence(), budget.saturating_sub(contents.bins.len()))?;
@@ -269,14 +278,13 @@ fn exact(timeline: &Timeline, row: RowId, range: Slice) -> io::Result<(RowItems,
     Ok(timeline.exact_picture(&[row], range)?.rows.pop().unwrap_or_default())
 }
 
-/// Returns the rows with states, in the order of the listing, and true if these are all. If there
-/// are more than `most`, those that matter least are left out.
-fn with_states(listing: &Listing, most: usize) -> (Vec<RowId>, bool) {
+/// Returns the rows with states, in the order of the listing. If there are more than `most`, those
+/// that matter least are left out.
+fn with_states(listing: &Listing, most: usize) -> Vec<RowId> {
     let mut rows: Vec<&Row> = listing.rows.iter().filter(|row| row.states > 0).collect();
-    let is_all = rows.len() <= most;
     rows.sort_by_key(|row| std::cmp::Reverse((row.kind == RowKind::Path, row.path_ns, row.busy_ns)));
     let kept: HashSet<RowId> = rows.iter().take(most).map(|row| row.id).collect();
-    (listing.rows.iter().map(|row| row.id).filter(|id| kept.contains(id)).collect(), is_all)
+    listing.rows.iter().map(|row| row.id).filter(|id| kept.contains(id)).collect()
 }
 
 /// Returns these rows and the heads of their groups.

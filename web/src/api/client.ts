@@ -30,8 +30,6 @@ export interface Part {
   end: number;
   /** Elsewhere, the file has bins of 2^level ns of the rows with many states. */
   level: number;
-  /** Rows that are not in the file. */
-  rowsLeftOut: number;
 }
 
 export interface Source {
@@ -45,6 +43,8 @@ export interface Source {
 export interface TraceClient {
   /** Null if all states are there. */
   readonly part: Part | null;
+  /** Number of rows that are missing. */
+  readonly rowsLeftOut: number;
   trace(): Promise<Trace>;
   rows(): Promise<Rows>;
   tiles(

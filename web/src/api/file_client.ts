@@ -45,13 +45,15 @@ export class FileSource implements Source {
 
 export class FileClient implements TraceClient {
   readonly part: Part | null;
+  readonly rowsLeftOut: number;
   private readonly data: FileData;
   private readonly maker: ItemMaker;
 
   constructor(data: FileData) {
     this.data = data;
-    const { slice, level, left_out: rowsLeftOut, states } = data.head;
-    this.part = slice && { ...slice, level, rowsLeftOut };
+    const { slice, level, left_out, states } = data.head;
+    this.part = slice && { ...slice, level };
+    this.rowsLeftOut = left_out;
     this.maker = new ItemMaker(states.map((state) => state.class), slice, level);
   }
 

@@ -63,6 +63,7 @@ export class Server implements Source {
 /** Requests about one trace of the server. */
 class ServerClient implements TraceClient {
   readonly part = null;
+  readonly rowsLeftOut = 0;
   private readonly base: string;
   private readonly originNs: string;
 
