@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Uses the page of `longpole view` in Chromium: on recordings of probes that it makes itself.
+# Uses the page of `longpole view` in Chromium, and files of `longpole report --html`: on recordings
+# of probes that it makes itself, and on the first one of the demo.
 # SCREENSHOTS names a folder for pictures of the page.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,6 +35,10 @@ record() {
 
 slow=$(record 3)
 fast=$(record 1)
+"$longpole" demo -o "$place/demo" >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
+demo=("$place/demo"/*/)
+mkdir "$place/html"
 cd "$place/test"
 node viewer.js "$longpole" "$chromium" "$slow" ${screenshots:+"$screenshots"}
 node comparison.js "$longpole" "$chromium" "$slow" "$fast" ${screenshots:+"$screenshots"}
+node html_report.js "$longpole" "$chromium" "${demo[0]%/}" "$slow" "$place/html" ${screenshots:+"$screenshots"}

@@ -9,6 +9,8 @@
 //! file in `verbs/`.
 
 pub(crate) mod compared;
+pub(crate) mod html_report;
+pub(crate) mod kept_view;
 pub(crate) mod kernel;
 pub(crate) mod one_report;
 pub(crate) mod predictions;

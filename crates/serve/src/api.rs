@@ -209,11 +209,10 @@ async fn what_if(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Json(re
         return Err(bad(format!("name 1 to {MAX_CHANGES} changes")));
     }
     let (analyst, reading) = (shared.analyst.clone(), of(&shared, id)?);
-    // A replay may take seconds, so it takes no turn from the pictures.
-    match tokio::task::spawn_blocking(move || analyst.what_if(&reading.path, &request.changes)).await {
-        Ok(Ok(predictions)) => Ok(Json(json!({"predictions": predictions})).into_response()),
-        Ok(Err(error)) => Err(bad(error)),
-        Err(_) => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the replay was not computed".to_owned())),
+    match shared.run_long(move || analyst.what_if(&reading.path, &request.changes)).await {
+        Some(Ok(predictions)) => Ok(Json(json!({"predictions": predictions})).into_response()),
+        Some(Err(error)) => Err(bad(error)),
+        None => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the replay was not computed".to_owned())),
     }
 }
 
@@ -232,10 +231,10 @@ async fn diff(State(shared): State<Arc<Shared>>, Query(request): Query<DiffReque
         return Ok((StatusCode::ACCEPTED, Json(unread.described())).into_response());
     }
     let analyst = shared.analyst.clone();
-    match tokio::task::spawn_blocking(move || analyst.diff(&base.path, &new.path)).await {
-        Ok(Ok(diff)) => Ok(Json(diff).into_response()),
-        Ok(Err(error)) => Err(bad(error)),
-        Err(_) => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the difference was not computed".to_owned())),
+    match shared.run_long(move || analyst.diff(&base.path, &new.path)).await {
+        Some(Ok(diff)) => Ok(Json(diff).into_response()),
+        Some(Err(error)) => Err(bad(error)),
+        None => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the difference was not computed".to_owned())),
     }
 }
 

@@ -22,6 +22,9 @@ pub trait Analyst: Send + Sync + 'static {
     /// A text for people that says what is wrong with the trace, and what to do next.
     fn read(&self, path: &Path, reading: &Reading) -> Result<Value, String>;
 
+    /// Keeps what was read, so that it need not be read again. Called once the report is shown.
+    fn keep(&self, _path: &Path, _reading: &Reading, _report: &Value) {}
+
     /// Predicts the effects of these changes.
     ///
     /// # Errors
@@ -63,6 +66,9 @@ pub struct TraceCounts {
     pub lost: u64,
 }
 
+/// Returns how much of a trace has been read, 0 to 1.
+type Progress = Box<dyn Fn() -> f64 + Send + Sync>;
+
 /// A trace that is being read, or was read.
 pub struct Reading {
     pub(crate) id: u32,
@@ -76,6 +82,7 @@ pub struct Reading {
     pub timeline: Arc<Timeline>,
     state: Mutex<State>,
     path_index: OnceLock<Arc<PathIndex>>,
+    progress: OnceLock<Progress>,
 }
 
 struct State {
@@ -92,7 +99,8 @@ impl Reading {
         let uuid = uuid::of([b"trace".as_slice(), real_path.as_os_str().as_bytes()]);
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let timeline = Arc::default();
-        Reading { id, path, real_path, uuid, name, is_kept: true, timeline, state: Mutex::new(state), path_index: OnceLock::new() }
+        let (path_index, progress) = (OnceLock::new(), OnceLock::new());
+        Reading { id, path, real_path, uuid, name, is_kept: true, timeline, state: Mutex::new(state), path_index, progress }
     }
 
     /// Returns a trace that a client opens, under the name that it chose.
@@ -103,6 +111,11 @@ impl Reading {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets what tells how much of the trace has been read; without it, this is not known.
+    pub fn measure(&self, progress: impl Fn() -> f64 + Send + Sync + 'static) {
+        drop(self.progress.set(Box::new(progress)));
     }
 
     /// Notes that all states are read.
@@ -120,6 +133,10 @@ impl Reading {
         match outcome {
             Ok(report) => (state.phase, state.report) = (Phase::Ready, Some(Arc::new(report))),
             Err(error) => (state.phase, state.error) = (Phase::Failed, Some(error)),
+        }
+        drop(state);
+        if let Some(report) = self.report() {
+            analyst.keep(&self.path, self, &report);
         }
     }
 
@@ -175,9 +192,10 @@ impl Reading {
         let (begin, end) = self.timeline.range();
         let version = self.timeline.version();
         let state = self.state();
+        let progress = self.progress.get().filter(|_| state.phase == Phase::Reading).map(|progress| progress());
         json!({
             "id": self.id, "name": self.name, "path": self.path.to_string_lossy(), "origin_ns": begin.to_string(), "end": end - begin,
-            "phase": state.phase, "progress": null, "events": state.counts.events, "lost": state.counts.lost, "version": version,
+            "phase": state.phase, "progress": progress, "events": state.counts.events, "lost": state.counts.lost, "version": version,
             "error": state.error,
         })
     }

@@ -188,7 +188,7 @@ async function segmentBefore(client: TraceClient, time: number): Promise<PathSeg
   return null;
 }
 
-/** The segments of a range; null if the server joined some because there are too many. */
+/** The segments of a range; null if some were joined because there are too many. */
 async function exactSegments(
   client: TraceClient,
   begin: number,

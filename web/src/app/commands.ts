@@ -2,6 +2,7 @@
 // command palette are made.
 
 import { tick } from 'svelte';
+import { isFile } from '../api/source.ts';
 import type { Motion } from '../timeline/key_motion.ts';
 import * as actions from './actions.ts';
 import type { KeyBinding } from './keys.ts';
@@ -16,6 +17,8 @@ export interface Command {
   repeats?: boolean;
   /** What a held key does; such a command is not in the palette. */
   motion?: Motion;
+  /** It is left out in a file. */
+  needsServer?: boolean;
   run?: () => void;
 }
 
@@ -38,7 +41,7 @@ function panelWithField(name: PanelName): () => void {
   };
 }
 
-export const commands: readonly Command[] = [
+const allCommands: readonly Command[] = [
   { title: 'Zoom in', group: 'View', keys: [{ code: 'KeyW' }], motion: 'in' },
   { title: 'Zoom out', group: 'View', keys: [{ code: 'KeyS' }], motion: 'out' },
   { title: 'Move left', group: 'View', keys: [{ code: 'KeyA' }], motion: 'left' },
@@ -110,6 +113,7 @@ export const commands: readonly Command[] = [
   },
   {
     title: 'Add a note',
+    needsServer: true,
     group: 'Selection',
     keys: [{ code: 'KeyM', shift: true }],
     run: panelWithField('notes'),
@@ -214,7 +218,13 @@ export const commands: readonly Command[] = [
   { title: 'States of the critical path', group: 'Panels', keys: [], run: panel('states') },
   { title: 'Details of the selection', group: 'Panels', keys: [], run: panel('details') },
   { title: 'Findings', group: 'Panels', keys: [], run: panel('findings') },
-  { title: 'Notes', group: 'Panels', keys: [], run: panelWithField('notes') },
+  {
+    title: 'Notes',
+    group: 'Panels',
+    keys: [],
+    run: panelWithField('notes'),
+    needsServer: true,
+  },
   {
     title: 'List of keys',
     group: 'Panels',
@@ -256,3 +266,9 @@ export const commands: readonly Command[] = [
     run: () => preferences.toggleWheel(),
   },
 ];
+
+/** In a file, nothing can be saved or compared. */
+const isOffered = ({ needsServer, group }: Command): boolean =>
+  !isFile || !(needsServer || group === 'Comparison');
+
+export const commands = allCommands.filter(isOffered);

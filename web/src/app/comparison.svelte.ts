@@ -1,7 +1,7 @@
 // A comparison of the first trace with a second one: where the second one is on the time axis, and
 // what the server says about their differences.
 
-import { diffOf } from '../api/client.ts';
+import { source } from '../api/source.ts';
 import type { Diff } from '../api/types.ts';
 import type { SelectedState } from '../timeline/scene.ts';
 import { span } from '../timeline/viewport.ts';
@@ -43,7 +43,7 @@ export class Comparison {
   /** Asks for the differences of two traces that are read. */
   async load(base: number, changed: number, signal: AbortSignal): Promise<void> {
     try {
-      this.diff = await diffOf(base, changed, signal);
+      this.diff = await source.diff(base, changed, signal);
     } catch (error) {
       if (!signal.aborted) this.error = error instanceof Error ? error.message : String(error);
     }

@@ -4,7 +4,7 @@
 // There is one viewer per trace that is shown: one, or two in a comparison. Panels and keys are
 // about the active one, which is the one that was used last.
 
-import { listTraces } from '../api/client.ts';
+import { source } from '../api/source.ts';
 import type { Trace } from '../api/types.ts';
 import { TimeAxis } from '../timeline/time_axis.ts';
 import { ViewHistory, type Place } from '../timeline/view_history.ts';
@@ -68,7 +68,7 @@ export class Page implements ViewerHost {
   /** Asks for the list of traces, to which other clients of the server may have added some. */
   async listTraces(): Promise<boolean> {
     try {
-      this.traces = await listTraces();
+      this.traces = await source.traces();
       return true;
     } catch (error) {
       this.fail(error);

@@ -2,8 +2,9 @@
 // Panels read it, its timeline draws it, actions.ts changes it. It polls the trace while it grows.
 // The page (page.svelte.ts) has one viewer, or two in a comparison, on one time axis.
 
-import { TraceClient } from '../api/client.ts';
+import type { Part, TraceClient } from '../api/client.ts';
 import type { Interval, Report } from '../api/report.ts';
+import { source } from '../api/source.ts';
 import type { Row, Rows, Trace } from '../api/types.ts';
 import type { KeyMotion } from '../timeline/key_motion.ts';
 import { emptyScene, type Scene } from '../timeline/scene.ts';
@@ -72,7 +73,10 @@ export class Viewer {
     return this.tree.layout({ ...this.settings, filter, order }, leader.places);
   });
 
-  client: TraceClient | null = null;
+  client = $state.raw<TraceClient | null>(null);
+  /** The part of the trace with all states; null if this is the whole trace. */
+  part = $derived<Part | null>(this.client?.part ?? null);
+
   timeline: Timeline | null = null;
   motion: KeyMotion | null = null;
   private readonly host: ViewerHost;
@@ -110,7 +114,7 @@ export class Viewer {
   open(trace: Trace, link: TraceLink = NO_TRACE_LINK): void {
     this.close();
     this.link = link;
-    this.client = new TraceClient(trace);
+    this.client = source.open(trace);
     this.trace = trace;
     this.rows = NO_ROWS;
     this.report = null;

@@ -5,12 +5,13 @@
 // Two canvases lie above each other: the rectangles of the states (WebGL2 or 2D), and the texts,
 // path and selections (2D). Nothing in a frame looks at single items of tiles.
 
-import type { TraceClient } from '../api/client.ts';
+import type { Part, TraceClient } from '../api/client.ts';
 import type { State } from '../api/types.ts';
 import { CanvasRenderer } from './canvas_renderer.ts';
 import { HEADER_HEIGHT, timeAt, visibleRows, type Frame, type PlacedRow } from './frame.ts';
 import { GlRenderer } from './gl_renderer.ts';
 import { paletteOf, stateLooks, type Palette } from './palette.ts';
+import { drawPart } from './part_drawing.ts';
 import { drawPathLine } from './path_drawing.ts';
 import { PathStore } from './path_store.ts';
 import { RowSlots, type Renderer } from './renderer.ts';
@@ -71,6 +72,7 @@ export class Timeline implements OnAxis {
   private cache = new TileCache();
   private loader: TileLoader | null = null;
   private path: PathStore | null = null;
+  private part: Part | null = null;
   private readonly stateDrawing = new StateDrawing();
   private version = 0;
   private width = 1;
@@ -125,6 +127,7 @@ export class Timeline implements OnAxis {
       client.path(begin, end, limit, signal),
     );
     this.path.onArrival = () => this.invalidate();
+    this.part = client.part;
     this.invalidate();
   }
 
@@ -354,6 +357,7 @@ export class Timeline implements OnAxis {
     context.restore();
     drawSelection(context, frame);
     drawRuler(context, frame, grid);
+    if (this.part) drawPart(context, frame, this.part, this.length);
     drawMarks(context, frame);
     drawRange(context, frame);
     if (this.pointerX !== null) drawPointer(context, frame, this.pointerX);

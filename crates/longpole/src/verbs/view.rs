@@ -8,8 +8,10 @@ use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
 use crate::passes::compared::{self, Sides};
+use crate::passes::kept_view::{Answers, Kept};
 use crate::passes::one_report::{self, Shown};
 use crate::passes::predictions;
+use crate::render::progress::ReadShare;
 use crate::say;
 use crate::WrongUsage;
 use anyhow::{bail, Context};
@@ -18,6 +20,7 @@ use longpole_analysis::what_if::predicted::Predicted;
 use longpole_analysis::what_if::{Options, Scenario};
 use longpole_serve::{is_included, Analyst, Reading, Server, TraceCounts};
 use serde_json::Value;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -98,16 +101,43 @@ pub(super) struct Viewed {
     /// Threads that answer questions about changes, by trace. A trace is read again at the first
     /// question, and what the replays need stays in the memory of its thread.
     replays: Mutex<HashMap<PathBuf, Sender<Question>>>,
+    /// Traces that were read, and are to be kept.
+    to_keep: Mutex<HashMap<PathBuf, (Kept, TraceCounts)>>,
     /// What is compared of each trace, which is read again at its first comparison.
     sides: Sides,
 }
 
 impl Analyst for Viewed {
     fn read(&self, path: &Path, reading: &Reading) -> Result<Value, String> {
-        let states_known = |events, lost| reading.analyses(TraceCounts { events, lost });
+        let kept = Kept::new(&self.input, path);
+        if let Some(Answers { events, lost, report }) = kept.as_ref().and_then(|kept| kept.read(&reading.timeline)) {
+            reading.analyses(TraceCounts { events, lost });
+            return Ok(report);
+        }
+        // The kernel counts what the process reads, so it is known only while it reads one trace.
+        if let Some(share) = ReadShare::of(path).filter(|_| self.input.traces.len() <= 1) {
+            reading.measure(move || share.now());
+        }
+        let counts = Cell::default();
+        let states_known = |events, lost| {
+            counts.set(TraceCounts { events, lost });
+            reading.analyses(counts.get());
+        };
         let shown = Shown { timeline: reading.timeline.clone(), states_known: &states_known };
         let read = one_report::read(&self.input, path, (&SubjectArgs::default(), false), Some(&shown));
-        read.and_then(|one| Ok(serde_json::to_value(&one.report)?)).map_err(|error| in_one_line(&error))
+        let report = read.and_then(|one| Ok(serde_json::to_value(&one.report)?)).map_err(|error| in_one_line(&error))?;
+        if let Some(kept) = kept {
+            self.to_keep.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), (kept, counts.get()));
+        }
+        Ok(report)
+    }
+
+    fn keep(&self, path: &Path, reading: &Reading, report: &Value) {
+        let to_keep = self.to_keep.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+        if let Some((kept, TraceCounts { events, lost })) = to_keep {
+            // Without it, the trace is read again the next time.
+            drop(kept.store(&reading.timeline, &Answers { events, lost, report: report.clone() }));
+        }
     }
 
     fn what_if(&self, path: &Path, changes: &[String]) -> Result<Value, String> {
@@ -143,7 +173,7 @@ impl Analyst for Viewed {
 impl Viewed {
     /// Reads traces with these arguments.
     pub fn new(input: Input) -> Viewed {
-        Viewed { input, replays: Mutex::default(), sides: Sides::default() }
+        Viewed { input, replays: Mutex::default(), to_keep: Mutex::default(), sides: Sides::default() }
     }
 
     /// Starts a thread that answers questions about changes of a trace, one after the other.
