@@ -35,11 +35,10 @@ record() {
 
 slow=$(record 3)
 fast=$(record 1)
-cd "$place/test"
-node viewer.js "$longpole" "$chromium" "$slow" ${screenshots:+"$screenshots"}
-node comparison.js "$longpole" "$chromium" "$slow" "$fast" ${screenshots:+"$screenshots"}
-
 "$longpole" demo -o "$place/demo" >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
 demo=("$place/demo"/*/)
 mkdir "$place/html"
+cd "$place/test"
+node viewer.js "$longpole" "$chromium" "$slow" ${screenshots:+"$screenshots"}
+node comparison.js "$longpole" "$chromium" "$slow" "$fast" ${screenshots:+"$screenshots"}
 node html_report.js "$longpole" "$chromium" "${demo[0]%/}" "$slow" "$place/html" ${screenshots:+"$screenshots"}

@@ -38,8 +38,8 @@ export class FileSource implements Source {
     return new FileClient(this.data!);
   }
 
-  async diff(): Promise<null> {
-    return null;
+  diff(): Promise<null> {
+    return Promise.resolve(null);
   }
 }
 

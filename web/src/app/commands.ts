@@ -17,7 +17,7 @@ export interface Command {
   repeats?: boolean;
   /** What a held key does; such a command is not in the palette. */
   motion?: Motion;
-  /** It is left out in a file, as the comparison is, for which a file has no second trace. */
+  /** It is left out in a file. */
   needsServer?: boolean;
   run?: () => void;
 }
@@ -267,6 +267,8 @@ const allCommands: readonly Command[] = [
   },
 ];
 
-export const commands = allCommands.filter(
-  ({ needsServer, group }) => !isFile || !(needsServer || group === 'Comparison'),
-);
+/** In a file, nothing can be saved or compared. */
+const isOffered = ({ needsServer, group }: Command): boolean =>
+  !isFile || !(needsServer || group === 'Comparison');
+
+export const commands = allCommands.filter(isOffered);

@@ -34,10 +34,14 @@ export class Comparison {
     this.second = second;
   }
 
-  /** Asks for the differences of two traces that are read. */
-  async load(base: number, changed: number, signal: AbortSignal): Promise<void> {
+  /** Forgets the differences, because one of the traces is another one. */
+  forget(): void {
     this.diff = null;
     this.error = null;
+  }
+
+  /** Asks for the differences of two traces that are read. */
+  async load(base: number, changed: number, signal: AbortSignal): Promise<void> {
     try {
       this.diff = await source.diff(base, changed, signal);
     } catch (error) {
