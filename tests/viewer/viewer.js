@@ -205,6 +205,62 @@ test('each finding leads to a view', async () => {
   for (let at = 0; at < Math.min(await buttons.count(), 5); at += 1) await buttons.nth(at).click();
 });
 
+/** The lines of `--folded`, as the server's flame graph has them. */
+function folded({ names, frames }) {
+  const suffix = ['', '', '_[k]', '_[j]'];
+  const lines = new Map();
+  const stack = [];
+  for (const [depth, name, code, , own] of frames) {
+    stack.length = depth;
+    stack.push(names[name].replaceAll(';', ':').replaceAll('\n', ' ') + suffix[code]);
+    const line = stack.join(';');
+    if (own > 0) lines.set(line, (lines.get(line) ?? 0) + own);
+  }
+  return [...lines].map(([line, count]) => `${line} ${count}`).sort();
+}
+
+/** The lines that the command prints. */
+function printed(...more) {
+  return execFileSync(longpole, [...more, recording], { stdio: ['ignore', 'pipe', 'ignore'] }).toString().split('\n').filter(Boolean).sort();
+}
+
+const drawer = (name) => page.getByRole('region', { name: 'Drawer' }).getByRole('button', { name, exact: true });
+
+test('the flame graph has the stacks of the recording and of its path, and zooms by click and key', async () => {
+  const stacks = await api('stacks');
+  await drawer('Stacks').click();
+  if (!stacks.all) {
+    await part('Stacks').getByText('has no samples of stacks').waitFor();
+    console.log('skipped: flame graph of a recording with stacks (not root)');
+    return;
+  }
+  assert.deepEqual(folded(stacks.all), printed('cpu', '--folded'));
+  assert.ok(stacks.path.samples > 0);
+  assert.deepEqual(folded(stacks.path), printed('path', '--folded'));
+  const tree = part('Stacks').getByRole('tree');
+  await part('Stacks').getByRole('button', { name: 'Critical path only' }).click();
+  const total = stacks.path.frames.filter(([depth]) => depth === 0).reduce((sum, frame) => sum + frame[3], 0);
+  const processes = await settled(() => tree.getByRole('treeitem', { level: 1 }).evaluateAll((all) => all.map((it) => it.ariaLabel)));
+  const shown = processes.map((text) => Number(text.match(/: ([\d\s,\u2009\u202f]+) samples/)[1].replace(/\D/g, '')));
+  assert.ok(shown.every((count) => count <= total) && shown.length > 0, String(processes));
+  // The process with the most samples, then the frame below it, by keys.
+  const largest = tree.getByRole('treeitem', { level: 1 }).nth(shown.indexOf(Math.max(...shown)));
+  await largest.focus();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  const zoomed = tree.locator('[aria-selected=true]');
+  assert.equal(await zoomed.count(), 1);
+  assert.equal(await zoomed.getAttribute('aria-level'), '2');
+  const [wide, whole] = [await zoomed.boundingBox(), await tree.boundingBox()];
+  assert.ok(Math.abs(wide.width - whole.width) < 2, 'the zoomed frame is as wide as the picture');
+  await page.keyboard.press('Escape');
+  assert.equal(await zoomed.count(), 0);
+  const name = (await zoomed.or(tree.getByRole('treeitem', { level: 1 }).first()).getAttribute('aria-label')).split(':')[0];
+  await part('Stacks').getByRole('searchbox').fill(name);
+  await part('Stacks').getByText('of the samples').waitFor();
+  await part('Stacks').getByRole('searchbox').fill('');
+});
+
 test('axe finds no serious violation in either theme', async () => {
   for (const colorScheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme });

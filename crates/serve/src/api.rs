@@ -1,5 +1,7 @@
 //! The requests of the page: docs/internals/viewer-interface.md.
 
+mod measured;
+
 use crate::notes;
 use crate::reading::Reading;
 use crate::shared::Shared;
@@ -32,6 +34,7 @@ pub(crate) fn router() -> Router<Arc<Shared>> {
         .route("/traces/{id}/sums", get(sums))
         .route("/traces/{id}/search", get(search))
         .route("/traces/{id}/report", get(report))
+        .route("/traces/{id}/stacks", get(measured::stacks))
         .route("/traces/{id}/what-if", post(what_if))
         .route("/traces/{id}/notes", get(read_notes).put(write_notes))
         .layer(DefaultBodyLimit::max(notes::MAX_NOTES))

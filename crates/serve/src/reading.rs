@@ -1,5 +1,6 @@
 //! A trace of the server, and how far its reading is.
 
+use crate::measured::Measured;
 use crate::path_walk::PathIndex;
 use crate::uuid;
 use longpole_analysis::timeline::Timeline;
@@ -68,6 +69,7 @@ pub struct Reading {
     pub timeline: Arc<Timeline>,
     state: Mutex<State>,
     path_index: OnceLock<Arc<PathIndex>>,
+    measured: OnceLock<Measured>,
 }
 
 struct State {
@@ -84,7 +86,8 @@ impl Reading {
         let uuid = uuid::of([b"trace".as_slice(), real_path.as_os_str().as_bytes()]);
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let timeline = Arc::default();
-        Reading { id, path, real_path, uuid, name, is_kept: true, timeline, state: Mutex::new(state), path_index: OnceLock::new() }
+        let (path_index, measured) = (OnceLock::new(), OnceLock::new());
+        Reading { id, path, real_path, uuid, name, is_kept: true, timeline, state: Mutex::new(state), path_index, measured }
     }
 
     /// Returns a trace that a client opens, under the name that it chose.
@@ -101,6 +104,16 @@ impl Reading {
     pub fn analyses(&self, counts: TraceCounts) {
         let mut state = self.state();
         (state.phase, state.counts) = (Phase::Analysing, counts);
+    }
+
+    /// Keeps what was measured in addition to the states, once.
+    pub fn keep(&self, measured: Measured) {
+        self.measured.get_or_init(|| measured.limited());
+    }
+
+    /// Returns what was measured, as soon as it is known.
+    pub(crate) fn measured(&self) -> Option<&Measured> {
+        self.measured.get()
     }
 
     /// Reads the trace.
