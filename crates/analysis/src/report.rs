@@ -8,7 +8,7 @@ use crate::findings::kernel_facts::{ClassesOnPath, KernelFacts};
 use crate::findings::path_facts;
 use crate::findings::stage_evidence::StageEvidence;
 use crate::findings::{Facts, Finding, Rules};
-use crate::latency::{Latencies, Latency, Together};
+use crate::latency::{Latencies, Latency, LatencyCases, Together};
 use crate::network::packet_loss::LossLine;
 use crate::queues::{QueueAnswer, Queues};
 use crate::scheduling::probed::{self, Activities, Cpu};
@@ -254,6 +254,16 @@ impl ProbePass {
     /// Returns the latencies of spans, calls, signals and activities.
     pub fn latency(&self) -> Vec<Latency> {
         self.latencies.answer(self.scene())
+    }
+
+    /// Keeps what pictures over time need: single cases of latencies.
+    pub fn keep_for_pictures(&mut self) {
+        self.latencies.keep_cases();
+    }
+
+    /// Returns the same latencies with single cases.
+    pub fn latency_cases(&self) -> Vec<LatencyCases> {
+        self.latencies.with_cases(self.scene())
     }
 
     /// Returns latencies as the comparison of two recordings needs them: by name and class, then by

@@ -1,6 +1,6 @@
 //! The requests of the page: docs/internals/viewer-interface.md.
 
-mod measured;
+mod pictures;
 
 use crate::notes;
 use crate::reading::Reading;
@@ -34,7 +34,9 @@ pub(crate) fn router() -> Router<Arc<Shared>> {
         .route("/traces/{id}/sums", get(sums))
         .route("/traces/{id}/search", get(search))
         .route("/traces/{id}/report", get(report))
-        .route("/traces/{id}/stacks", get(measured::stacks))
+        .route("/traces/{id}/stacks", get(pictures::stacks))
+        .route("/traces/{id}/latency", get(pictures::latencies))
+        .route("/traces/{id}/latency/{place}", get(pictures::latency))
         .route("/traces/{id}/what-if", post(what_if))
         .route("/traces/{id}/notes", get(read_notes).put(write_notes))
         .layer(DefaultBodyLimit::max(notes::MAX_NOTES))

@@ -11,7 +11,6 @@
 mod access;
 mod address;
 mod api;
-mod measured;
 mod notes;
 mod page;
 mod path_walk;
@@ -24,7 +23,6 @@ mod tsp;
 mod uuid;
 
 pub use address::Token;
-pub use measured::Measured;
 pub use page::is_included;
 pub use reading::{Analyst, Phase, Reading, TraceCounts};
 pub use server::{Error, Options, Server};

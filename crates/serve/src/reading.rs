@@ -1,8 +1,8 @@
 //! A trace of the server, and how far its reading is.
 
-use crate::measured::Measured;
 use crate::path_walk::PathIndex;
 use crate::uuid;
+use longpole_analysis::pipeline::pictures::Pictures;
 use longpole_analysis::timeline::Timeline;
 use serde::Serialize;
 use serde_json::{json, Value};
@@ -69,7 +69,7 @@ pub struct Reading {
     pub timeline: Arc<Timeline>,
     state: Mutex<State>,
     path_index: OnceLock<Arc<PathIndex>>,
-    measured: OnceLock<Measured>,
+    pictures: OnceLock<Pictures>,
 }
 
 struct State {
@@ -86,8 +86,8 @@ impl Reading {
         let uuid = uuid::of([b"trace".as_slice(), real_path.as_os_str().as_bytes()]);
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let timeline = Arc::default();
-        let (path_index, measured) = (OnceLock::new(), OnceLock::new());
-        Reading { id, path, real_path, uuid, name, is_kept: true, timeline, state: Mutex::new(state), path_index, measured }
+        let (path_index, pictures) = (OnceLock::new(), OnceLock::new());
+        Reading { id, path, real_path, uuid, name, is_kept: true, timeline, state: Mutex::new(state), path_index, pictures }
     }
 
     /// Returns a trace that a client opens, under the name that it chose.
@@ -106,14 +106,14 @@ impl Reading {
         (state.phase, state.counts) = (Phase::Analysing, counts);
     }
 
-    /// Keeps what was measured in addition to the states, once.
-    pub fn keep(&self, measured: Measured) {
-        self.measured.get_or_init(|| measured.limited());
+    /// Keeps what is shown in addition to the states, once.
+    pub fn keep(&self, pictures: Pictures) {
+        self.pictures.get_or_init(|| pictures);
     }
 
-    /// Returns what was measured, as soon as it is known.
-    pub(crate) fn measured(&self) -> Option<&Measured> {
-        self.measured.get()
+    /// Returns what is shown in addition to the states, as soon as it is known.
+    pub(crate) fn pictures(&self) -> Option<&Pictures> {
+        self.pictures.get()
     }
 
     /// Reads the trace.

@@ -39,3 +39,52 @@ async function measurement<T>(trace: Trace, what: string, signal: AbortSignal): 
 export function readStacks(trace: Trace, signal: AbortSignal): Promise<Stacks | null> {
   return measurement(trace, 'stacks', signal);
 }
+
+export type LatencyKind = 'rpc' | 'span' | 'signal' | 'activity' | 'object' | 'custom';
+
+/** A row of what `longpole latency --json` prints. */
+export interface Latency {
+  kind: LatencyKind;
+  name: string;
+  machine: string | null;
+  peer: string | null;
+  count: number;
+  min_ns: number | null;
+  mean_ns: number | null;
+  p50_ns: number | null;
+  p90_ns: number | null;
+  p99_ns: number | null;
+  max_ns: number | null;
+  total_ns: number;
+}
+
+export interface LatencyRow {
+  latency: Latency;
+  /** The timeline's row on which its cases are. */
+  row: number | null;
+}
+
+export interface LatencyCases {
+  /** Begin and duration in ns, in the order of time. */
+  cases: [begin: number, ns: number][];
+  /** Number of cases that are not among them. */
+  left_out: number;
+  /** Duration in ns and number of the cases in each bucket of the histogram. */
+  buckets: [ns: number, count: number][];
+}
+
+export async function readLatencies(
+  trace: Trace,
+  signal: AbortSignal,
+): Promise<LatencyRow[] | null> {
+  const answer = await measurement<{ latencies: LatencyRow[] }>(trace, 'latency', signal);
+  return answer && answer.latencies;
+}
+
+export function readLatency(
+  trace: Trace,
+  at: number,
+  signal: AbortSignal,
+): Promise<LatencyCases | null> {
+  return measurement(trace, `latency/${at}`, signal);
+}

@@ -4,10 +4,11 @@ import { untrack } from 'svelte';
 import type { Trace } from '../api/types.ts';
 import { viewer } from './viewer.svelte.ts';
 
-export type DrawerPanel = 'stacks';
+export type DrawerPanel = 'stacks' | 'latency';
 
 export const DRAWER_PANELS: readonly { name: DrawerPanel; title: string }[] = [
   { name: 'stacks', title: 'Stacks' },
+  { name: 'latency', title: 'Latency' },
 ];
 
 const LOWEST = 120;

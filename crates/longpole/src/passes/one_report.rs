@@ -16,6 +16,7 @@ use crate::render::table::plain;
 use anyhow::bail;
 use longpole_analysis::critical_path::samples::CriticalFunction;
 use longpole_analysis::critical_path::Answer;
+use longpole_analysis::pipeline::pictures::Pictures;
 use longpole_analysis::pipeline::report_pass::{path_of_log, ReportPass};
 use longpole_analysis::pipeline::samples::{has_samples, PathFunctions, StackSamples};
 use longpole_analysis::pipeline::{timeline, Follower, Interactions, Request};
@@ -31,8 +32,8 @@ use std::sync::Arc;
 pub struct OneReport {
     pub report: Report,
     pub from: Option<ProbeReading>,
-    /// Flame graphs of the stack samples, if a timeline is shown.
-    pub flames: Option<FlameGraphs>,
+    /// What is shown in addition to the timeline; empty if no timeline is shown.
+    pub pictures: Pictures,
 }
 
 /// A timeline that the reading fills.
@@ -73,6 +74,7 @@ pub fn read(
         shown.add_path(&interactions, &critical.answer);
     }
     let (functions, flames) = sampled(input, &interactions, critical.as_mut().ok(), shown.is_some());
+    let pictures = shown.map_or_else(Pictures::default, |shown| Pictures::new(&answers.pass, &interactions, &shown.timeline));
     let symbols = |addresses: &[u64]| kernel::symbols(&[path.to_owned()], addresses);
     let events = answers.events;
     let Some((mut report, pass, trace)) = answers.report(interactions, symbols)? else { bail!("internal error: the trace is gone") };
@@ -87,7 +89,7 @@ pub fn read(
         // A trace without interactions still has a report.
         Err(error) => eprintln!("longpole: note: without critical path: {}", in_one_line(&explained(error))),
     }
-    Ok(OneReport { report, from: Some(ProbeReading { pass, trace, events, from_begin: true }), flames })
+    Ok(OneReport { report, from: Some(ProbeReading { pass, trace, events, from_begin: true }), pictures: pictures.with_flames(flames) })
 }
 
 /// Returns the functions on the path from stack samples, and with `with_flames` the flame graphs.
@@ -139,5 +141,5 @@ fn of_log(
         shown.add_path(interactions, &critical.answer);
         (shown.states_known)(critical.answer.interactions, critical.answer.lost);
     }
-    Ok(OneReport { report: Report::of_machines(critical), from: None, flames: None })
+    Ok(OneReport { report: Report::of_machines(critical), from: None, pictures: Pictures::default() })
 }

@@ -15,7 +15,7 @@ use anyhow::{bail, Context};
 use longpole_analysis::pipeline::spool_to_end;
 use longpole_analysis::what_if::predicted::Predicted;
 use longpole_analysis::what_if::{Options, Scenario};
-use longpole_serve::{is_included, Analyst, Measured, Reading, Server, TraceCounts};
+use longpole_serve::{is_included, Analyst, Reading, Server, TraceCounts};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -104,7 +104,7 @@ impl Analyst for Viewed {
         let shown = Shown { timeline: reading.timeline.clone(), states_known: &states_known };
         let read = one_report::read(&self.input, path, (&SubjectArgs::default(), false), Some(&shown));
         let report = read.and_then(|one| {
-            reading.keep(Measured { flames: one.flames });
+            reading.keep(one.pictures);
             Ok(serde_json::to_value(&one.report)?)
         });
         report.map_err(|error| in_one_line(&error))

@@ -4,13 +4,14 @@
 use longpole_analysis::critical_path::cpu_holders::Replayed;
 use longpole_analysis::critical_path::{CriticalPath, Options as PathOptions};
 use longpole_analysis::machine_log::Reader;
+use longpole_analysis::pipeline::pictures::Pictures;
 use longpole_analysis::scheduling::flame_graph::{Code, FlameGraph, FlameGraphs, Frame};
 use longpole_analysis::scheduling::stacks::Counts;
 use longpole_analysis::timeline::{add_path, CpuRows, ThreadFacts, TimelineWriter};
 use longpole_model::interaction::MachineId;
 use longpole_model::linux::watch::{ContextId, CpuId, Occupant};
 use longpole_model::linux::Linux;
-use longpole_serve::{Analyst, Measured, Options, Reading, Server, TraceCounts};
+use longpole_serve::{Analyst, Options, Reading, Server, TraceCounts};
 use serde_json::{json, Value};
 use std::collections::HashMap;
 use std::fs;
@@ -137,7 +138,7 @@ impl Analyst for LogAnalyst {
         reading.analyses(TraceCounts { events, lost: 3 });
         let answer = path.answer(vocabulary).map_err(|error| error.to_string())?;
         add_path(&reading.timeline, vocabulary, &answer);
-        reading.keep(Measured { flames: Some(FlameGraphs { all: flame_graph(), on_path: None }) });
+        reading.keep(Pictures::default().with_flames(Some(FlameGraphs { all: flame_graph(), on_path: None })));
         let evidence = |begin: u64, end: u64| json!({"start_ns": ORIGIN + begin, "end_ns": ORIGIN + end});
         Ok(json!({
             "verdict": {"text": "parser is the bottleneck", "evidence": evidence(0, 600)},
