@@ -55,7 +55,8 @@ function test(name, run) {
 
 const part = (name) => page.getByRole('region', { name });
 const view = () => page.evaluate(() => location.hash.match(/view=([0-9._-]+)/)?.[1] ?? '');
-const focusTimeline = () => page.getByRole('application').focus();
+const timeline = page.getByRole('application', { name: 'States over time' });
+const focusTimeline = () => timeline.focus();
 
 /** Waits until a value no longer changes. The page writes its link a moment after a change. */
 async function settled(read) {
@@ -124,7 +125,7 @@ test('zooming to one state and back by the history restores the view', async () 
 test('a dragged range shows its length and the sums of its states', async () => {
   await focusTimeline();
   await page.keyboard.press('f');
-  const box = await page.getByRole('application').boundingBox();
+  const box = await timeline.boundingBox();
   const row = await page.getByRole('treeitem').last().boundingBox();
   const y = row.y + row.height / 2;
   await page.mouse.move(box.x + box.width * 0.3, y);
@@ -261,18 +262,98 @@ test('the flame graph has the stacks of the recording and of its path, and zooms
   await part('Stacks').getByRole('searchbox').fill('');
 });
 
-test('axe finds no serious violation in either theme', async () => {
+test('the latencies are those of the command, and a case leads to its place on the timeline', async () => {
+  const { latencies } = await api('latency');
+  assert.deepEqual(latencies.map((it) => it.latency), answer('latency'));
+  assert.ok(latencies.length > 1);
+  for (const [at, { latency }] of latencies.entries()) {
+    const { cases, left_out, buckets } = await api(`latency/${at}`);
+    assert.equal(cases.length + left_out, latency.count);
+    assert.equal(buckets.reduce((sum, [, count]) => sum + count, 0), latency.count);
+    assert.equal(Math.max(...cases.map(([, ns]) => ns)), latency.max_ns);
+    assert.ok(cases.every(([begin], i) => i === 0 || begin >= cases[i - 1][0]), 'cases are in the order of time');
+  }
+  // The span with the most cases: its fourth case.
+  const spans = latencies.map(({ latency, row }, at) => ({ latency, row, at })).filter(({ latency }) => latency.kind === 'span');
+  const { latency, row, at } = spans.sort((a, b) => b.latency.count - a.latency.count)[0];
+  await drawer('Latency').click();
+  await part('Latency').getByRole('button', { name: `span ${latency.name}` }).first().click();
+  const { cases } = await api(`latency/${at}`);
+  const points = part('Latency').getByRole('application', { name: latency.name });
+  await points.focus();
+  for (let i = 0; i < 3; i += 1) await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('Enter');
+  const link = await settled(() => page.evaluate(() => location.hash));
+  const [begin, ns] = cases[3];
+  const found = link.match(/range=(\d+)_(\d+)/).slice(1).map(Number);
+  assert.deepEqual(found, [begin, begin + ns]);
+  assert.equal(link.match(/[&]rows=(\d+)/)[1], String(row));
+  const [from, to] = link.match(/view=([\d.]+)_([\d.]+)/).slice(1).map(Number);
+  assert.ok(from <= begin && begin + ns <= to, 'the case is in view');
+});
+
+test('the queues are those of the command, and the chart leads to a moment', async () => {
+  const { queues } = await api('queues');
+  assert.deepEqual(queues, answer('queues'));
+  assert.ok(queues.length > 0);
+  for (const [at, queue] of queues.entries()) {
+    const { depths, width } = await api(`queues/${at}`);
+    assert.equal(Math.max(...depths.map(([, most]) => most)), queue.depth.max, queue.name);
+    assert.ok(width > 0 && depths.every(([least, most]) => least >= 0 && least <= most));
+  }
+  await drawer('Queues').click();
+  await part('Queues').getByText(queues[0].name, { exact: false }).first().waitFor();
+  await focusTimeline();
+  await page.keyboard.press('f');
+  const whole = await settled(view);
+  await part('Queues').getByRole('application', { name: queues[0].name }).focus();
+  await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('Enter');
+  assert.notEqual(await settled(view), whole);
+});
+
+test('who waits for whom is as in the wait graph, and a click pins both rows', async () => {
+  const { waits, rows } = await api('waits');
+  const { schema_version, ...expected } = answer('graph', '--waits');
+  assert.ok(schema_version > 0);
+  assert.deepEqual(waits, expected);
+  assert.equal(rows.length, waits.edges.length);
+  await drawer('Interaction').click();
+  const { from, to } = waits.edges[0];
+  const first = part('Interaction').getByRole('button', { name: `${from.machine} → ${to.machine}` }).first();
+  await first.click();
+  const link = await settled(() => page.evaluate(() => location.hash));
+  const pinned = link.match(/pinned=([\d.]+)/)[1].split('.').map(Number);
+  assert.deepEqual(pinned.sort(), rows[0].filter((row) => row !== null).sort());
+  await first.click();
+  assert.ok(!/pinned=\d/.test(await settled(() => page.evaluate(() => location.hash))));
+});
+
+test('axe finds no serious violation in either theme, whatever panel is open', async () => {
   for (const colorScheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme });
-    await page.waitForTimeout(300);
-    const { violations } = await new AxeBuilder({ page }).analyze();
-    const serious = violations.filter((it) => ['serious', 'critical'].includes(it.impact));
-    const text = serious.map((it) => `${it.id}: ${it.help}: ${it.nodes[0].html}`).join('\n');
-    assert.equal(serious.length, 0, text);
+    for (const name of ['Stacks', 'Latency', 'Queues', 'Interaction']) {
+      await drawer(name).click();
+      await page.waitForTimeout(500);
+      const { violations } = await new AxeBuilder({ page }).analyze();
+      const serious = violations.filter((it) => ['serious', 'critical'].includes(it.impact));
+      const text = serious.map((it) => `${name}: ${it.id}: ${it.help}: ${it.nodes[0].html}`).join('\n');
+      assert.equal(serious.length, 0, text);
+    }
   }
 });
 
 test('the page is drawn in two sizes and themes', async () => {
+  for (const name of ['Stacks', 'Latency', 'Queues', 'Interaction']) {
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await drawer(name).click();
+    await settled(view);
+    const path = screenshots ? `${screenshots}/viewer-${name}.png` : undefined;
+    assert.ok((await page.screenshot({ path })).length > 20_000);
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
+    assert.ok(!overflow, `nothing is wider than the window with ${name}`);
+  }
+  await drawer('Interaction').click();
   for (const [width, height] of [[1280, 800], [2560, 1440]]) {
     for (const colorScheme of ['light', 'dark']) {
       await page.setViewportSize({ width, height });

@@ -1,4 +1,4 @@
-//! What the page asks for in addition to the states: measurements of the trace.
+//! What the page asks for in addition to the states: stacks, latencies, queues, waits.
 
 mod support;
 
@@ -36,7 +36,25 @@ fn a_flame_graph_has_the_frames_with_the_most_samples_and_tells_how_many_are_lef
 }
 
 #[test]
-fn a_trace_that_cannot_be_read_has_no_stacks() {
-    let answer = served().of_page("traces/2/stacks");
-    assert_eq!((answer.status, answer.json()), (200, json!({"all": null, "path": null})));
+fn a_trace_that_cannot_be_read_has_no_pictures() {
+    let served = served();
+    for (what, expected) in [
+        ("stacks", json!({"all": null, "path": null})),
+        ("latency", json!({"latencies": []})),
+        ("queues", json!({"queues": []})),
+        ("waits", json!({"waits": null, "rows": []})),
+    ] {
+        let answer = served.of_page(&format!("traces/2/{what}"));
+        assert_eq!((answer.status, answer.json()), (200, expected), "{what}");
+    }
+}
+
+#[test]
+fn a_latency_or_queue_that_does_not_exist_is_refused_with_what_to_do_next() {
+    let served = served();
+    for what in ["latency", "queues"] {
+        let answer = served.of_page(&format!("traces/1/{what}/3"));
+        assert_eq!(answer.status, 404);
+        assert!(answer.json()["error"].as_str().unwrap().ends_with(&format!("GET {what} lists them")), "{}", answer.body);
+    }
 }

@@ -88,3 +88,56 @@ export function readLatency(
 ): Promise<LatencyCases | null> {
   return measurement(trace, `latency/${at}`, signal);
 }
+
+/** A row of what `longpole queues --json` prints. */
+export interface Queue {
+  name: string;
+  capacity: number | null;
+  unit: 'items' | 'bytes';
+  full_share: number | null;
+  empty_share: number | null;
+  uncertain_share: number | null;
+  depth: { mean: number | null; p50: number | null; p99: number | null; max: number | null };
+  residence_ns: { p50_ns: number | null; p99_ns: number | null };
+  producers: string[];
+  consumers: string[];
+}
+
+/** A queue's depth over time: bin i begins at `begin` + i · `width` ns. */
+export interface Depths {
+  begin: number;
+  width: number;
+  depths: [least: number, greatest: number][];
+}
+
+export async function readQueues(trace: Trace, signal: AbortSignal): Promise<Queue[] | null> {
+  const answer = await measurement<{ queues: Queue[] }>(trace, 'queues', signal);
+  return answer && answer.queues;
+}
+
+export function readDepths(trace: Trace, at: number, signal: AbortSignal): Promise<Depths | null> {
+  return measurement(trace, `queues/${at}`, signal);
+}
+
+interface Machine {
+  host: string;
+  machine: string;
+}
+
+/** An edge of what `longpole graph --waits --json` prints: `from` waits for `to`. */
+export interface WaitEdge {
+  from: Machine;
+  to: Machine;
+  direct_ns: number;
+  redistributed_ns: number;
+}
+
+export interface Waits {
+  waits: { length_ns: number; edges: WaitEdge[]; untold_edges_ns: number } | null;
+  /** The timeline's rows of the two machines of each edge. */
+  rows: [from: number | null, to: number | null][];
+}
+
+export function readWaits(trace: Trace, signal: AbortSignal): Promise<Waits | null> {
+  return measurement(trace, 'waits', signal);
+}

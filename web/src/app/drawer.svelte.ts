@@ -4,17 +4,21 @@ import { untrack } from 'svelte';
 import type { Trace } from '../api/types.ts';
 import { viewer } from './viewer.svelte.ts';
 
-export type DrawerPanel = 'stacks' | 'latency';
+export type DrawerPanel = 'stacks' | 'latency' | 'queues' | 'interaction';
 
 export const DRAWER_PANELS: readonly { name: DrawerPanel; title: string }[] = [
   { name: 'stacks', title: 'Stacks' },
   { name: 'latency', title: 'Latency' },
+  { name: 'queues', title: 'Queues' },
+  { name: 'interaction', title: 'Interaction' },
 ];
 
 const LOWEST = 120;
 
 class Drawer {
   panel = $state<DrawerPanel | null>(null);
+  /** Place of the latency that is shown. */
+  latency = $state(0);
   height = $state(Math.round(Math.max(LOWEST, Math.min(320, window.innerHeight * 0.3))));
 
   toggle(panel: DrawerPanel): void {

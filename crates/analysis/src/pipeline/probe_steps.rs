@@ -60,10 +60,7 @@ pub fn alongside<T>(read: impl FnOnce(&mut ProbeSteps) -> Result<T, Error>) -> R
 }
 
 /// Like [`alongside`], with analyses that have not seen any step yet.
-pub fn alongside_pass<T>(
-    mut pass: ProbePass,
-    read: impl FnOnce(&mut ProbeSteps) -> Result<T, Error>,
-) -> Result<(T, ProbePass), Error> {
+pub fn alongside_pass<T>(mut pass: ProbePass, read: impl FnOnce(&mut ProbeSteps) -> Result<T, Error>) -> Result<(T, ProbePass), Error> {
     thread::scope(|scope| {
         let (to, from) = sync_channel::<Steps>(MAX_BLOCKS_IN_FLIGHT);
         let (back, used) = channel();

@@ -8,9 +8,7 @@
 use super::kernel::KernelModel;
 use super::probe_steps::alongside_pass;
 use super::samples::has_samples;
-use super::{
-    begin_ns, cpu_holders, kernel_sources, Error, FirstPass, Follower, Interactions, ProgressTimes, Request, TraceFacts,
-};
+use super::{begin_ns, cpu_holders, kernel_sources, Error, FirstPass, Follower, Interactions, ProgressTimes, Request, TraceFacts};
 use crate::critical_path::cpu_holders::OccupancyLog;
 use crate::findings::kernel_facts::KernelFacts;
 use crate::network::packet_loss::Places;

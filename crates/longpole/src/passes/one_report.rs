@@ -74,7 +74,10 @@ pub fn read(
         shown.add_path(&interactions, &critical.answer);
     }
     let (functions, flames) = sampled(input, &interactions, critical.as_mut().ok(), shown.is_some());
-    let pictures = shown.map_or_else(Pictures::default, |shown| Pictures::new(&answers.pass, &interactions, &shown.timeline));
+    let pictures = shown.map_or_else(Pictures::default, |Shown { timeline, .. }| {
+        let waits = critical.as_ref().ok().map(|critical| critical.waits.clone());
+        Pictures::new(&answers.pass, &interactions, timeline).with_waits(waits, &interactions, timeline)
+    });
     let symbols = |addresses: &[u64]| kernel::symbols(&[path.to_owned()], addresses);
     let events = answers.events;
     let Some((mut report, pass, trace)) = answers.report(interactions, symbols)? else { bail!("internal error: the trace is gone") };

@@ -1,4 +1,5 @@
-//! Requests for what is shown in addition to the states: sampled stacks, latencies.
+//! Requests for what is shown in addition to the states: sampled stacks, latencies,
+//! queues, and who waits for whom.
 
 use super::{computed, Answer, Refused};
 use crate::reading::{Phase, Reading};
@@ -15,11 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Answers from the pictures; 202 and TRACE until they are known.
-async fn answered(
-    shared: &Shared,
-    id: u32,
-    answer: impl FnOnce(&Reading, &Pictures) -> Result<Value, Refused> + Send + 'static,
-) -> Answer {
+async fn answered(shared: &Shared, id: u32, answer: impl FnOnce(&Reading, &Pictures) -> Result<Value, Refused> + Send + 'static) -> Answer {
     computed(shared, id, |reading| {
         let none = Pictures::default();
         let pictures = match reading.pictures() {
@@ -76,6 +73,35 @@ pub(super) async fn latency(State(shared): State<Arc<Shared>>, Path((id, place))
         let cases: Vec<Value> = of.cases.iter().map(times).collect();
         let left_out = of.latency.times.count.saturating_sub(cases.len() as u64);
         Ok(json!({"cases": cases, "left_out": left_out, "buckets": of.buckets}))
+    })
+    .await
+}
+
+pub(super) async fn queues(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer {
+    answered(&shared, id, |_, pictures| {
+        let queues: Vec<_> = pictures.queues.iter().map(|it| &it.queue).collect();
+        Ok(json!({"queues": queues}))
+    })
+    .await
+}
+
+pub(super) async fn queue(State(shared): State<Arc<Shared>>, Path((id, place)): Path<(u32, usize)>) -> Answer {
+    answered(&shared, id, move |reading, pictures| {
+        let unknown = || Refused(StatusCode::NOT_FOUND, format!("there is no queue {place}; GET queues lists them"));
+        let Some(depths) = &pictures.queues.get(place).ok_or_else(unknown)?.depths else {
+            return Ok(json!({"begin": 0, "width": 0, "depths": []}));
+        };
+        let begin = u64::try_from(depths.begin_ns).unwrap_or(0).saturating_sub(reading.origin());
+        Ok(json!({"begin": begin, "width": depths.width_ns, "depths": depths.bins}))
+    })
+    .await
+}
+
+pub(super) async fn waits(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer {
+    answered(&shared, id, |_, pictures| {
+        let Some(waits) = &pictures.waits else { return Ok(json!({"waits": null, "rows": []})) };
+        let rows = waits.rows.iter().map(|rows| rows.map(|row| row.map(|row| row.0)));
+        Ok(json!({"waits": waits.of, "rows": rows.collect::<Vec<_>>()}))
     })
     .await
 }
