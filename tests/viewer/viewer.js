@@ -4,10 +4,10 @@
 // usage: node viewer.js LONGPOLE CHROMIUM RECORDING [SCREENSHOTS]
 
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { AxeBuilder } from '@axe-core/playwright';
-import { chromium } from 'playwright-core';
+import { open, runCases, settled as waitUntilSettled, startServer } from './support.js';
 
 const [longpole, browserProgram, recording, screenshots] = process.argv.slice(2);
 
@@ -17,35 +17,8 @@ function answer(verb, ...more) {
   return JSON.parse(text);
 }
 
-/** Starts `longpole view`, and returns the process and the address that it prints. */
-function startServer() {
-  const server = spawn(longpole, ['view', '--no-open', recording]);
-  server.stderr.pipe(process.stderr);
-  return new Promise((resolve, reject) => {
-    let text = '';
-    server.stdout.on('data', (data) => {
-      text += data;
-      if (text.includes('\n')) resolve({ server, address: text.split('\n')[0] });
-    });
-    server.on('exit', (code) => reject(new Error(`longpole view ended with ${code}: ${text}`)));
-  });
-}
-
-const { server, address } = await startServer();
-const browser = await chromium.launch({
-  executablePath: browserProgram,
-  args: ['--no-sandbox', '--use-gl=angle', '--use-angle=swiftshader', '--enable-unsafe-swiftshader'],
-});
-const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
-const page = await context.newPage();
-page.setDefaultTimeout(60_000);
-const problems = [];
-page.on('console', (message) => {
-  if (message.type() === 'error') problems.push(message.text());
-});
-page.on('pageerror', (error) => problems.push(String(error)));
-const requested = new Set();
-page.on('request', (request) => requested.add(new URL(request.url()).host));
+const opened = await open(longpole, browserProgram, [recording]);
+const { address, context, page, problems, requested } = opened;
 
 const cases = [];
 /** A case; its name is the sentence that it proves. */
@@ -58,16 +31,7 @@ const view = () => page.evaluate(() => location.hash.match(/view=([0-9._-]+)/)?.
 const timeline = page.getByRole('application', { name: 'States over time' });
 const focusTimeline = () => timeline.focus();
 
-/** Waits until a value no longer changes. The page writes its link a moment after a change. */
-async function settled(read) {
-  let last = await read();
-  for (;;) {
-    await page.waitForTimeout(1000);
-    const now = await read();
-    if (JSON.stringify(now) === JSON.stringify(last)) return now;
-    last = now;
-  }
-}
+const settled = (read) => waitUntilSettled(page, read);
 
 /** Asks the server as the page does. */
 const api = (path) => page.evaluate(async (path) => (await fetch(`api/traces/1/${path}`)).json(), path);
@@ -329,6 +293,18 @@ test('who waits for whom is as in the wait graph, and a click pins both rows', a
   assert.ok(!/pinned=\d/.test(await settled(() => page.evaluate(() => location.hash))));
 });
 
+test('a recording that is opened again has the same stacks, latencies, queues and waits', async () => {
+  assert.ok(existsSync(`${recording}/derived/timeline`), 'the timeline is kept');
+  const again = await startServer(longpole, [recording]);
+  const ask = async (path) => (await fetch(`${again.address}api/traces/1${path}`)).json();
+  while ((await ask('')).phase !== 'ready') await page.waitForTimeout(50);
+  for (const path of ['stacks', 'latency', 'latency/0', 'queues', 'queues/0', 'waits']) {
+    assert.deepEqual(await ask(`/${path}`), await api(path), path);
+  }
+  again.server.removeAllListeners('exit');
+  again.server.kill();
+});
+
 test('axe finds no serious violation in either theme, whatever panel is open', async () => {
   for (const colorScheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme });
@@ -378,23 +354,4 @@ test('nothing is loaded from elsewhere, and nothing was reported as an error', a
   assert.deepEqual(problems, []);
 });
 
-let failed = 0;
-try {
-  await page.goto(address);
-  for (const { name, run } of cases) {
-    try {
-      await run();
-      console.log(`ok: ${name}`);
-    } catch (error) {
-      failed += 1;
-      console.log(`FAILED: ${name}\n${error.stack}`);
-      if (screenshots) await page.screenshot({ path: `${screenshots}/failed-${failed}.png` });
-    }
-  }
-} finally {
-  await browser.close();
-  server.removeAllListeners('exit');
-  server.kill();
-}
-console.log(`${cases.length - failed} of ${cases.length} cases passed`);
-process.exit(failed === 0 ? 0 : 1);
+await runCases(opened, cases, screenshots);

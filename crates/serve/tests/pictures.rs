@@ -18,7 +18,7 @@ fn served() -> Served {
 #[test]
 fn a_flame_graph_has_the_frames_with_the_most_samples_and_tells_how_many_are_left_out() {
     let served = served();
-    let stacks = served.of_page("traces/1/stacks").json();
+    let stacks = served.ask("traces/1/stacks").json();
     assert_eq!(stacks["path"], Value::Null);
     let all = &stacks["all"];
     let (names, frames) = (all["names"].as_array().unwrap(), all["frames"].as_array().unwrap());
@@ -44,7 +44,7 @@ fn a_trace_that_cannot_be_read_has_no_pictures() {
         ("queues", json!({"queues": []})),
         ("waits", json!({"waits": null, "rows": []})),
     ] {
-        let answer = served.of_page(&format!("traces/2/{what}"));
+        let answer = served.ask(&format!("traces/2/{what}"));
         assert_eq!((answer.status, answer.json()), (200, expected), "{what}");
     }
 }
@@ -53,7 +53,7 @@ fn a_trace_that_cannot_be_read_has_no_pictures() {
 fn a_latency_or_queue_that_does_not_exist_is_refused_with_what_to_do_next() {
     let served = served();
     for what in ["latency", "queues"] {
-        let answer = served.of_page(&format!("traces/1/{what}/3"));
+        let answer = served.ask(&format!("traces/1/{what}/3"));
         assert_eq!(answer.status, 404);
         assert!(answer.json()["error"].as_str().unwrap().ends_with(&format!("GET {what} lists them")), "{}", answer.body);
     }

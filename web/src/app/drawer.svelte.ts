@@ -2,7 +2,7 @@
 
 import { untrack } from 'svelte';
 import type { Trace } from '../api/types.ts';
-import { viewer } from './viewer.svelte.ts';
+import { page } from './page.svelte.ts';
 
 export type DrawerPanel = 'stacks' | 'latency' | 'queues' | 'interaction';
 
@@ -44,10 +44,10 @@ export class Measurement<T> {
 
   constructor(read: Read<T>) {
     // The id and the phase, since the trace itself is another object after each poll.
-    const id = $derived(viewer.trace?.id);
-    const phase = $derived(viewer.trace?.phase);
+    const id = $derived(page.active.trace?.id);
+    const phase = $derived(page.active.trace?.phase);
     $effect(() => {
-      const trace = id === undefined ? null : untrack(() => viewer.trace);
+      const trace = id === undefined ? null : untrack(() => page.active.trace);
       this.value = null;
       this.error = '';
       if (!trace || phase === 'reading' || phase === 'analysing') return;

@@ -1,6 +1,7 @@
 //! A server with traces that the tests write as machine logs, and a client of a few lines.
 #![allow(dead_code)] // each test file uses its part
 
+use longpole_analysis::compare::diff::{diff, Side};
 use longpole_analysis::critical_path::cpu_holders::Replayed;
 use longpole_analysis::critical_path::{CriticalPath, Options as PathOptions};
 use longpole_analysis::machine_log::Reader;
@@ -11,7 +12,7 @@ use longpole_analysis::timeline::{add_path, CpuRows, ThreadFacts, TimelineWriter
 use longpole_model::interaction::MachineId;
 use longpole_model::linux::watch::{ContextId, CpuId, Occupant};
 use longpole_model::linux::Linux;
-use longpole_serve::{Analyst, Options, Reading, Server, TraceCounts};
+use longpole_serve::{Analyst, Options, PictureAnswers, Reading, Server, TraceCounts};
 use serde_json::{json, Value};
 use std::collections::HashMap;
 use std::fs;
@@ -98,6 +99,19 @@ fn flame_graph() -> FlameGraph {
     FlameGraph { counts, frames: callers.into_iter().chain(called).collect(), left_out: 0, least: 1 }
 }
 
+/// Returns the critical path of a log for a comparison.
+fn side(path: &Path) -> Result<Side, String> {
+    let text = fs::read(path).map_err(|error| error.to_string())?;
+    let mut log = Reader::new(text.as_slice());
+    let mut path = CriticalPath::new(PathOptions { segments: true, ..PathOptions::default() });
+    while let Some(interaction) = log.next_interaction().map_err(|error| format!("no machine log: {error}"))? {
+        path.interaction(log.vocabulary(), &interaction);
+    }
+    let mut side = Side::default();
+    side.add_path(&path.answer(log.vocabulary()).map_err(|error| error.to_string())?);
+    Ok(side)
+}
+
 /// Reads machine logs. A file that is none is refused with its text.
 struct LogAnalyst;
 
@@ -138,7 +152,8 @@ impl Analyst for LogAnalyst {
         reading.analyses(TraceCounts { events, lost: 3 });
         let answer = path.answer(vocabulary).map_err(|error| error.to_string())?;
         add_path(&reading.timeline, vocabulary, &answer);
-        reading.keep(Pictures::default().with_flames(Some(FlameGraphs { all: flame_graph(), on_path: None })));
+        let pictures = Pictures::default().with_flames(Some(FlameGraphs { all: flame_graph(), on_path: None }));
+        reading.keep(PictureAnswers::new(&pictures, ORIGIN));
         let evidence = |begin: u64, end: u64| json!({"start_ns": ORIGIN + begin, "end_ns": ORIGIN + end});
         Ok(json!({
             "verdict": {"text": "parser is the bottleneck", "evidence": evidence(0, 600)},
@@ -151,6 +166,10 @@ impl Analyst for LogAnalyst {
 
     fn what_if(&self, _: &Path, _: &[String]) -> Result<Value, String> {
         Err("not in this test".to_owned())
+    }
+
+    fn diff(&self, base: &Path, new: &Path) -> Result<Value, String> {
+        serde_json::to_value(diff(&side(base)?, &side(new)?, 0.5)).map_err(|error| error.to_string())
     }
 
     fn whole(&self, path: &Path) -> PathBuf {
@@ -239,17 +258,16 @@ impl Served {
         self.send("GET", &format!("{}/{path}", self.place), &[], "")
     }
 
-    /// Sends a request as the page does.
-    pub fn of_page(&self, path: &str) -> Answered {
-        let token = self.place.strip_suffix("/tsp/api").unwrap();
-        self.send("GET", &format!("{token}/api/{path}"), &[], "")
-    }
-
     /// Waits until the trace is read, or given up.
     pub fn wait_for(&self, trace: u32) {
-        while !["ready", "failed"].contains(&self.of_page(&format!("traces/{trace}")).json()["phase"].as_str().unwrap()) {
+        while !["ready", "failed"].contains(&self.ask(&format!("traces/{trace}")).json()["phase"].as_str().unwrap()) {
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Sends a request of the page, such as `traces`.
+    pub fn ask(&self, path: &str) -> Answered {
+        self.send("GET", &format!("{}/{path}", self.place.replace("/tsp/api", "/api")), &[], "")
     }
 
     pub fn delete(&self, path: &str) -> Answered {
