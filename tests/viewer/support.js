@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import { chromium } from 'playwright-core';
 
 /** Starts `longpole view`, and returns the process and the address that it prints. */
-function startServer(longpole, traces) {
+export function startServer(longpole, traces) {
   const server = spawn(longpole, ['view', '--no-open', ...traces]);
   server.stderr.pipe(process.stderr);
   return new Promise((resolve, reject) => {

@@ -29,6 +29,7 @@ pub use state_names::{StateClass, StateId, StateName};
 pub use store::{RowId, StateInterval};
 pub use writer::{add_path, CpuRows, TimelineWriter};
 
+use longpole_model::interaction::MachineId;
 use rows::Rows;
 use state_names::StateNames;
 use std::io;
@@ -117,6 +118,11 @@ impl Timeline {
         let content = self.read();
         let Content { store, names, rows, .. } = &*content;
         Listing { version: content.version, rows: rows.all(store), states: names.all().to_vec(), path: content.path }
+    }
+
+    /// Returns the row of a machine.
+    pub fn row_of(&self, machine: MachineId) -> Option<RowId> {
+        self.read().rows.row_of(machine)
     }
 
     /// Returns the items of these rows. An unknown row has none.

@@ -1,5 +1,7 @@
 //! The requests of the page: docs/internals/viewer-interface.md.
 
+mod pictures;
+
 use crate::notes;
 use crate::reading::Reading;
 use crate::shared::Shared;
@@ -32,6 +34,12 @@ pub(crate) fn router() -> Router<Arc<Shared>> {
         .route("/traces/{id}/sums", get(sums))
         .route("/traces/{id}/search", get(search))
         .route("/traces/{id}/report", get(report))
+        .route("/traces/{id}/stacks", get(pictures::stacks))
+        .route("/traces/{id}/latency", get(pictures::latencies))
+        .route("/traces/{id}/latency/{place}", get(pictures::latency))
+        .route("/traces/{id}/queues", get(pictures::queues))
+        .route("/traces/{id}/queues/{place}", get(pictures::queue))
+        .route("/traces/{id}/waits", get(pictures::waits))
         .route("/traces/{id}/what-if", post(what_if))
         .route("/traces/{id}/notes", get(read_notes).put(write_notes))
         .route("/diff", get(diff))

@@ -1,6 +1,7 @@
 //! A trace of the server, and how far its reading is.
 
 use crate::path_walk::PathIndex;
+use crate::picture_answers::PictureAnswers;
 use crate::uuid;
 use longpole_analysis::timeline::Timeline;
 use serde::Serialize;
@@ -82,6 +83,7 @@ pub struct Reading {
     pub timeline: Arc<Timeline>,
     state: Mutex<State>,
     path_index: OnceLock<Arc<PathIndex>>,
+    pictures: OnceLock<PictureAnswers>,
     progress: OnceLock<Progress>,
 }
 
@@ -99,8 +101,9 @@ impl Reading {
         let uuid = uuid::of([b"trace".as_slice(), real_path.as_os_str().as_bytes()]);
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let timeline = Arc::default();
-        let (path_index, progress) = (OnceLock::new(), OnceLock::new());
-        Reading { id, path, real_path, uuid, name, is_kept: true, timeline, state: Mutex::new(state), path_index, progress }
+        let (path_index, pictures, progress) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let state = Mutex::new(state);
+        Reading { id, path, real_path, uuid, name, is_kept: true, timeline, state, path_index, pictures, progress }
     }
 
     /// Returns a trace that a client opens, under the name that it chose.
@@ -122,6 +125,16 @@ impl Reading {
     pub fn analyses(&self, counts: TraceCounts) {
         let mut state = self.state();
         (state.phase, state.counts) = (Phase::Analysing, counts);
+    }
+
+    /// Keeps what is shown in addition to the states, once.
+    pub fn keep(&self, pictures: PictureAnswers) {
+        self.pictures.get_or_init(|| pictures);
+    }
+
+    /// Returns what is shown in addition to the states, as soon as it is known.
+    pub fn pictures(&self) -> Option<&PictureAnswers> {
+        self.pictures.get()
     }
 
     /// Reads the trace.

@@ -6,10 +6,9 @@
 //! the path.
 
 use super::kernel::KernelModel;
+use super::probe_steps::alongside_pass;
 use super::samples::has_samples;
-use super::{
-    alongside, begin_ns, cpu_holders, kernel_sources, Error, FirstPass, Follower, Interactions, ProgressTimes, Request, TraceFacts,
-};
+use super::{begin_ns, cpu_holders, kernel_sources, Error, FirstPass, Follower, Interactions, ProgressTimes, Request, TraceFacts};
 use crate::critical_path::cpu_holders::OccupancyLog;
 use crate::findings::kernel_facts::KernelFacts;
 use crate::network::packet_loss::Places;
@@ -59,13 +58,14 @@ struct Part {
 
 impl<'a> ReportPass<'a> {
     /// Reads a trace. `is_ranged` is true if the user named a part of it; otherwise, a part that
-    /// has a begin begins with the recorded command. `also` receives the interactions, too. `None`
-    /// for a machine log, of which [`path_of_log`] computes the path.
+    /// has a begin begins with the recorded command. `picture` receives the interactions, too, and
+    /// what further pictures need is kept ([`ProbePass::keep_for_pictures`]). `None` for a machine
+    /// log, of which [`path_of_log`] computes the path.
     pub fn read(
         interactions: &mut Interactions,
         mut progress: Option<ProgressTimes<'a>>,
         is_ranged: bool,
-        also: Option<&mut dyn Follower>,
+        picture: Option<&mut dyn Follower>,
     ) -> Result<Option<ReportPass<'a>>, Error> {
         let begin = interactions.part().begin;
         let Some(trace) = interactions.trace() else { return Ok(None) };
@@ -79,7 +79,11 @@ impl<'a> ReportPass<'a> {
         let mut watches =
             Watches { facts: KernelFacts::default(), occupancy: cpu_holders::occupancy_log(), off_path: OffPathCollector::default() };
         let mut count = 0;
-        let (first, pass) = alongside(|probes| {
+        let mut pass = ProbePass::of_steps()?;
+        if picture.is_some() {
+            pass.keep_for_pictures();
+        }
+        let (first, pass) = alongside_pass(pass, |probes| {
             let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
                 count += u64::from(matches!(item, Item::Event(_)));
                 match &mut model {
@@ -93,7 +97,7 @@ impl<'a> ReportPass<'a> {
                     probes.item(composer, catalogue, item);
                 }
             };
-            let first = FirstPass::read(interactions, feed, also)?;
+            let first = FirstPass::read(interactions, feed, picture)?;
             probes.send(interactions.vocabulary());
             Ok(first)
         })?;

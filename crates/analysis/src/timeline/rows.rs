@@ -81,6 +81,10 @@ impl Rows {
         row
     }
 
+    pub fn row_of(&self, machine: MachineId) -> Option<RowId> {
+        self.machines.get(&machine).copied()
+    }
+
     /// Adds a row. `detail` may be empty.
     pub fn add(&mut self, store: &mut Store, kind: RowKind, name: &str, detail: &str) -> RowId {
         let id = store.add_row();

@@ -1,8 +1,9 @@
 //! What `view` keeps of a trace that it has read, so that it is shown at once the next time: the
-//! timeline and the report, in `derived/timeline` of the trace's folder.
+//! timeline, the report and the further pictures, in `derived/timeline` of the trace's folder.
 
 use crate::input::Input;
 use longpole_analysis::timeline::Timeline;
+use longpole_serve::PictureAnswers;
 use longpole_trace::derived::{self, Fingerprint};
 use longpole_trace::is_recording;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,7 @@ pub struct Answers {
     pub events: u64,
     pub lost: u64,
     pub report: Value,
+    pub pictures: PictureAnswers,
 }
 
 /// The place of what is kept of a trace, and what it must have been made from.

@@ -86,7 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn show(input: &Input, length: Length, OneReport { report, from }: OneReport) -> anyhow::Result<ExitCode> {
+fn show(input: &Input, length: Length, OneReport { report, from, .. }: OneReport) -> anyhow::Result<ExitCode> {
     match from {
         Some(read) => probes::write(input, &read, &report, |out, report| print(out, report, length)),
         None => of_machines(input.json, length, &report),

@@ -18,7 +18,7 @@ use anyhow::{bail, Context};
 use longpole_analysis::pipeline::spool_to_end;
 use longpole_analysis::what_if::predicted::Predicted;
 use longpole_analysis::what_if::{Options, Scenario};
-use longpole_serve::{is_included, Analyst, Reading, Server, TraceCounts};
+use longpole_serve::{is_included, Analyst, PictureAnswers, Reading, Server, TraceCounts};
 use serde_json::Value;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -110,8 +110,9 @@ pub(super) struct Viewed {
 impl Analyst for Viewed {
     fn read(&self, path: &Path, reading: &Reading) -> Result<Value, String> {
         let kept = Kept::new(&self.input, path);
-        if let Some(Answers { events, lost, report }) = kept.as_ref().and_then(|kept| kept.read(&reading.timeline)) {
+        if let Some(Answers { events, lost, report, pictures }) = kept.as_ref().and_then(|kept| kept.read(&reading.timeline)) {
             reading.analyses(TraceCounts { events, lost });
+            reading.keep(pictures);
             return Ok(report);
         }
         // The kernel counts what the process reads, so it is known only while it reads one trace.
@@ -125,7 +126,9 @@ impl Analyst for Viewed {
         };
         let shown = Shown { timeline: reading.timeline.clone(), states_known: &states_known };
         let read = one_report::read(&self.input, path, (&SubjectArgs::default(), false), Some(&shown));
-        let report = read.and_then(|one| Ok(serde_json::to_value(&one.report)?)).map_err(|error| in_one_line(&error))?;
+        let one = read.map_err(|error| in_one_line(&error))?;
+        reading.keep(PictureAnswers::new(&one.pictures, reading.timeline.range().0));
+        let report = serde_json::to_value(&one.report).map_err(|error| error.to_string())?;
         if let Some(kept) = kept {
             self.to_keep.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), (kept, counts.get()));
         }
@@ -135,8 +138,9 @@ impl Analyst for Viewed {
     fn keep(&self, path: &Path, reading: &Reading, report: &Value) {
         let to_keep = self.to_keep.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
         if let Some((kept, TraceCounts { events, lost })) = to_keep {
+            let pictures = reading.pictures().cloned().unwrap_or_default();
             // Without it, the trace is read again the next time.
-            drop(kept.store(&reading.timeline, &Answers { events, lost, report: report.clone() }));
+            drop(kept.store(&reading.timeline, &Answers { events, lost, report: report.clone(), pictures }));
         }
     }
 
