@@ -10,6 +10,7 @@
 
 pub(crate) mod kernel;
 pub(crate) mod one_report;
+pub(crate) mod period;
 pub(crate) mod predictions;
 pub(crate) mod probes;
 pub(crate) mod samples;

@@ -15,7 +15,7 @@ use crate::input::Input;
 use crate::render::table::plain;
 use anyhow::bail;
 use longpole_analysis::critical_path::Answer;
-use longpole_analysis::pipeline::report_pass::{path_of_log, ReportPass};
+use longpole_analysis::pipeline::report_pass::{path_of_log, Also, ReportPass};
 use longpole_analysis::pipeline::samples::has_samples;
 use longpole_analysis::pipeline::{timeline, Follower, Interactions, Request};
 use longpole_analysis::report::Report;
@@ -57,7 +57,7 @@ pub fn read(
     let selection = &subject.selection();
     let mut writer = shown.map(|shown| TimelineWriter::new(shown.timeline.clone()));
     let follower = writer.as_mut().map(|writer| writer as &mut dyn Follower);
-    let Some(read) = ReportPass::read(&mut interactions, subject.progress_times(), is_ranged, follower)? else {
+    let Some(read) = ReportPass::read(&mut interactions, subject.progress_times(), is_ranged, Also { follower, cpu_times: false })? else {
         return of_log(&mut interactions, (subject, sensitivity), shown);
     };
     if let (Some(shown), Some(writer)) = (shown, writer) {
