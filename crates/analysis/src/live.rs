@@ -174,10 +174,17 @@ impl Length {
     }
 }
 
+/// Number of a period, and of the periods directly before it that were not analysed.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    pub number: u64,
+    pub skipped: u64,
+}
+
 impl Period {
-    /// Returns the period with this number. `recorded` is the time that its recording covers;
+    /// Returns the period with these numbers. `recorded` is the time that its recording covers;
     /// `cpu` and `report` are the answers about it.
-    pub fn new((number, skipped): (u64, u64), recorded: Length, cpu: &Cpu, report: &Report) -> Period {
+    pub fn new(numbers: Numbers, recorded: Length, cpu: &Cpu, report: &Report) -> Period {
         // Events of the kernel show the time exactly for which the CPUs are known.
         let period_ns = cpu.cpus.iter().map(|cpu| cpu.total_ns).max().filter(|&ns| ns > 0).map_or(recorded.ns(), |ns| ns as f64);
         let of_kernel = !cpu.cpus.is_empty();
@@ -189,8 +196,8 @@ impl Period {
         let mut latencies: Vec<Latency> = report.latency.iter().map(Latency::new).collect();
         latencies.sort_by(|a, b| (a.kind as u8, b.total_ns, &a.name).cmp(&(b.kind as u8, a.total_ns, &b.name)));
         Period {
-            number,
-            skipped,
+            number: numbers.number,
+            skipped: numbers.skipped,
             begin_ns: recorded.begin_ns,
             end_ns: recorded.end_ns,
             events: Events {
@@ -208,6 +215,20 @@ impl Period {
         }
     }
 
+    /// Adds what the probes of the same period show, if they were recorded elsewhere.
+    pub fn with_probes(mut self, probes: Period) -> Period {
+        self.events.probes = probes.events.probes;
+        self.events.probes_lost = probes.events.probes_lost;
+        for of_probes in probes.threads {
+            let is_same = |thread: &&mut ThreadUse| thread.pid == of_probes.pid && thread.tid == of_probes.tid;
+            match self.threads.iter_mut().find(is_same) {
+                Some(thread) => (thread.probe_state, thread.lost) = (of_probes.probe_state, of_probes.lost),
+                None => self.threads.push(of_probes),
+            }
+        }
+        Period { queues: probes.queues, latencies: probes.latencies, ..self }
+    }
+
     /// Length of the period in seconds.
     pub fn seconds(&self) -> f64 {
         Length { begin_ns: self.begin_ns, end_ns: self.end_ns }.ns() / 1e9
@@ -217,12 +238,20 @@ impl Period {
 /// Names of processes: that of the thread with the number of the process.
 fn processes(threads: &[ThreadTime]) -> HashMap<i32, &str> {
     let main = threads.iter().filter(|thread| thread.pid.is_some() && thread.pid == thread.tid);
-    main.filter_map(|thread| Some((thread.pid?, thread.name.as_str()))).collect()
+    main.filter_map(|thread| Some((thread.pid?, process_in_name(thread).unwrap_or(&thread.name)))).collect()
 }
 
+/// Returns the name of the process in the name of a thread with probes: `process/thread`. `None`
+/// for a thread that only the kernel's events name.
+fn process_in_name(thread: &ThreadTime) -> Option<&str> {
+    let (process, _) = thread.name.split_once('/').filter(|_| !thread.states.is_empty())?;
+    Some(process)
+}
+
+/// Returns the name of the thread's process; empty if the name of the thread has it already.
 fn process<'a>(thread: &ThreadTime, processes: &HashMap<i32, &'a str>) -> &'a str {
     let name = thread.pid.and_then(|pid| processes.get(&pid)).copied().unwrap_or("");
-    if name == thread.name {
+    if name == thread.name || process_in_name(thread).is_some() {
         return "";
     }
     name

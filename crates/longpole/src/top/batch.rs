@@ -1,5 +1,6 @@
 //! Prints periods as text, or as JSON.
 
+use crate::render::answer::write_json_line;
 use crate::render::length::Length;
 use crate::render::style::{painted, title, Role};
 use crate::render::table::{duration, number, percent, plain, Table};
@@ -17,8 +18,7 @@ pub struct Printed<'a> {
 
 /// Prints the period as one line of JSON.
 pub fn json(out: &mut impl Write, period: &Period) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, period)?;
-    writeln!(out)?;
+    write_json_line(out, period)?;
     out.flush()
 }
 

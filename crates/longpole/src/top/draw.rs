@@ -134,6 +134,9 @@ fn summary(lines: &mut Lines<'_>, view: &View, period: &Period, height: u16) {
     if let Some(trouble) = view.sources.iter().flat_map(|sources| &sources.troubles).next().or(view.note.as_ref()) {
         lines.text(trouble, Tone::Limit);
     }
+    if let Some(other) = view.sources.as_ref().and_then(|sources| sources.other.as_ref()) {
+        lines.text(&format!("probes are those of the recording in progress, {other}"), Tone::Dim);
+    }
     if view.sources.as_ref().is_some_and(|sources| !sources.kernel) {
         lines.text("CPUs, other programs, calls and what threads wait for are shown with the kernel's events", Tone::Dim);
     }

@@ -1,7 +1,7 @@
 //! The live view of `longpole top`: records the running system period by period, and shows each
 //! period on the terminal.
 //!
-//! - [`source`] records. A recorder of its own writes each period as a chunk in memory; a second
+//! - [`recorder`] records: it writes each period as a chunk in memory. In [`source`], a second
 //!   thread reads the finished chunk as `report` reads a recording, while the next one is recorded.
 //!   If reading takes longer than a period, periods are skipped and counted.
 //! - [`view`] has the state of the screen: what is shown, and what each key does.
@@ -11,6 +11,7 @@
 pub mod batch;
 mod draw;
 mod lines;
+mod recorder;
 pub mod screen;
 pub mod source;
 mod terminal;

@@ -1,23 +1,21 @@
-//! Records period by period, and reads each period while the next one is recorded.
+//! The periods of the running system, as they are recorded and read.
 //!
 //! The recorder has a thread of its own, like its reader: neither waits for the other, nor for the
 //! screen. At the end of a period the recorder begins a new chunk. A reader that has nothing else
 //! to do gets the old one, and removes it afterwards; otherwise the old one is removed unread, and
 //! counts as skipped. So at most three chunks exist.
 
-use crate::passes::period;
+use super::recorder::{remove, Recording};
+use crate::passes::period::{self, Recorded};
 use anyhow::Context;
 use longpole_analysis::live::Period;
 use longpole_model::rules::Rules;
-use longpole_record::output::scratch::Scratch;
-use longpole_record::{Options, Recorder, Stop};
-use std::fs;
-use std::path::{Path, PathBuf};
+use longpole_record::{Options, Stop};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{channel, sync_channel, Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
+use std::sync::mpsc::{channel, sync_channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What the source reports.
 pub enum Update {
@@ -36,6 +34,8 @@ pub enum Update {
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     pub kernel: bool,
+    /// The recording in progress whose probes are shown, in words.
+    pub other: Option<String>,
     pub troubles: Vec<String>,
 }
 
@@ -51,35 +51,29 @@ pub struct Wanted {
 /// The periods of the running system. Recording ends when this is dropped.
 pub struct Source {
     updates: Receiver<Update>,
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    ends: Arc<AtomicBool>,
+    recorder: Option<JoinHandle<()>>,
 }
 
 impl Source {
     /// Begins to record.
     pub fn begin(wanted: Wanted) -> anyhow::Result<Source> {
         let signals = Stop::install().context("cannot handle signals")?;
-        let stop = Arc::new(AtomicBool::new(false));
+        let ends = Arc::new(AtomicBool::new(false));
         let (sender, updates) = channel();
-        let (chunks, finished) = sync_channel::<Chunk>(0);
+        // Without room, a chunk is taken only by a reader that waits for it.
+        let (chunks, finished) = sync_channel::<Recorded>(0);
         let Wanted { options, period, rules, note } = wanted;
-        let to_reader = sender.clone();
+        let (is_over, to_reader) = (Arc::clone(&ends), sender.clone());
         let reader = thread::Builder::new().name("longpole-reader".to_owned());
-        let reader = reader.spawn(move || read_all(&finished, &rules, &to_reader)).context("cannot start a thread")?;
-        let ends = Arc::clone(&stop);
+        reader.spawn(move || read_all(&finished, &rules, &is_over, &to_reader)).context("cannot start a thread")?;
+        let recording = Recording { period, ends: Arc::clone(&ends), signals, chunks, updates: sender };
         let recorder = thread::Builder::new().name("longpole-record".to_owned());
-        let record = move || {
-            let recording = Recording { period, ends, signals, chunks, updates: sender };
-            if let Err(error) = recording.run(options, note) {
-                // The receiver may be gone.
-                let _ = recording.updates.send(Update::Failed(error));
-            }
-        };
-        let recorder = recorder.spawn(record).context("cannot start a thread")?;
-        Ok(Source { updates, stop, threads: vec![recorder, reader] })
+        let recorder = recorder.spawn(move || recording.run(&options, note)).context("cannot start a thread")?;
+        Ok(Source { updates, ends, recorder: Some(recorder) })
     }
 
-    /// Waits for the next update. `None` if none came in this time, or if recording has ended.
+    /// Waits for the next update. `None` if none came in this time.
     pub fn next(&self, longest: Duration) -> Option<Update> {
         match self.updates.recv_timeout(longest) {
             Ok(update) => Some(update),
@@ -91,89 +85,35 @@ impl Source {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        self.ends.store(true, Ordering::Release);
+        // The reader may take seconds, and nobody waits for its answer.
+        if let Some(recorder) = self.recorder.take() {
+            let _ = recorder.join();
         }
     }
 }
 
-/// The recording of a period, which is complete.
-struct Chunk {
-    path: PathBuf,
-    number: u64,
-    skipped: u64,
-}
-
-/// Longest time between two looks at the request to end.
-const LOOK: Duration = Duration::from_millis(50);
-/// Nice value of the recorder's thread, if it may choose one; see `record`.
-const URGENT: i32 = -10;
-
-struct Recording {
-    period: Duration,
-    ends: Arc<AtomicBool>,
-    signals: Stop,
-    chunks: SyncSender<Chunk>,
-    updates: Sender<Update>,
-}
-
-impl Recording {
-    fn run(&self, options: Options, note: Option<String>) -> anyhow::Result<()> {
-        let scratch = Scratch::in_memory().context("cannot make a folder for the recording")?;
-        // Of this thread alone: the reader and the screen are not urgent.
-        let _ = rustix::process::setpriority_process(None, URGENT);
-        let options = Options { root: Some(scratch.path().to_owned()), ..options };
-        let mut recorder = Recorder::start(options, Some(&self.signals))?;
-        let troubles = recorder.troubles().map(str::to_owned).chain(note).collect();
-        let _ = self.updates.send(Update::Begun(Sources { kernel: recorder.records_kernel(), troubles }));
-        let outcome = self.periods(&mut recorder);
-        recorder.abandon();
-        outcome
-    }
-
-    fn periods(&self, recorder: &mut Recorder) -> anyhow::Result<()> {
-        let (mut number, mut skipped) = (1, 0);
-        let mut next = Instant::now() + self.period;
-        while !self.ends.load(Ordering::Acquire) && self.signals.signal().is_none() {
-            let longest = recorder.turn()?;
-            let now = Instant::now();
-            if now >= next {
-                let path = recorder.next_chunk()?;
-                match self.chunks.try_send(Chunk { path, number, skipped }) {
-                    Ok(()) => skipped = 0,
-                    Err(TrySendError::Full(chunk) | TrySendError::Disconnected(chunk)) => {
-                        remove(&chunk.path);
-                        skipped += 1;
-                    }
-                }
-                number += 1;
-                // A recorder that was stopped does not make up for the periods that it missed.
-                next = (next + self.period).max(now + self.period / 2);
-            }
-            recorder.wait(longest.min(LOOK).min(next.saturating_duration_since(now)));
-        }
-        Ok(())
-    }
-}
+/// Nice value of the reader: what it observes has priority.
+const PATIENT: i32 = 5;
 
 /// Reads each chunk and removes it, until there are no more.
-fn read_all(chunks: &Receiver<Chunk>, rules: &Rules, updates: &Sender<Update>) {
-    for Chunk { path, number, skipped } in chunks {
+fn read_all(chunks: &Receiver<Recorded>, rules: &Rules, ends: &AtomicBool, updates: &Sender<Update>) {
+    // Of this thread alone, and of those that it starts.
+    let _ = rustix::process::setpriority_process(None, PATIENT);
+    let is_over = || ends.load(Ordering::Acquire);
+    for recorded in chunks {
         let mut note = |note| drop(updates.send(Update::Note(note)));
-        let read = period::read(&path, (number, skipped), rules.clone(), &mut note);
-        remove(&path);
+        let read = period::read(&recorded, rules, (&is_over, &mut note));
+        remove(&recorded.path);
+        if is_over() {
+            return;
+        }
         let update = match read {
             Ok(period) => Update::Period(Box::new(period)),
-            Err(error) => Update::Note(format!("period {number} cannot be read: {}", crate::in_one_line(&error))),
+            Err(error) => Update::Note(format!("period {} cannot be read: {}", recorded.number, crate::in_one_line(&error))),
         };
         if updates.send(update).is_err() {
             return;
         }
     }
-}
-
-fn remove(chunk: &Path) {
-    // What remains is removed with the folder of all chunks.
-    let _ = fs::remove_dir_all(chunk);
 }

@@ -5,7 +5,7 @@ use super::record::{self, Groups, Kernel};
 use crate::input::rules;
 use crate::top::batch::{self, Printed};
 use crate::top::screen;
-use crate::top::source::{Source, Update, Wanted};
+use crate::top::source::{Source, Sources, Update, Wanted};
 use crate::WrongUsage;
 use longpole_analysis::live::order::Order;
 use longpole_analysis::live::Period;
@@ -104,6 +104,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Reports what is recorded elsewhere, and what is not recorded.
+fn begun(sources: &Sources) {
+    let other = sources.other.as_ref().map(|other| format!("probes are those of the recording in progress, {other}"));
+    other.iter().chain(&sources.troubles).for_each(|note| eprintln!("longpole: note: {note}"));
+}
+
 impl Args {
     fn wanted(&self) -> anyhow::Result<Wanted> {
         let kernel = Kernel::from(self.kernel.clone());
@@ -153,7 +159,7 @@ impl Args {
                     self.print_one(&period)?;
                     printed += 1;
                 }
-                Some(Update::Begun(sources)) => sources.troubles.iter().for_each(|trouble| eprintln!("longpole: note: {trouble}")),
+                Some(Update::Begun(sources)) => begun(&sources),
                 Some(Update::Note(note)) => eprintln!("longpole: note: {note}"),
                 Some(Update::Failed(error)) => return Err(error),
                 Some(Update::Ended) => return Ok(()),
