@@ -15,14 +15,22 @@ longpole=$(realpath "$target/longpole")
 place=$(mktemp -d)
 export LONGPOLE_RUNTIME_DIR=$place/runtime
 mkdir -m 700 "$LONGPOLE_RUNTIME_DIR"
-tmux="tmux -S $place/tmux -f /dev/null"
+# Each terminal has a server of its own: one that ends may refuse the next session.
+terminals=0
+tmux="tmux -S $place/tmux-0 -f /dev/null"
 started=()
 end() {
 	$tmux kill-server 2>/dev/null || true
-	[ ${#started[@]} -eq 0 ] || kill -9 "${started[@]}" 2>/dev/null || true
+	end_live
 	rm -rf "$place"
 }
 trap end EXIT
+
+end_live() {
+	[ ${#started[@]} -eq 0 ] || kill -9 "${started[@]}" 2>/dev/null || true
+	wait "${started[@]}" 2>/dev/null || true
+	started=()
+}
 
 fail() {
 	echo "FAILED: $*" >&2
@@ -30,11 +38,9 @@ fail() {
 	exit 1
 }
 
-# Starts a program in the background, before all others on its CPU if this user may do that.
 start_live() {
 	"$place/live" "$@" &
 	started+=($!)
-	renice -n -20 -p $! >/dev/null 2>&1 || true
 }
 
 screen() {
@@ -71,6 +77,8 @@ open_top() {
 	local columns=$1 rows=$2
 	shift 2
 	$tmux kill-server 2>/dev/null || true
+	terminals=$((terminals + 1))
+	tmux="tmux -S $place/tmux-$terminals -f /dev/null"
 	$tmux new-session -d -s top -x "$columns" -y "$rows" "env PS1='$ ' bash --norc"
 	keys "stty -a > $place/stty-before; echo before; $longpole top $*; echo ended with \$?; stty -a > $place/stty-after" Enter
 	shows 'longpole top .*(sort running|needs 80 columns)'
@@ -183,6 +191,9 @@ grep -q -- '--batch' "$place/said" || fail "it does not name --batch"
 
 # With the kernel's events, the thread that computes without pause is the first of one CPU.
 if [ ${#kernel[@]} -gt 0 ]; then
+	end_live
+	# On a host with one CPU, nothing else would run.
+	[ "$(nproc)" -eq 1 ] && start_live 0 || start_live 0 first
 	"$longpole" top --batch "${kernel[@]}" --period 2s --count 1 </dev/null >"$place/text" 2>"$place/said"
 	grep -E '^ +[0-9]+ +[0-9.]+ %.* live/busy_one +[0-9]+$' "$place/text" >/dev/null || { cat "$place/text" "$place/said"; fail "busy_one is the first of no CPU"; }
 	for size in "80 24" "200 60"; do
@@ -198,7 +209,7 @@ if [ ${#kernel[@]} -gt 0 ]; then
 fi
 
 # A recording in progress loses no event to top, and top shows its probes.
-kill -9 "${started[@]}" 2>/dev/null || true
+end_live
 lost() {
 	"$longpole" record --kernel none --buffer 4MiB -o "$place/recordings-$1" --for 6s >/dev/null 2>"$place/said-$1" &
 	local recorder=$!

@@ -159,7 +159,7 @@ fn cpus(lines: &mut Lines<'_>, view: &View, period: &Period, height: u16) {
     let columns = cpus.len().div_ceil(most).clamp(1, usize::from(lines.width() / 40));
     let rows = cpus.len().div_ceil(columns).min(most);
     let width = lines.width() / columns as u16;
-    let bars_width = (width.saturating_sub(CPU_CELLS + 18)).clamp(8, HISTORY as u16);
+    let bars_width = (width.saturating_sub(CPU_CELLS) / 2).clamp(8, HISTORY as u16);
     for column in 0..columns {
         let mut part = lines.part(rows as u16 + 1, (column as u16 * width, width));
         let largest = width.saturating_sub(CPU_CELLS + bars_width + 2);
