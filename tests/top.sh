@@ -211,14 +211,20 @@ fi
 # A recording in progress loses no event to top, and top shows its probes.
 end_live
 lost() {
-	"$longpole" record --kernel none --buffer 4MiB -o "$place/recordings-$1" --for 6s >/dev/null 2>"$place/said-$1" &
+	"$longpole" record --kernel none --buffer 4MiB -o "$place/recordings-$1" >/dev/null 2>"$place/said-$1" &
 	local recorder=$!
-	sleep 1
-	if [ "$1" = with ]; then
-		"$longpole" top --json "${kernel[@]}" --period 1s --for 4s </dev/null >"$place/json" 2>"$place/said"
+	for _ in $(seq 300); do
+		grep -q 'writing to' "$place/said-$1" && break
+		sleep 0.1
+	done
+	if [ "$1" = without ]; then
+		sleep 5
+	else
+		"$longpole" top --json "${kernel[@]}" --period 1s --count 3 </dev/null >"$place/json" 2>"$place/said"
 		grep -q 'recording in progress' "$place/said" || { cat "$place/said"; fail "it does not name the recording in progress"; }
 		grep -q '"name":"parcels"' "$place/json" || { cut -c 1-2000 "$place/json"; cat "$place/said"; fail "no period has the probes of the recording in progress"; }
 	fi
+	kill -INT "$recorder"
 	wait "$recorder"
 	"$longpole" info --json "$place/recordings-$1"/*/ | python3 -c 'import json, sys; print(json.load(sys.stdin)["lost"])'
 }
