@@ -19,6 +19,7 @@ pub mod critical_path;
 pub mod evidence;
 pub mod findings;
 pub mod latency;
+pub mod live;
 pub mod machine_log;
 pub mod network;
 pub mod pipeline;

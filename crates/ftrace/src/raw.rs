@@ -100,32 +100,42 @@ impl RawReader {
     /// Each read returns one page, which is filled up with zeros.
     pub fn drain_to(&mut self, out: BorrowedFd<'_>) -> io::Result<usize> {
         let mut moved = self.splice_to(out, usize::MAX)?;
-        let mut page = vec![0; self.page_size];
         loop {
-            let mut filled = 0;
-            while filled < page.len() {
-                match rustix::io::read(&self.file, &mut page[filled..]) {
-                    Ok(0) | Err(Errno::AGAIN) => break,
-                    Ok(count) => filled += count,
-                    Err(Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
-                }
+            match self.copy_page_to(out)? {
+                0 => return Ok(moved),
+                copied => moved += copied,
             }
-            if filled == 0 {
-                return Ok(moved);
-            }
-            page[filled..].fill(0);
-            let mut written = 0;
-            while written < page.len() {
-                match rustix::io::write(out, &page[written..]) {
-                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                    Ok(count) => written += count,
-                    Err(Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            moved += page.len();
         }
+    }
+
+    /// Copies the events of one page that are there now, also if the page is incomplete; events
+    /// that follow in the same page are read later. Returns the size of the page, or 0 if there are
+    /// none.
+    pub fn copy_page_to(&mut self, out: BorrowedFd<'_>) -> io::Result<usize> {
+        let mut page = vec![0; self.page_size];
+        let mut filled = 0;
+        while filled < page.len() {
+            match rustix::io::read(&self.file, &mut page[filled..]) {
+                Ok(0) | Err(Errno::AGAIN) => break,
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if filled == 0 {
+            return Ok(0);
+        }
+        page[filled..].fill(0);
+        let mut written = 0;
+        while written < page.len() {
+            match rustix::io::write(out, &page[written..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => written += count,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(page.len())
     }
 
     /// Path of the file in tracefs.

@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 /// Heading and verbs of each group, in the order in which they are listed.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("start here", &["record", "report", "path", "what-if", "diff", "view"]),
+    ("start here", &["record", "report", "path", "what-if", "diff", "view", "top"]),
     ("measure", &["latency", "queues", "cpu", "irq", "sched", "syscalls", "packets", "graph", "util", "overhead"]),
     ("read and convert traces", &["info", "print", "convert", "merge", "model", "serve", "mount"]),
     (

@@ -19,6 +19,7 @@ pub mod passes;
 mod patterns;
 pub mod render;
 mod sync;
+mod top;
 mod verbs;
 
 use crate::render::style::{painted, Role};
@@ -88,6 +89,7 @@ enum Verb {
     /// Name the bottleneck, with its evidence
     Report(verbs::report::Args),
     View(verbs::view::Args),
+    Top(verbs::top::Args),
     Serve(verbs::serve::Args),
     /// Show programs with probes as directories: what is recorded, and events as text
     Mount(verbs::mount::Args),
@@ -143,6 +145,7 @@ fn main() -> ExitCode {
         Verb::Rules(args) => verbs::rules::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::View(args) => verbs::view::run(args),
+        Verb::Top(args) => verbs::top::run(args),
         Verb::Serve(args) => verbs::serve::run(args),
         Verb::Mount(args) => verbs::mount::run(args),
         Verb::Demo(args) => verbs::demo::run(args),

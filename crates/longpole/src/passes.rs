@@ -13,6 +13,7 @@ pub(crate) mod html_report;
 pub(crate) mod kept_view;
 pub(crate) mod kernel;
 pub(crate) mod one_report;
+pub(crate) mod period;
 pub(crate) mod predictions;
 pub(crate) mod probes;
 pub(crate) mod samples;

@@ -233,6 +233,11 @@ impl Chunks {
         self.kernel_before = kernel;
     }
 
+    /// Forgets a completed chunk.
+    pub fn give_away(&mut self, path: &Path) {
+        self.done.retain(|chunk| chunk.path != path);
+    }
+
     /// Deletes the oldest chunks beyond the limit. `classes`: returns the event classes of each
     /// stream class. Returns diagnostics.
     pub fn remove_oldest(&mut self, now_ns: u64, classes: impl Fn() -> HashMap<u32, Classes>) -> Vec<String> {

@@ -15,6 +15,8 @@ use crate::network::packet_loss::Places;
 use crate::network::packet_paths::PacketPaths;
 use crate::network::packets::Packets;
 use crate::report::{Critical, ProbePass, Report};
+use crate::scheduling::cpus::CpuTimes;
+use crate::scheduling::probed::Cpu;
 use crate::verdict::off_path::OffPathCollector;
 use longpole_model::causes::Composer;
 use longpole_model::linux::Linux;
@@ -40,8 +42,20 @@ pub struct EventAnswers {
     has_kernel: bool,
 }
 
+/// What a reading for the report also does.
+#[derive(Default)]
+pub struct Also<'f> {
+    /// Receives the interactions for a picture; what further pictures need is kept, too
+    /// ([`ProbePass::keep_for_pictures`]).
+    pub picture: Option<&'f mut dyn Follower>,
+    /// True if the times of CPUs and threads are summed up for [`ReportPass::cpu`].
+    pub cpu_times: bool,
+}
+
 /// What observes the kernel's model for the path.
 struct Watches {
+    /// `None` if the times of CPUs and threads were not asked for.
+    times: Option<CpuTimes>,
     facts: KernelFacts,
     occupancy: OccupancyLog,
     off_path: OffPathCollector,
@@ -58,14 +72,13 @@ struct Part {
 
 impl<'a> ReportPass<'a> {
     /// Reads a trace. `is_ranged` is true if the user named a part of it; otherwise, a part that
-    /// has a begin begins with the recorded command. `picture` receives the interactions, too, and
-    /// what further pictures need is kept ([`ProbePass::keep_for_pictures`]). `None` for a machine
-    /// log, of which [`path_of_log`] computes the path.
+    /// has a begin begins with the recorded command. `None` for a machine log, of which
+    /// [`path_of_log`] computes the path.
     pub fn read(
         interactions: &mut Interactions,
         mut progress: Option<ProgressTimes<'a>>,
         is_ranged: bool,
-        picture: Option<&mut dyn Follower>,
+        also: Also<'_>,
     ) -> Result<Option<ReportPass<'a>>, Error> {
         let begin = interactions.part().begin;
         let Some(trace) = interactions.trace() else { return Ok(None) };
@@ -76,11 +89,15 @@ impl<'a> ReportPass<'a> {
         let mut model = (has_kernel && is_ranged).then(|| KernelModel::new(begin, trace)).transpose()?;
         let mut packet_paths = PacketPaths::new(None);
         packet_paths.since_ns = part.of_command.then_some(part.begin_ns);
-        let mut watches =
-            Watches { facts: KernelFacts::default(), occupancy: cpu_holders::occupancy_log(), off_path: OffPathCollector::default() };
+        let mut watches = Watches {
+            times: also.cpu_times.then(CpuTimes::default),
+            facts: KernelFacts::default(),
+            occupancy: cpu_holders::occupancy_log(),
+            off_path: OffPathCollector::default(),
+        };
         let mut count = 0;
         let mut pass = ProbePass::of_steps()?;
-        if picture.is_some() {
+        if also.picture.is_some() {
             pass.keep_for_pictures();
         }
         let (first, pass) = alongside_pass(pass, |probes| {
@@ -97,7 +114,7 @@ impl<'a> ReportPass<'a> {
                     probes.item(composer, catalogue, item);
                 }
             };
-            let first = FirstPass::read(interactions, feed, picture)?;
+            let first = FirstPass::read(interactions, feed, also.picture)?;
             probes.send(interactions.vocabulary());
             Ok(first)
         })?;
@@ -110,6 +127,17 @@ impl<'a> ReportPass<'a> {
     /// Returns which thread or interrupt had each CPU.
     pub fn occupancy(&self) -> &OccupancyLog {
         &self.watches.occupancy
+    }
+
+    /// Returns the times of CPUs and threads. Without [`Also::cpu_times`], those of the kernel are
+    /// missing.
+    pub fn cpu(&self, interactions: &Interactions) -> Cpu {
+        let trace = interactions.trace();
+        let mut cpu = self.events.pass.cpu(trace.and_then(Trace::probe_cost_ns));
+        if let (Some(times), Some(linux)) = (&self.watches.times, self.events.linux(interactions)) {
+            cpu.add_kernel(times, linux, trace.is_none_or(|trace| !trace.catalogue().foreign_pids));
+        }
+        cpu
     }
 
     /// Returns the number of events that were read.
@@ -152,8 +180,12 @@ pub fn path_of_log(interactions: &mut Interactions, request: Request<'_>, also: 
 impl Watches {
     /// Passes an item to the composer, whose model of the kernel is observed.
     fn compose(&mut self, part: &Part, packet_paths: &mut PacketPaths, composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>) {
-        let Watches { facts, occupancy, off_path } = self;
-        composer.item_with(catalogue, item, &mut (occupancy, &mut (&mut *packet_paths, &mut (&mut *facts, &mut *off_path))));
+        let Watches { times, facts, occupancy, off_path } = self;
+        let mut others = (&mut *packet_paths, &mut (&mut *facts, &mut *off_path));
+        match times {
+            None => composer.item_with(catalogue, item, &mut (occupancy, &mut others)),
+            Some(times) => composer.item_with(catalogue, item, &mut (times, &mut (occupancy, &mut others))),
+        }
         if part.has_kernel {
             facts.after(composer.linux());
             off_path.after(composer.linux());
@@ -170,9 +202,13 @@ impl Watches {
         catalogue: &Catalogue,
         item: &Item<'_>,
     ) {
-        let Watches { facts, occupancy, off_path } = self;
+        let Watches { times, facts, occupancy, off_path } = self;
         composer.item_with(catalogue, item, occupancy);
-        model.item(catalogue, item, &mut (packet_paths, &mut (&mut *facts, &mut *off_path)));
+        let mut others = (packet_paths, &mut (&mut *facts, &mut *off_path));
+        match times {
+            None => model.item(catalogue, item, &mut others),
+            Some(times) => model.item(catalogue, item, &mut (times, &mut others)),
+        };
         facts.after(&model.linux);
         off_path.after(&model.linux);
     }
@@ -185,17 +221,25 @@ impl Watches {
         packet_paths: &mut PacketPaths,
         has_kernel: bool,
     ) {
-        let Watches { facts, occupancy, .. } = self;
+        let Watches { times, facts, occupancy, .. } = self;
         match model {
             None => {
-                interactions.finish_linux(&mut (occupancy, &mut (packet_paths, &mut *facts)));
+                let mut others = (packet_paths, &mut *facts);
+                match times {
+                    None => interactions.finish_linux(&mut (occupancy, &mut others)),
+                    Some(times) => interactions.finish_linux(&mut (times, &mut (occupancy, &mut others))),
+                }
                 if let Some(composer) = interactions.composer().filter(|_| has_kernel) {
                     facts.after(composer.linux());
                 }
             }
             Some(model) => {
                 interactions.finish_linux(occupancy);
-                model.linux.finish(&mut (packet_paths, &mut *facts));
+                let mut others = (packet_paths, &mut *facts);
+                match times {
+                    None => model.linux.finish(&mut others),
+                    Some(times) => model.linux.finish(&mut (times, &mut others)),
+                }
                 facts.after(&model.linux);
             }
         }

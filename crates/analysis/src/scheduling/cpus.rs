@@ -44,6 +44,8 @@ struct ThreadParts {
     uninterruptible: u64,
     instances: Samples,
     used: BTreeSet<CpuId>,
+    /// Running time on each CPU, by the index of the CPU.
+    by_cpu: Vec<u64>,
     /// CPUs that were used since each change of the affinity mask.
     used_since: Vec<BTreeSet<CpuId>>,
     woken_by: BTreeMap<ContextId, (u64, BTreeSet<CpuId>)>,
@@ -66,6 +68,11 @@ impl ThreadParts {
 }
 
 impl ThreadParts {
+    fn cpu_ns(&self, linux: &Linux) -> Vec<(u32, u64)> {
+        let of = self.by_cpu.iter().zip(&linux.cpus).map(|(ns, cpu)| (cpu.number, *ns));
+        of.filter(|(_, ns)| *ns > 0).collect()
+    }
+
     fn changes(&self, thread: &Thread, linux: &Linux, numbers: &dyn Fn(&BTreeSet<CpuId>) -> Vec<u32>) -> Vec<AllowedChange> {
         let why = |change: &MaskChange| match (&change.cpus, change.why) {
             (Some(_), _) => None,
@@ -115,6 +122,8 @@ pub struct KernelThread {
     pub instances: u64,
     pub instance_ns: Option<Instances>,
     pub used_cpus: Vec<u32>,
+    /// Running time on each CPU that the thread used, by the number of the CPU.
+    pub cpu_ns: Vec<(u32, u64)>,
     pub interrupt_cpus: Vec<u32>,
     pub wakers: Vec<WakerLine>,
     pub migrations: u64,
@@ -246,6 +255,7 @@ impl CpuTimes {
                 instances: parts.instances.count(),
                 instance_ns: instance_ns.map(|((min, mean), max)| Instances { min, mean, max }),
                 used_cpus: numbers(&parts.used),
+                cpu_ns: parts.cpu_ns(linux),
                 wakers: parts.wakers(linux, &numbers),
                 allowed_cpus: thread.mask.at_begin().map(|cpus| cpus.to_vec()),
                 allowed_why_unknown: thread.mask.why().map(reason),
@@ -268,6 +278,7 @@ impl Watch for CpuTimes {
             (Occupant::Thread(id), _) => {
                 let thread = self.thread(id);
                 thread.running[mode as usize] += ns;
+                *entry(&mut thread.by_cpu, cpu.0) += ns;
                 thread.runs_on(cpu);
             }
             (Occupant::Context(_), Base::Thread(id)) => self.thread(id).interrupted += ns,
@@ -283,6 +294,7 @@ impl Watch for CpuTimes {
                 *self.place(cpu, Occupant::Thread(id)) += ns;
                 let thread = self.thread(id);
                 thread.running[Mode::Unknown as usize] += ns;
+                *entry(&mut thread.by_cpu, cpu.0) += ns;
                 thread.interrupted += interrupts_ns;
                 thread.runs_on(cpu);
             }
@@ -302,8 +314,10 @@ impl Watch for CpuTimes {
         *self.place(cpu, Occupant::Lost) += ns;
         match (by, base) {
             (Occupant::Thread(id), _) => {
-                let running = &mut self.thread(id).running[mode as usize];
-                *running = running.saturating_sub(ns);
+                let thread = self.thread(id);
+                for sum in [&mut thread.running[mode as usize], entry(&mut thread.by_cpu, cpu.0)] {
+                    *sum = sum.saturating_sub(ns);
+                }
             }
             (Occupant::Context(_), Base::Thread(id)) => {
                 let thread = self.thread(id);

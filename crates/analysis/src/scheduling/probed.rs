@@ -89,6 +89,9 @@ pub struct KernelTime {
     /// Part of `blocked_ns` in which no signal could end the wait.
     pub uninterruptible_ns: u64,
     pub unknown_ns: u64,
+    /// Running time on each CPU that the thread used, by the number of the CPU.
+    #[serde(skip)]
+    pub cpu_ns: Vec<(u32, u64)>,
     /// CPUs of the interrupts that woke the thread.
     pub interrupt_cpus: Vec<u32>,
     /// Interrupts that woke the thread.
@@ -293,6 +296,7 @@ impl ThreadTime {
             preempted_ns: found.preempted_ns,
             uninterruptible_ns: found.uninterruptible_ns,
             unknown_ns: found.unknown_ns,
+            cpu_ns: found.cpu_ns,
             interrupt_cpus: found.interrupt_cpus,
             wakers: found.wakers,
             allowed_why_unknown: found.allowed_why_unknown,

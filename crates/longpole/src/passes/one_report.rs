@@ -17,7 +17,7 @@ use anyhow::bail;
 use longpole_analysis::critical_path::samples::CriticalFunction;
 use longpole_analysis::critical_path::Answer;
 use longpole_analysis::pipeline::pictures::Pictures;
-use longpole_analysis::pipeline::report_pass::{path_of_log, ReportPass};
+use longpole_analysis::pipeline::report_pass::{path_of_log, Also, ReportPass};
 use longpole_analysis::pipeline::samples::{has_samples, PathFunctions, StackSamples};
 use longpole_analysis::pipeline::{timeline, Follower, Interactions, Request};
 use longpole_analysis::report::{Critical, Report};
@@ -62,7 +62,9 @@ pub fn read(
     let selection = &subject.selection();
     let mut writer = shown.map(|shown| TimelineWriter::new(shown.timeline.clone()));
     let follower = writer.as_mut().map(|writer| writer as &mut dyn Follower);
-    let Some(read) = ReportPass::read(&mut interactions, subject.progress_times(), is_ranged, follower)? else {
+    let Some(read) =
+        ReportPass::read(&mut interactions, subject.progress_times(), is_ranged, Also { picture: follower, cpu_times: false })?
+    else {
         return of_log(&mut interactions, (subject, sensitivity), shown);
     };
     if let (Some(shown), Some(writer)) = (shown, writer) {

@@ -31,6 +31,7 @@ pub mod start;
 pub mod status;
 pub mod stop;
 pub mod syscalls;
+pub mod top;
 pub mod util;
 pub mod view;
 pub mod what_if;

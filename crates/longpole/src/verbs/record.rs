@@ -147,12 +147,19 @@ fn stacks(text: &str) -> Result<Stacks, String> {
     }
 }
 
+impl From<Option<Groups>> for Kernel {
+    /// Returns the options of which only `--kernel` was given.
+    fn from(kernel: Option<Groups>) -> Kernel {
+        Kernel { kernel, events: Vec::new(), keep_all: false, context: Vec::new(), stacks: Some(Stacks(None)) }
+    }
+}
+
 /// Groups from one `--kernel` option. The list is a type of its own because clap would otherwise
 /// treat a `Vec` as several values.
 #[derive(Clone)]
-struct Groups(Vec<Group>);
+pub struct Groups(Vec<Group>);
 
-fn groups(text: &str) -> Result<Groups, RequestError> {
+pub fn groups(text: &str) -> Result<Groups, RequestError> {
     match text {
         "none" => Ok(Groups(Vec::new())),
         text => text.split(',').map(|name| name.trim().parse()).collect::<Result<_, _>>().map(Groups),
@@ -160,7 +167,8 @@ fn groups(text: &str) -> Result<Groups, RequestError> {
 }
 
 impl Kernel {
-    fn request(&self) -> Option<Request> {
+    /// Returns the request for the recorder; `None` if no kernel events are wanted or possible.
+    pub fn request(&self) -> Option<Request> {
         let groups = match &self.kernel {
             Some(groups) => groups.0.clone(),
             None if rustix::process::geteuid().is_root() || longpole_record::kernel::available().is_ok() => Group::DEFAULT.to_vec(),
@@ -173,7 +181,7 @@ impl Kernel {
     }
 
     /// Returns a note if the user gave no kernel option and the kernel cannot be recorded.
-    fn note(&self) -> Option<String> {
+    pub fn note(&self) -> Option<String> {
         let silent = self.kernel.is_none() && self.events.is_empty();
         (silent && self.request().is_none())
             .then(|| "the kernel is not recorded: needs root (see longpole check); --kernel none silences this".to_owned())
@@ -452,7 +460,7 @@ fn options(args: &Args, nice: i32) -> Options {
     }
 }
 
-fn check_process(pid: i32) -> anyhow::Result<()> {
+pub fn check_process(pid: i32) -> anyhow::Result<()> {
     match (lives(pid), process_of_thread(pid)) {
         (true, Some(process)) if process != pid => bail!("{pid} is a thread of process {process}; write --pid {process}"),
         (true, _) => Ok(()),

@@ -36,6 +36,15 @@ impl Recorder {
         }
     }
 
+    /// Starts a new chunk now. Returns the path of the one before, which is complete and belongs to
+    /// the caller: the recorder never removes it. Its pages of the kernel are not converted yet.
+    pub fn next_chunk(&mut self) -> Result<PathBuf, Error> {
+        let complete = self.path().to_owned();
+        self.rotate()?;
+        self.chunks.give_away(&complete);
+        Ok(complete)
+    }
+
     fn rotate(&mut self) -> Result<(), Error> {
         let now = self.recording.now_ns();
         let root = self.path().parent().map_or_else(recording::root, Path::to_owned);

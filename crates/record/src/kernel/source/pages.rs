@@ -171,7 +171,9 @@ impl CpuReader {
             PageDestination::Shift(files) => {
                 let moved = match overwrites {
                     true => 0,
-                    false => self.turn(shared),
+                    // The page that is being filled, too: otherwise events of this chunk would be
+                    // in the next one, on a quiet CPU even in a chunk much later.
+                    false => self.turn(shared) + self.move_pages(shared, |reader, file| reader.copy_page_to(file.as_fd())),
                 };
                 if let Some((file, path)) = files.remove(&self.reader.cpu()) {
                     self.close();

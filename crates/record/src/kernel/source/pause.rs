@@ -31,7 +31,7 @@ pub(super) enum PageDestination {
     Out,
     /// To these files, by CPU.
     Into(BTreeMap<u32, File>),
-    /// The finished pages to the recording, and everything that follows to these files.
+    /// What is there now to the recording, and everything that follows to these files.
     Shift(PageFiles),
 }
 

@@ -1,5 +1,5 @@
 //! Redirects the kernel's pages to another recording while the tracer keeps running. Each CPU's
-//! sequence of pages is cut between two pages.
+//! sequence of events is cut where the redirection finds it, if need be within a page.
 
 use super::cpu_loss::CpuLoss;
 use super::pages::PageFiles;
