@@ -162,6 +162,17 @@ kill -TERM "$top"
 is_restored 0
 [ ! -e "$folder" ] || fail "$folder was left"
 
+# It ends when its terminal is closed.
+open_top 80 24 --kernel none --period 500ms
+shows 'parcels '
+top=$(pid_of_top)
+$tmux kill-server
+for _ in $(seq 300); do
+	[ -e "/proc/$top" ] || break
+	sleep 0.1
+done
+[ ! -e "/proc/$top" ] || fail "top goes on without a terminal"
+
 # What a killed one leaves, the next one removes.
 open_top 80 24 --kernel none --period 500ms
 shows 'parcels '
@@ -198,7 +209,8 @@ if [ ${#kernel[@]} -gt 0 ]; then
 	grep -E '^ +[0-9]+ +[0-9.]+ %.* live/busy_one +[0-9]+$' "$place/text" >/dev/null || { cat "$place/text" "$place/said"; fail "busy_one is the first of no CPU"; }
 	for size in "80 24" "200 60"; do
 		read -r columns rows <<<"$size"
-		open_top "$columns" "$rows" "${kernel[@]}" --period 2s
+		# Other programs may keep the CPUs as busy.
+		open_top "$columns" "$rows" "${kernel[@]}" --period 2s --filter live
 		shows 'CPU +busy%'
 		shows 'THREAD'
 		first=$(screen | grep -A 1 'THREAD (' | tail -n 1)

@@ -8,6 +8,9 @@ use crate::render::table::plain;
 use anyhow::Context;
 use longpole_analysis::live::order::Order;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use std::io;
 use std::time::{Duration, Instant};
 
 /// Longest time between two looks for periods.
@@ -51,7 +54,10 @@ pub fn run(source: &Source, shown: Shown) -> anyhow::Result<()> {
         if is_over {
             return Ok(());
         }
-        if event::poll(LOOK)? {
+        if is_gone()? {
+            return Ok(());
+        }
+        if event::poll(Duration::ZERO)? {
             is_changed = true;
             let action = match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => view.key(key, page),
@@ -63,5 +69,19 @@ pub fn run(source: &Source, shown: Shown) -> anyhow::Result<()> {
                 Action::Suspend => screen.suspend()?,
             }
         }
+    }
+}
+
+/// Waits for a key, for [`LOOK`] at most. Returns true if the terminal is gone. Reading from such a
+/// terminal would never end.
+fn is_gone() -> io::Result<bool> {
+    let stdin = io::stdin();
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    let longest = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
+    match poll(&mut polled, Some(&longest)) {
+        Ok(_) => Ok(polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)),
+        // A signal, such as the one for another size of the terminal.
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
