@@ -253,7 +253,7 @@ impl ProbePass {
     /// Returns the same statistics with the depths over time.
     pub fn queue_series(&self) -> Vec<QueueSeries> {
         let end = self.step_pass.range().map_or(0, |(_, end)| end);
-        self.queues.with_series(self.scene(), end, &|machine| self.step_pass.lost_of.get(&machine).copied().unwrap_or(0))
+        self.queues.answer(self.scene(), end, &|machine| self.step_pass.lost_of.get(&machine).copied().unwrap_or(0))
     }
 
     /// Returns the latencies of spans, calls, signals and activities.

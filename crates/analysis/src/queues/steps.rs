@@ -262,13 +262,9 @@ impl Queues {
         self.keeps_series = true;
     }
 
-    /// Returns the statistics until `end_ns`, by name. `lost_of` returns a thread's lost events.
-    pub fn answer(&self, scene: Scene<'_>, end_ns: i64, lost_of: &dyn Fn(ActorId) -> u64) -> Vec<QueueAnswer> {
-        self.with_series(scene, end_ns, lost_of).into_iter().map(|it| it.queue).collect()
-    }
-
-    /// Returns the same statistics with the depths over time.
-    pub fn with_series(&self, scene: Scene<'_>, end_ns: i64, lost_of: &dyn Fn(ActorId) -> u64) -> Vec<QueueSeries> {
+    /// Returns the statistics until `end_ns`, by name, with the depths over time if they were kept.
+    /// `lost_of` returns a thread's lost events.
+    pub fn answer(&self, scene: Scene<'_>, end_ns: i64, lost_of: &dyn Fn(ActorId) -> u64) -> Vec<QueueSeries> {
         let names = scene.names();
         let name_all = |actors: &[ActorId]| actors.iter().filter_map(|actor| names.get(actor.0 as usize).cloned()).collect();
         let mut out = Vec::new();
