@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Uses the page of `longpole view` in Chromium: on a recording of probes that it makes itself.
+# Uses the page of `longpole view` in Chromium, and files of `longpole report --html`: on recordings
+# of probes that it makes itself, and on the first one of the demo.
 # SCREENSHOTS names a folder for pictures of the page.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,14 +17,32 @@ target=${CARGO_TARGET_DIR:-target}/release
 [ -x "$target/longpole" ] || cargo build --release -p longpole
 longpole=$(realpath "$target/longpole")
 
+screenshots=${SCREENSHOTS:+$(realpath "$SCREENSHOTS")}
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 export LONGPOLE_RUNTIME_DIR=$place/runtime
 mkdir "$place/test"
-cp tests/viewer/package.json tests/viewer/package-lock.json tests/viewer/viewer.js "$place/test"
+cp tests/viewer/package.json tests/viewer/package-lock.json tests/viewer/*.js "$place/test"
 (cd "$place/test" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 
-cc -O2 -std=gnu11 -Iinclude -pthread -o "$place/handover" tests/programs/handover.c
-"$longpole" record --kernel none -o "$place/recordings" -- "$place/handover" >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
-recording=("$place/recordings"/*/)
-(cd "$place/test" && node viewer.js "$longpole" "$chromium" "${recording[0]%/}" ${SCREENSHOTS:+"$(realpath "$SCREENSHOTS")"})
+# Stack samples need root; without them, their case is skipped.
+stacks=()
+[ "$(id -u)" = 0 ] && stacks=(--stacks 1999)
+
+# Records the program with a worker that needs this many units per item, and prints the recording.
+record() {
+	mkdir "$place/$1"
+	cc -O2 -std=gnu11 -DWORKER_UNITS="$1" -Iinclude -pthread -o "$place/$1/handover" tests/programs/handover.c
+	"$longpole" record --kernel none "${stacks[@]}" -o "$place/$1/recordings" -- "$place/$1/handover" >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
+	echo "$place/$1/recordings"/*
+}
+
+slow=$(record 3)
+fast=$(record 1)
+"$longpole" demo -o "$place/demo" >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
+demo=("$place/demo"/*/)
+mkdir "$place/html"
+cd "$place/test"
+node viewer.js "$longpole" "$chromium" "$slow" ${screenshots:+"$screenshots"}
+node comparison.js "$longpole" "$chromium" "$slow" "$fast" ${screenshots:+"$screenshots"}
+node html_report.js "$longpole" "$chromium" "${demo[0]%/}" "$slow" "$place/html" ${screenshots:+"$screenshots"}

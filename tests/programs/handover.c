@@ -1,7 +1,7 @@
 /*
- * A feeder and a worker with a bounded queue between them. The worker needs three times as long per
- * item. Without an argument, all of this has probes. With an argument, the two hand bytes over
- * through two pipes instead, without any probe.
+ * A feeder and a worker with a bounded queue between them. The worker needs WORKER_UNITS times as
+ * long per item. Without an argument, all of this has probes. With an argument, the two hand bytes
+ * over through two pipes instead, without any probe.
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>
@@ -10,6 +10,10 @@
 #include <stdint.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef WORKER_UNITS
+#define WORKER_UNITS 3
+#endif
 
 enum { SLOTS = 4, ITEMS = 200, UNIT_NS = 100000 };
 
@@ -42,7 +46,7 @@ static void *worker(void *unused)
         pthread_cond_signal(&changed);
         pthread_mutex_unlock(&mutex);
         LONGPOLE_BEGIN("grind");
-        work(3);
+        work(WORKER_UNITS);
         LONGPOLE_END("grind");
     }
     return unused;
@@ -70,7 +74,7 @@ static void *pipe_worker(void *unused)
 {
     char byte;
     while (read(there[0], &byte, 1) == 1) {
-        work(3);
+        work(WORKER_UNITS);
         if (write(back[1], &byte, 1) != 1)
             break;
     }

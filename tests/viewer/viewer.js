@@ -4,10 +4,10 @@
 // usage: node viewer.js LONGPOLE CHROMIUM RECORDING [SCREENSHOTS]
 
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { AxeBuilder } from '@axe-core/playwright';
-import { chromium } from 'playwright-core';
+import { open, runCases, settled as waitUntilSettled, startServer } from './support.js';
 
 const [longpole, browserProgram, recording, screenshots] = process.argv.slice(2);
 
@@ -17,35 +17,8 @@ function answer(verb, ...more) {
   return JSON.parse(text);
 }
 
-/** Starts `longpole view`, and returns the process and the address that it prints. */
-function startServer() {
-  const server = spawn(longpole, ['view', '--no-open', recording]);
-  server.stderr.pipe(process.stderr);
-  return new Promise((resolve, reject) => {
-    let text = '';
-    server.stdout.on('data', (data) => {
-      text += data;
-      if (text.includes('\n')) resolve({ server, address: text.split('\n')[0] });
-    });
-    server.on('exit', (code) => reject(new Error(`longpole view ended with ${code}: ${text}`)));
-  });
-}
-
-const { server, address } = await startServer();
-const browser = await chromium.launch({
-  executablePath: browserProgram,
-  args: ['--no-sandbox', '--use-gl=angle', '--use-angle=swiftshader', '--enable-unsafe-swiftshader'],
-});
-const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
-const page = await context.newPage();
-page.setDefaultTimeout(60_000);
-const problems = [];
-page.on('console', (message) => {
-  if (message.type() === 'error') problems.push(message.text());
-});
-page.on('pageerror', (error) => problems.push(String(error)));
-const requested = new Set();
-page.on('request', (request) => requested.add(new URL(request.url()).host));
+const opened = await open(longpole, browserProgram, [recording]);
+const { address, context, page, problems, requested } = opened;
 
 const cases = [];
 /** A case; its name is the sentence that it proves. */
@@ -55,18 +28,10 @@ function test(name, run) {
 
 const part = (name) => page.getByRole('region', { name });
 const view = () => page.evaluate(() => location.hash.match(/view=([0-9._-]+)/)?.[1] ?? '');
-const focusTimeline = () => page.getByRole('application').focus();
+const timeline = page.getByRole('application', { name: 'States over time' });
+const focusTimeline = () => timeline.focus();
 
-/** Waits until a value no longer changes. The page writes its link a moment after a change. */
-async function settled(read) {
-  let last = await read();
-  for (;;) {
-    await page.waitForTimeout(1000);
-    const now = await read();
-    if (JSON.stringify(now) === JSON.stringify(last)) return now;
-    last = now;
-  }
-}
+const settled = (read) => waitUntilSettled(page, read);
 
 /** Asks the server as the page does. */
 const api = (path) => page.evaluate(async (path) => (await fetch(`api/traces/1/${path}`)).json(), path);
@@ -124,7 +89,7 @@ test('zooming to one state and back by the history restores the view', async () 
 test('a dragged range shows its length and the sums of its states', async () => {
   await focusTimeline();
   await page.keyboard.press('f');
-  const box = await page.getByRole('application').boundingBox();
+  const box = await timeline.boundingBox();
   const row = await page.getByRole('treeitem').last().boundingBox();
   const y = row.y + row.height / 2;
   await page.mouse.move(box.x + box.width * 0.3, y);
@@ -205,18 +170,166 @@ test('each finding leads to a view', async () => {
   for (let at = 0; at < Math.min(await buttons.count(), 5); at += 1) await buttons.nth(at).click();
 });
 
-test('axe finds no serious violation in either theme', async () => {
+/** The lines of `--folded`, as the server's flame graph has them. */
+function folded({ names, frames }) {
+  const suffix = ['', '', '_[k]', '_[j]'];
+  const lines = new Map();
+  const stack = [];
+  for (const [depth, name, code, , own] of frames) {
+    stack.length = depth;
+    stack.push(names[name].replaceAll(';', ':').replaceAll('\n', ' ') + suffix[code]);
+    const line = stack.join(';');
+    if (own > 0) lines.set(line, (lines.get(line) ?? 0) + own);
+  }
+  return [...lines].map(([line, count]) => `${line} ${count}`).sort();
+}
+
+/** The lines that the command prints. */
+function printed(...more) {
+  return execFileSync(longpole, [...more, recording], { stdio: ['ignore', 'pipe', 'ignore'] }).toString().split('\n').filter(Boolean).sort();
+}
+
+const drawer = (name) => page.getByRole('region', { name: 'Drawer' }).getByRole('button', { name, exact: true });
+
+test('the flame graph has the stacks of the recording and of its path, and zooms by click and key', async () => {
+  const stacks = await api('stacks');
+  await drawer('Stacks').click();
+  if (!stacks.all) {
+    await part('Stacks').getByText('has no samples of stacks').waitFor();
+    console.log('skipped: flame graph of a recording with stacks (not root)');
+    return;
+  }
+  assert.deepEqual(folded(stacks.all), printed('cpu', '--folded'));
+  assert.ok(stacks.path.samples > 0);
+  assert.deepEqual(folded(stacks.path), printed('path', '--folded'));
+  const tree = part('Stacks').getByRole('tree');
+  await part('Stacks').getByRole('button', { name: 'Critical path only' }).click();
+  const total = stacks.path.frames.filter(([depth]) => depth === 0).reduce((sum, frame) => sum + frame[3], 0);
+  const processes = await settled(() => tree.getByRole('treeitem', { level: 1 }).evaluateAll((all) => all.map((it) => it.ariaLabel)));
+  const shown = processes.map((text) => Number(text.match(/: ([\d\s,\u2009\u202f]+) samples/)[1].replace(/\D/g, '')));
+  assert.ok(shown.every((count) => count <= total) && shown.length > 0, String(processes));
+  // The process with the most samples, then the frame below it, by keys.
+  const largest = tree.getByRole('treeitem', { level: 1 }).nth(shown.indexOf(Math.max(...shown)));
+  await largest.focus();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  const zoomed = tree.locator('[aria-selected=true]');
+  assert.equal(await zoomed.count(), 1);
+  assert.equal(await zoomed.getAttribute('aria-level'), '2');
+  const [wide, whole] = [await zoomed.boundingBox(), await tree.boundingBox()];
+  assert.ok(Math.abs(wide.width - whole.width) < 2, 'the zoomed frame is as wide as the picture');
+  await page.keyboard.press('Escape');
+  assert.equal(await zoomed.count(), 0);
+  const name = (await zoomed.or(tree.getByRole('treeitem', { level: 1 }).first()).getAttribute('aria-label')).split(':')[0];
+  await part('Stacks').getByRole('searchbox').fill(name);
+  await part('Stacks').getByText('of the samples').waitFor();
+  await part('Stacks').getByRole('searchbox').fill('');
+});
+
+test('the latencies are those of the command, and a case leads to its place on the timeline', async () => {
+  const { latencies } = await api('latency');
+  assert.deepEqual(latencies.map((it) => it.latency), answer('latency'));
+  assert.ok(latencies.length > 1);
+  for (const [at, { latency }] of latencies.entries()) {
+    const { cases, left_out, buckets } = await api(`latency/${at}`);
+    assert.equal(cases.length + left_out, latency.count);
+    assert.equal(buckets.reduce((sum, [, count]) => sum + count, 0), latency.count);
+    assert.equal(Math.max(...cases.map(([, ns]) => ns)), latency.max_ns);
+    assert.ok(cases.every(([begin], i) => i === 0 || begin >= cases[i - 1][0]), 'cases are in the order of time');
+  }
+  // The span with the most cases: its fourth case.
+  const spans = latencies.map(({ latency, row }, at) => ({ latency, row, at })).filter(({ latency }) => latency.kind === 'span');
+  const { latency, row, at } = spans.sort((a, b) => b.latency.count - a.latency.count)[0];
+  await drawer('Latency').click();
+  await part('Latency').getByRole('button', { name: `span ${latency.name}` }).first().click();
+  const { cases } = await api(`latency/${at}`);
+  const points = part('Latency').getByRole('application', { name: latency.name });
+  await points.focus();
+  for (let i = 0; i < 3; i += 1) await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('Enter');
+  const link = await settled(() => page.evaluate(() => location.hash));
+  const [begin, ns] = cases[3];
+  const found = link.match(/range=(\d+)_(\d+)/).slice(1).map(Number);
+  assert.deepEqual(found, [begin, begin + ns]);
+  assert.equal(link.match(/[&]rows=(\d+)/)[1], String(row));
+  const [from, to] = link.match(/view=([\d.]+)_([\d.]+)/).slice(1).map(Number);
+  assert.ok(from <= begin && begin + ns <= to, 'the case is in view');
+});
+
+test('the queues are those of the command, and the chart leads to a moment', async () => {
+  const { queues } = await api('queues');
+  assert.deepEqual(queues, answer('queues'));
+  assert.ok(queues.length > 0);
+  for (const [at, queue] of queues.entries()) {
+    const { depths, width } = await api(`queues/${at}`);
+    assert.equal(Math.max(...depths.map(([, most]) => most)), queue.depth.max, queue.name);
+    assert.ok(width > 0 && depths.every(([least, most]) => least >= 0 && least <= most));
+  }
+  await drawer('Queues').click();
+  await part('Queues').getByText(queues[0].name, { exact: false }).first().waitFor();
+  await focusTimeline();
+  await page.keyboard.press('f');
+  const whole = await settled(view);
+  await part('Queues').getByRole('application', { name: queues[0].name }).focus();
+  await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('Enter');
+  assert.notEqual(await settled(view), whole);
+});
+
+test('who waits for whom is as in the wait graph, and a click pins both rows', async () => {
+  const { waits, rows } = await api('waits');
+  const { schema_version, ...expected } = answer('graph', '--waits');
+  assert.ok(schema_version > 0);
+  assert.deepEqual(waits, expected);
+  assert.equal(rows.length, waits.edges.length);
+  await drawer('Interaction').click();
+  const { from, to } = waits.edges[0];
+  const first = part('Interaction').getByRole('button', { name: `${from.machine} → ${to.machine}` }).first();
+  await first.click();
+  const link = await settled(() => page.evaluate(() => location.hash));
+  const pinned = link.match(/pinned=([\d.]+)/)[1].split('.').map(Number);
+  assert.deepEqual(pinned.sort(), rows[0].filter((row) => row !== null).sort());
+  await first.click();
+  assert.ok(!/pinned=\d/.test(await settled(() => page.evaluate(() => location.hash))));
+});
+
+test('a recording that is opened again has the same stacks, latencies, queues and waits', async () => {
+  assert.ok(existsSync(`${recording}/derived/timeline`), 'the timeline is kept');
+  const again = await startServer(longpole, [recording]);
+  const ask = async (path) => (await fetch(`${again.address}api/traces/1${path}`)).json();
+  while ((await ask('')).phase !== 'ready') await page.waitForTimeout(50);
+  for (const path of ['stacks', 'latency', 'latency/0', 'queues', 'queues/0', 'waits']) {
+    assert.deepEqual(await ask(`/${path}`), await api(path), path);
+  }
+  again.server.removeAllListeners('exit');
+  again.server.kill();
+});
+
+test('axe finds no serious violation in either theme, whatever panel is open', async () => {
   for (const colorScheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme });
-    await page.waitForTimeout(300);
-    const { violations } = await new AxeBuilder({ page }).analyze();
-    const serious = violations.filter((it) => ['serious', 'critical'].includes(it.impact));
-    const text = serious.map((it) => `${it.id}: ${it.help}: ${it.nodes[0].html}`).join('\n');
-    assert.equal(serious.length, 0, text);
+    for (const name of ['Stacks', 'Latency', 'Queues', 'Interaction']) {
+      await drawer(name).click();
+      await page.waitForTimeout(500);
+      const { violations } = await new AxeBuilder({ page }).analyze();
+      const serious = violations.filter((it) => ['serious', 'critical'].includes(it.impact));
+      const text = serious.map((it) => `${name}: ${it.id}: ${it.help}: ${it.nodes[0].html}`).join('\n');
+      assert.equal(serious.length, 0, text);
+    }
   }
 });
 
 test('the page is drawn in two sizes and themes', async () => {
+  for (const name of ['Stacks', 'Latency', 'Queues', 'Interaction']) {
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await drawer(name).click();
+    await settled(view);
+    const path = screenshots ? `${screenshots}/viewer-${name}.png` : undefined;
+    assert.ok((await page.screenshot({ path })).length > 20_000);
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
+    assert.ok(!overflow, `nothing is wider than the window with ${name}`);
+  }
+  await drawer('Interaction').click();
   for (const [width, height] of [[1280, 800], [2560, 1440]]) {
     for (const colorScheme of ['light', 'dark']) {
       await page.setViewportSize({ width, height });
@@ -241,23 +354,4 @@ test('nothing is loaded from elsewhere, and nothing was reported as an error', a
   assert.deepEqual(problems, []);
 });
 
-let failed = 0;
-try {
-  await page.goto(address);
-  for (const { name, run } of cases) {
-    try {
-      await run();
-      console.log(`ok: ${name}`);
-    } catch (error) {
-      failed += 1;
-      console.log(`FAILED: ${name}\n${error.stack}`);
-      if (screenshots) await page.screenshot({ path: `${screenshots}/failed-${failed}.png` });
-    }
-  }
-} finally {
-  await browser.close();
-  server.removeAllListeners('exit');
-  server.kill();
-}
-console.log(`${cases.length - failed} of ${cases.length} cases passed`);
-process.exit(failed === 0 ? 0 : 1);
+await runCases(opened, cases, screenshots);

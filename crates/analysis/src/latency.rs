@@ -5,20 +5,24 @@
 //! queues and blocks, from which they follow ([`LatenciesOfMachines`]). What is measured, and the
 //! answer, are the same.
 
+mod cases;
 pub mod event_pairs;
 mod interactions;
 pub mod parts;
 mod steps;
 
+pub use cases::{Case, LatencyCases};
 pub use interactions::LatenciesOfMachines;
 pub use steps::Latencies;
 
+use crate::latency::cases::Key;
 use crate::latency::parts::Parts;
 use crate::stats::histogram::{since, Times};
 use crate::stats::samples::Samples;
 use longpole_model::hash::IdMap;
 use longpole_model::names::NameId;
 use serde::Serialize;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
@@ -52,17 +56,10 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Sorts by kind, then by total time, descending.
-    pub(crate) fn sort(lines: &mut [Latency]) {
-        lines.sort_by(|a, b| {
-            (a.kind as u8, b.times.total_ns, &a.name, &a.machine, &a.peer).cmp(&(
-                b.kind as u8,
-                a.times.total_ns,
-                &b.name,
-                &b.machine,
-                &b.peer,
-            ))
-        });
+    /// Compares by kind, then by total time, descending.
+    fn order(&self, other: &Latency) -> Ordering {
+        let key = |it: &Latency| (it.kind as u8, Reverse(it.times.total_ns));
+        key(self).cmp(&key(other)).then_with(|| (&self.name, &self.machine, &self.peer).cmp(&(&other.name, &other.machine, &other.peer)))
     }
 }
 
@@ -201,26 +198,33 @@ impl Signals {
 
 impl<W: Copy + Eq + Hash> Measured<W> {
     fn answer(&self, name: impl Fn(NameId) -> String, who: impl Fn(W) -> Option<String>) -> Vec<Latency> {
+        self.rows(name, who).into_iter().map(|(_, latency, _)| latency).collect()
+    }
+
+    /// Returns the rows of the answer with their identities and times.
+    fn rows(&self, name: impl Fn(NameId) -> String, who: impl Fn(W) -> Option<String>) -> Vec<(Key<W>, Latency, &Samples)> {
         let mut out = Vec::new();
-        let mut add = |kind, name, machine, peer, times: &Samples, parts| {
-            out.push(Latency { kind, name, machine, peer, times: times.times(), parts });
-        };
+        let row = |(kind, name, machine, peer), times: &Samples, parts| Latency { kind, name, machine, peer, times: times.times(), parts };
         for (&(call, caller, callee), calls) in &self.calls {
-            add(Kind::Rpc, name(call), who(caller), callee.and_then(&who), &calls.total, calls.parts());
+            let names = (Kind::Rpc, name(call), who(caller), callee.and_then(&who));
+            out.push((Key::Call(call, caller, callee), row(names, &calls.total, calls.parts()), &calls.total));
         }
         for (&(of, span), spans) in &self.spans {
-            add(Kind::Span, name(span), who(of), None, &spans.total, spans.parts());
+            let latency = row((Kind::Span, name(span), who(of), None), &spans.total, spans.parts());
+            out.push((Key::Span(of, span), latency, &spans.total));
         }
         for (&(context, sender, receiver), signals) in &self.signals {
-            add(Kind::Signal, name(context), who(receiver), who(sender), &signals.times, signals.parts());
+            let names = (Kind::Signal, name(context), who(receiver), who(sender));
+            out.push((Key::Signal(context, sender, receiver), row(names, &signals.times, signals.parts()), &signals.times));
         }
         for (&of, times) in &self.activities {
-            add(Kind::Activity, who(of).unwrap_or_default(), who(of), None, times, Parts::default());
+            let names = (Kind::Activity, who(of).unwrap_or_default(), who(of), None);
+            out.push((Key::Activity(of), row(names, times, Parts::default()), times));
         }
         for (&object, times) in &self.objects {
-            add(Kind::Object, name(object), None, None, times, Parts::default());
+            out.push((Key::Object(object), row((Kind::Object, name(object), None, None), times, Parts::default()), times));
         }
-        Latency::sort(&mut out);
+        out.sort_by(|a, b| a.1.order(&b.1));
         out
     }
 

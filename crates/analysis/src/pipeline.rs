@@ -41,6 +41,7 @@ mod interactions;
 pub mod kernel;
 mod parties;
 mod path_end;
+pub mod pictures;
 mod probe_steps;
 mod progress;
 mod proposals;

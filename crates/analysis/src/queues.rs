@@ -9,7 +9,7 @@ mod interactions;
 mod steps;
 
 pub use interactions::QueuesOfMachines;
-pub use steps::Queues;
+pub use steps::{QueueSeries, Queues};
 
 use crate::queues::depth::Depth;
 use crate::stats::histogram::since;

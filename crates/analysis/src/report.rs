@@ -8,9 +8,9 @@ use crate::findings::kernel_facts::{ClassesOnPath, KernelFacts};
 use crate::findings::path_facts;
 use crate::findings::stage_evidence::StageEvidence;
 use crate::findings::{Facts, Finding, Rules};
-use crate::latency::{Latencies, Latency, Together};
+use crate::latency::{Latencies, Latency, LatencyCases, Together};
 use crate::network::packet_loss::LossLine;
-use crate::queues::{QueueAnswer, Queues};
+use crate::queues::{QueueAnswer, QueueSeries, Queues};
 use crate::scheduling::probed::{self, Activities, Cpu};
 use crate::scheduling::thread_time::Account;
 use crate::stages::left_out::LeftOut;
@@ -92,8 +92,8 @@ pub struct Critical {
     pub predictions: Vec<Prediction>,
     pub participation: Participation,
     pub findings: Vec<Finding>,
-    /// Number of chains of waits that were not followed to their ends.
-    pub cut_waits: u64,
+    /// Which machine waits for which.
+    pub waits: wait_graph::Answer,
     pub sensitivity: Option<Vec<Sensitive>>,
 }
 
@@ -247,13 +247,29 @@ impl ProbePass {
 
     /// Returns the statistics of each queue.
     pub fn queues(&self) -> Vec<QueueAnswer> {
+        self.queue_series().into_iter().map(|it| it.queue).collect()
+    }
+
+    /// Returns the same statistics with the depths over time.
+    pub fn queue_series(&self) -> Vec<QueueSeries> {
         let end = self.step_pass.range().map_or(0, |(_, end)| end);
-        self.queues.answer(self.scene(), end, &|machine| self.step_pass.lost_of.get(&machine).copied().unwrap_or(0))
+        self.queues.with_series(self.scene(), end, &|machine| self.step_pass.lost_of.get(&machine).copied().unwrap_or(0))
     }
 
     /// Returns the latencies of spans, calls, signals and activities.
     pub fn latency(&self) -> Vec<Latency> {
         self.latencies.answer(self.scene())
+    }
+
+    /// Keeps what pictures over time need: single cases of latencies, and depths of queues.
+    pub fn keep_for_pictures(&mut self) {
+        self.latencies.keep_cases();
+        self.queues.keep_series();
+    }
+
+    /// Returns the same latencies with single cases.
+    pub fn latency_cases(&self) -> Vec<LatencyCases> {
+        self.latencies.with_cases(self.scene())
     }
 
     /// Returns latencies as the comparison of two recordings needs them: by name and class, then by
@@ -381,7 +397,7 @@ impl Report {
     /// the current one is the verdict of the stages and either the path does not decide, or the
     /// path names only a part of what the stages' verdict explains.
     pub fn with(mut self, critical: Critical) -> Report {
-        let Critical { answer, verdict, run, decides, mut predictions, participation, findings, cut_waits, sensitivity } = critical;
+        let Critical { answer, verdict, run, decides, mut predictions, participation, findings, waits, sensitivity } = critical;
         if decides && !self.verdict.explains(&verdict) || self.verdict.basis != Basis::Stages {
             self.verdict = verdict;
         }
@@ -408,7 +424,7 @@ impl Report {
         self.inputs.contradictions = answer.contradictions;
         self.inputs.negative_links = answer.negative_links;
         self.inputs.forgotten_causes = answer.forgotten_causes;
-        self.inputs.cut_waits = cut_waits;
+        self.inputs.cut_waits = waits.cut;
         self.criticality = Some(answer.criticality);
         self.predictions = Some(predictions);
         self

@@ -9,5 +9,6 @@ pub(crate) mod growing;
 pub mod histogram;
 pub mod nearest;
 pub mod samples;
+pub mod series;
 pub mod text;
 pub mod windows;

@@ -13,6 +13,7 @@
 
 pub mod bins;
 mod distribution;
+mod file;
 mod machine_states;
 mod rows;
 mod search;
@@ -28,6 +29,7 @@ pub use state_names::{StateClass, StateId, StateName};
 pub use store::{RowId, StateInterval};
 pub use writer::{add_path, CpuRows, TimelineWriter};
 
+use longpole_model::interaction::MachineId;
 use rows::Rows;
 use state_names::StateNames;
 use std::io;
@@ -118,20 +120,52 @@ impl Timeline {
         Listing { version: content.version, rows: rows.all(store), states: names.all().to_vec(), path: content.path }
     }
 
+    /// Returns the row of a machine.
+    pub fn row_of(&self, machine: MachineId) -> Option<RowId> {
+        self.read().rows.row_of(machine)
+    }
+
     /// Returns the items of these rows. An unknown row has none.
     ///
     /// # Errors
     ///
     /// If the file of the states cannot be read.
     pub fn picture(&self, rows: &[RowId], grid: Grid) -> io::Result<Picture> {
+        self.picture_of(rows, |content, row| bins::row_items(&content.store, &content.names, row, grid))
+    }
+
+    /// Returns all states of these rows that overlap a range, as the items of a picture.
+    ///
+    /// # Errors
+    ///
+    /// If the file of the states cannot be read.
+    pub fn exact_picture(&self, rows: &[RowId], range: (u64, u64)) -> io::Result<Picture> {
+        self.picture_of(rows, |content, row| bins::exact_items(&content.store, &content.names, row, range))
+    }
+
+    fn picture_of(&self, rows: &[RowId], items: impl Fn(&Content, RowId) -> io::Result<RowItems>) -> io::Result<Picture> {
         let version = self.version();
         // Locks the content row by row, so that the reading of the trace need not wait for long.
         let both = |&row: &RowId| {
             let content = self.read();
-            let items = |row: RowId| bins::row_items(&content.store, &content.names, row, grid);
-            Ok((items(row)?, content.rows.on_path(row).map_or(Ok(RowItems::default()), items)?))
+            let on_path = content.rows.on_path(row).map_or(Ok(RowItems::default()), |row| items(&content, row))?;
+            Ok((items(&content, row)?, on_path))
         };
         Ok(Picture { version, rows: rows.iter().map(both).collect::<io::Result<_>>()? })
+    }
+
+    /// Returns the number of states of a row that begin in a range.
+    ///
+    /// # Errors
+    ///
+    /// If the file of the states cannot be read.
+    pub fn state_count(&self, row: RowId, (begin, end): (u64, u64)) -> io::Result<u64> {
+        Ok(self.read().store.sums(row, begin, end)?.iter().map(|sum| sum.count).sum())
+    }
+
+    /// Returns the row of a state of the critical path; `None` for a link.
+    pub fn row_of_path_state(&self, state: StateId) -> Option<RowId> {
+        self.read().rows.of_path_state(state)
     }
 
     /// Returns the first states of a row that overlap the range, at most `limit`, and true if there

@@ -5,6 +5,8 @@ use longpole_model::interaction::{Effect, Interaction, MachineId, Vocabulary};
 use longpole_model::kinds::{NameKind, StateKind};
 use longpole_model::names::NameId;
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{Seek, Write};
 use std::sync::Arc;
 
 /// States of one machine: begin, end, and index of the state.
@@ -212,4 +214,78 @@ fn a_timeline_that_begins_at_zero_keeps_its_begin_and_reaches_the_end_of_the_par
     let (states, more) = timeline.states(row, (0, u64::MAX), 10).unwrap();
     let times: Vec<(u64, u64)> = states.iter().map(|state| (state.begin, state.end)).collect();
     assert_eq!((times, more), (vec![(0, 5), (5, 9)], false));
+}
+
+/// Returns the file of a timeline, with the key "key" and the attachment "report".
+fn file_of(timeline: &Timeline) -> File {
+    let mut file = tempfile::tempfile().unwrap();
+    timeline.write_file(&mut file, b"key", b"report").unwrap();
+    file
+}
+
+#[test]
+fn a_timeline_from_a_file_shows_the_same() {
+    for seed in 100..120 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (machines, longest) = (random.usize(1..4), 1 << random.u32(0..30));
+        let states = random.choice([0, 5000, 100_000]).unwrap() + machines;
+        let mut written = written(&mut random, machines, states, longest);
+        let kept = Arc::new(Timeline::default());
+        let attachment = kept.read_file(file_of(&written.timeline), b"key").unwrap();
+        assert_eq!(attachment.as_deref(), Some(b"report".as_slice()));
+        assert_eq!(kept.range(), written.timeline.range());
+        assert_eq!(kept.listing().rows, written.timeline.listing().rows);
+        // The kept one can be kept again.
+        written.timeline = Arc::default();
+        written.timeline.read_file(file_of(&kept), b"key").unwrap();
+        compare(&mut random, &written);
+    }
+}
+
+#[test]
+fn the_file_of_another_trace_is_not_used() {
+    let written = written(&mut fastrand::Rng::with_seed(1), 2, 100, 100);
+    for key in [b"".as_slice(), b"kez", b"key of another"] {
+        let kept = Timeline::default();
+        assert_eq!(kept.read_file(file_of(&written.timeline), key).unwrap(), None);
+        assert!(kept.listing().rows.is_empty());
+    }
+}
+
+#[test]
+fn a_damaged_file_is_refused_or_shows_something() {
+    let mut random = fastrand::Rng::with_seed(5);
+    let written = written(&mut random, 3, 20_000, 1 << 20);
+    let bytes = {
+        let mut file = file_of(&written.timeline);
+        let mut bytes = Vec::new();
+        file.rewind().unwrap();
+        std::io::Read::read_to_end(&mut file, &mut bytes).unwrap();
+        bytes
+    };
+    let (mut refused, mut shown) = (0, 0);
+    for _ in 0..400 {
+        let mut damaged = bytes.clone();
+        match random.u8(0..4) {
+            0 => damaged.truncate(random.usize(0..bytes.len())),
+            // Lengths, key and JSON are at the end.
+            1 => damaged[bytes.len() - random.usize(1..2000)] = random.u8(..),
+            _ => (0..random.usize(1..50)).for_each(|_| damaged[random.usize(0..bytes.len())] = random.u8(..)),
+        }
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&damaged).unwrap();
+        let kept = Timeline::default();
+        if !kept.read_file(file, b"key").is_ok_and(|attachment| attachment.is_some()) {
+            refused += 1;
+            continue;
+        }
+        shown += 1;
+        let rows: Vec<RowId> = kept.listing().rows.iter().map(|row| row.id).collect();
+        let (begin, end) = kept.range();
+        for level in [0, 10, 20, 56] {
+            let _ = kept.picture(&rows, Grid { level, first: random.u64(0..=(end - begin) >> level), count: 100 });
+        }
+        let _ = (kept.distributions(&rows, (0, u64::MAX)), kept.search("u", (0, u64::MAX), 10), kept.drawn_path((0, u64::MAX), 100));
+    }
+    assert!(refused > 20 && shown > 20, "{refused} {shown}");
 }

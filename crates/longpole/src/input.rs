@@ -196,7 +196,17 @@ impl Input {
     /// Returns the rules that define what events mean: first the files named in the arguments, then
     /// the user's own files, then the built-in rules.
     pub fn rules(&self) -> anyhow::Result<Rules> {
-        rules::read(&rules::files(&self.rules)?)
+        rules::read(&self.rule_files()?)
+    }
+
+    /// Returns the files of rules that apply before the built-in ones.
+    pub fn rule_files(&self) -> anyhow::Result<Vec<PathBuf>> {
+        rules::files(&self.rules)
+    }
+
+    /// Returns true if the whole trace is read, at its own times, and damage is passed over.
+    pub fn is_as_recorded(&self) -> bool {
+        self.begin.is_none() && self.end.is_none() && self.offsets.is_empty() && self.raw.dump().is_none() && !self.strict
     }
 
     pub fn options(&self) -> Options {

@@ -8,6 +8,9 @@
 //! `longpole_analysis`. Printing belongs to `render/`, and what only one verb needs belongs to its
 //! file in `verbs/`.
 
+pub(crate) mod compared;
+pub(crate) mod html_report;
+pub(crate) mod kept_view;
 pub(crate) mod kernel;
 pub(crate) mod one_report;
 pub(crate) mod period;

@@ -1,5 +1,7 @@
 //! The requests of the page: docs/internals/viewer-interface.md.
 
+mod pictures;
+
 use crate::notes;
 use crate::reading::Reading;
 use crate::shared::Shared;
@@ -32,8 +34,15 @@ pub(crate) fn router() -> Router<Arc<Shared>> {
         .route("/traces/{id}/sums", get(sums))
         .route("/traces/{id}/search", get(search))
         .route("/traces/{id}/report", get(report))
+        .route("/traces/{id}/stacks", get(pictures::stacks))
+        .route("/traces/{id}/latency", get(pictures::latencies))
+        .route("/traces/{id}/latency/{place}", get(pictures::latency))
+        .route("/traces/{id}/queues", get(pictures::queues))
+        .route("/traces/{id}/queues/{place}", get(pictures::queue))
+        .route("/traces/{id}/waits", get(pictures::waits))
         .route("/traces/{id}/what-if", post(what_if))
         .route("/traces/{id}/notes", get(read_notes).put(write_notes))
+        .route("/diff", get(diff))
         .layer(DefaultBodyLimit::max(notes::MAX_NOTES))
 }
 
@@ -208,11 +217,32 @@ async fn what_if(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Json(re
         return Err(bad(format!("name 1 to {MAX_CHANGES} changes")));
     }
     let (analyst, reading) = (shared.analyst.clone(), of(&shared, id)?);
-    // A replay may take seconds, so it takes no turn from the pictures.
-    match tokio::task::spawn_blocking(move || analyst.what_if(&reading.path, &request.changes)).await {
-        Ok(Ok(predictions)) => Ok(Json(json!({"predictions": predictions})).into_response()),
-        Ok(Err(error)) => Err(bad(error)),
-        Err(_) => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the replay was not computed".to_owned())),
+    match shared.run_long(move || analyst.what_if(&reading.path, &request.changes)).await {
+        Some(Ok(predictions)) => Ok(Json(json!({"predictions": predictions})).into_response()),
+        Some(Err(error)) => Err(bad(error)),
+        None => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the replay was not computed".to_owned())),
+    }
+}
+
+/// Numbers of the traces before and after a change.
+#[derive(Deserialize)]
+struct DiffRequest {
+    base: u32,
+    new: u32,
+}
+
+async fn diff(State(shared): State<Arc<Shared>>, Query(request): Query<DiffRequest>) -> Answer {
+    let (base, new) = (of(&shared, request.base)?, of(&shared, request.new)?);
+    // Both traces are read once more for the windows that are compared, so not before the first
+    // reading is over.
+    if let Some(unread) = [&base, &new].into_iter().find(|reading| !reading.is_over()) {
+        return Ok((StatusCode::ACCEPTED, Json(unread.described())).into_response());
+    }
+    let analyst = shared.analyst.clone();
+    match shared.run_long(move || analyst.diff(&base.path, &new.path)).await {
+        Some(Ok(diff)) => Ok(Json(diff).into_response()),
+        Some(Err(error)) => Err(bad(error)),
+        None => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the difference was not computed".to_owned())),
     }
 }
 

@@ -11,9 +11,11 @@
 mod access;
 mod address;
 mod api;
+mod html;
 mod notes;
 mod page;
 mod path_walk;
+mod picture_answers;
 mod reading;
 mod roots;
 mod server;
@@ -23,6 +25,8 @@ mod tsp;
 mod uuid;
 
 pub use address::Token;
+pub use html::{HtmlError, HtmlReport};
 pub use page::is_included;
+pub use picture_answers::PictureAnswers;
 pub use reading::{Analyst, Phase, Reading, TraceCounts};
 pub use server::{Error, Options, Server};

@@ -2,6 +2,8 @@
 
 use axum::http::{header, StatusCode};
 use axum::response::{IntoResponse, Response};
+use flate2::read::GzDecoder;
+use std::io::Read;
 
 /// Name and compressed bytes of each file; none if the program was built without the page.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
@@ -21,6 +23,14 @@ pub(crate) fn file(name: &str) -> Response {
         }
         None => StatusCode::NOT_FOUND.into_response(),
     }
+}
+
+/// Returns the text of a file of the page; `None` if the program was built without the page.
+pub(crate) fn text(name: &str) -> Option<String> {
+    let (_, packed) = FILES.iter().find(|file| file.0 == name)?;
+    let mut text = String::new();
+    GzDecoder::new(*packed).read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 fn content_type(name: &str) -> &'static str {

@@ -1,6 +1,7 @@
 //! A trace of the server, and how far its reading is.
 
 use crate::path_walk::PathIndex;
+use crate::picture_answers::PictureAnswers;
 use crate::uuid;
 use longpole_analysis::timeline::Timeline;
 use serde::Serialize;
@@ -22,12 +23,23 @@ pub trait Analyst: Send + Sync + 'static {
     /// A text for people that says what is wrong with the trace, and what to do next.
     fn read(&self, path: &Path, reading: &Reading) -> Result<Value, String>;
 
+    /// Keeps what was read, so that it need not be read again. Called once the report is shown.
+    fn keep(&self, _path: &Path, _reading: &Reading, _report: &Value) {}
+
     /// Predicts the effects of these changes.
     ///
     /// # Errors
     ///
     /// A text for people, such as that a change is not understood.
     fn what_if(&self, path: &Path, changes: &[String]) -> Result<Value, String>;
+
+    /// Returns what changed from one trace to another one, as `longpole diff --json` prints it.
+    /// Both were read before.
+    ///
+    /// # Errors
+    ///
+    /// A text for people, such as that a trace has gone.
+    fn diff(&self, base: &Path, new: &Path) -> Result<Value, String>;
 
     /// Returns the trace to which a path belongs, for a part of a recording the whole recording.
     /// Some clients name each directory with metadata as a trace of its own.
@@ -55,6 +67,9 @@ pub struct TraceCounts {
     pub lost: u64,
 }
 
+/// Returns how much of a trace has been read, 0 to 1.
+type Progress = Box<dyn Fn() -> f64 + Send + Sync>;
+
 /// A trace that is being read, or was read.
 pub struct Reading {
     pub(crate) id: u32,
@@ -68,6 +83,8 @@ pub struct Reading {
     pub timeline: Arc<Timeline>,
     state: Mutex<State>,
     path_index: OnceLock<Arc<PathIndex>>,
+    pictures: OnceLock<PictureAnswers>,
+    progress: OnceLock<Progress>,
 }
 
 struct State {
@@ -84,7 +101,9 @@ impl Reading {
         let uuid = uuid::of([b"trace".as_slice(), real_path.as_os_str().as_bytes()]);
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let timeline = Arc::default();
-        Reading { id, path, real_path, uuid, name, is_kept: true, timeline, state: Mutex::new(state), path_index: OnceLock::new() }
+        let (path_index, pictures, progress) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let state = Mutex::new(state);
+        Reading { id, path, real_path, uuid, name, is_kept: true, timeline, state, path_index, pictures, progress }
     }
 
     /// Returns a trace that a client opens, under the name that it chose.
@@ -97,10 +116,25 @@ impl Reading {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Sets what tells how much of the trace has been read; without it, this is not known.
+    pub fn measure(&self, progress: impl Fn() -> f64 + Send + Sync + 'static) {
+        drop(self.progress.set(Box::new(progress)));
+    }
+
     /// Notes that all states are read.
     pub fn analyses(&self, counts: TraceCounts) {
         let mut state = self.state();
         (state.phase, state.counts) = (Phase::Analysing, counts);
+    }
+
+    /// Keeps what is shown in addition to the states, once.
+    pub fn keep(&self, pictures: PictureAnswers) {
+        self.pictures.get_or_init(|| pictures);
+    }
+
+    /// Returns what is shown in addition to the states, as soon as it is known.
+    pub fn pictures(&self) -> Option<&PictureAnswers> {
+        self.pictures.get()
     }
 
     /// Reads the trace.
@@ -113,6 +147,10 @@ impl Reading {
             Ok(report) => (state.phase, state.report) = (Phase::Ready, Some(Arc::new(report))),
             Err(error) => (state.phase, state.error) = (Phase::Failed, Some(error)),
         }
+        drop(state);
+        if let Some(report) = self.report() {
+            analyst.keep(&self.path, self, &report);
+        }
     }
 
     /// Returns the report as soon as it is known.
@@ -122,6 +160,11 @@ impl Reading {
 
     pub(crate) fn is_reading(&self) -> bool {
         self.state().phase == Phase::Reading
+    }
+
+    /// Returns true if nothing more will be known of the trace.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.phase(), Phase::Ready | Phase::Failed)
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -149,7 +192,7 @@ impl Reading {
         if let Some(index) = self.path_index.get() {
             return Ok(index.clone());
         }
-        let is_final = matches!(self.phase(), Phase::Ready | Phase::Failed);
+        let is_final = self.is_over();
         let index = Arc::new(PathIndex::new(&self.timeline)?);
         Ok(if is_final { self.path_index.get_or_init(|| index).clone() } else { index })
     }
@@ -162,9 +205,10 @@ impl Reading {
         let (begin, end) = self.timeline.range();
         let version = self.timeline.version();
         let state = self.state();
+        let progress = self.progress.get().filter(|_| state.phase == Phase::Reading).map(|progress| progress());
         json!({
             "id": self.id, "name": self.name, "path": self.path.to_string_lossy(), "origin_ns": begin.to_string(), "end": end - begin,
-            "phase": state.phase, "progress": null, "events": state.counts.events, "lost": state.counts.lost, "version": version,
+            "phase": state.phase, "progress": progress, "events": state.counts.events, "lost": state.counts.lost, "version": version,
             "error": state.error,
         })
     }

@@ -13,6 +13,9 @@ use tokio::sync::Semaphore;
 /// read needs CPUs, too.
 const MAX_COMPUTED: usize = 4;
 
+/// Number of answers that need seconds, such as replays, at the same time.
+const MAX_LONG: usize = 4;
+
 /// Maximum number of open traces. Each has its timeline in memory.
 const MAX_TRACES: usize = 200;
 
@@ -32,6 +35,7 @@ pub(crate) struct Shared {
     pub analyst: Arc<dyn Analyst>,
     pub roots: Roots,
     computing: Semaphore,
+    computing_long: Semaphore,
 }
 
 impl Shared {
@@ -40,7 +44,8 @@ impl Shared {
         let traces: Vec<Arc<Reading>> = (1..).zip(paths).map(|(id, path)| Arc::new(Reading::new(id, path))).collect();
         traces.iter().try_for_each(|reading| begin(reading, &analyst))?;
         let next_id = AtomicU32::new(traces.len() as u32 + 1);
-        Ok(Shared { traces: RwLock::new(traces), next_id, analyst, roots, computing: Semaphore::new(MAX_COMPUTED) })
+        let (computing, computing_long) = (Semaphore::new(MAX_COMPUTED), Semaphore::new(MAX_LONG));
+        Ok(Shared { traces: RwLock::new(traces), next_id, analyst, roots, computing, computing_long })
     }
 
     pub fn traces(&self) -> Vec<Arc<Reading>> {
@@ -82,9 +87,18 @@ impl Shared {
     /// Runs a computation in a thread for blocking work; `None` if it panicked. If the request is
     /// cancelled while it waits for its turn, it does not run.
     pub async fn run<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let _turn = self.computing.acquire().await.ok()?;
-        tokio::task::spawn_blocking(compute).await.ok()
+        in_turn(&self.computing, compute).await
     }
+
+    /// Runs a computation of seconds in the same way, without taking a turn from the pictures.
+    pub async fn run_long<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        in_turn(&self.computing_long, compute).await
+    }
+}
+
+async fn in_turn<T: Send + 'static>(turns: &Semaphore, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let _turn = turns.acquire().await.ok()?;
+    tokio::task::spawn_blocking(compute).await.ok()
 }
 
 /// Reads a trace in a thread of its own.

@@ -22,7 +22,7 @@ pub(crate) fn packed(rows: &[RowId], grid: Grid, picture: &Picture) -> Vec<u8> {
         first += count;
     }
     for (row, on_path) in &picture.rows {
-        let mut path = OnPath { items: on_path, at: 0 };
+        let mut path = OnPath::new(on_path);
         row.items.iter().for_each(|item| pack(&mut bytes, grid, item, path.ns(item.begin, item.end)));
     }
     bytes
@@ -40,29 +40,36 @@ fn pack(bytes: &mut Vec<u8>, grid: Grid, item: &Item, path_ns: u64) {
         ((from_begin as f64) / (1u64 << grid.level) as f64).clamp(-within, 2.0 * within) as f32
     };
     let small = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
-    // 0 and 255 mean nothing and all of it, so a small share is at least 1, and a large one at most
-    // 254.
-    let share = |ns: u64| match (ns, item.end - item.begin) {
-        (0, _) => 0,
-        (ns, whole) if ns >= whole => 255,
-        (ns, whole) => ((ns as f64 / whole as f64) * 255.0).round().clamp(1.0, 254.0) as u8,
-    };
     bytes.extend_from_slice(&bins(item.begin).to_le_bytes());
     bytes.extend_from_slice(&bins(item.end).to_le_bytes());
     for field in [small(item.state.0.into()), small(item.worst.0.into()), small(item.count)] {
         bytes.extend_from_slice(&field.to_le_bytes());
     }
-    bytes.extend_from_slice(&[share(item.busy_ns), share(path_ns)]);
+    bytes.extend_from_slice(&[share(item.busy_ns, item), share(path_ns, item)]);
+}
+
+/// Returns the share of an item's time as a byte: 0 is nothing, 255 all of it. A small share is at
+/// least 1, and a large one at most 254.
+pub(crate) fn share(ns: u64, item: &Item) -> u8 {
+    match (ns, item.end - item.begin) {
+        (0, _) => 0,
+        (ns, whole) if ns >= whole => 255,
+        (ns, whole) => ((ns as f64 / whole as f64) * 255.0).round().clamp(1.0, 254.0) as u8,
+    }
 }
 
 /// The time on the critical path of one item after the other, in the order of time.
-struct OnPath<'a> {
+pub(crate) struct OnPath<'a> {
     items: &'a RowItems,
     at: usize,
 }
 
-impl OnPath<'_> {
-    fn ns(&mut self, begin: u64, end: u64) -> u64 {
+impl<'a> OnPath<'a> {
+    pub fn new(items: &'a RowItems) -> OnPath<'a> {
+        OnPath { items, at: 0 }
+    }
+
+    pub fn ns(&mut self, begin: u64, end: u64) -> u64 {
         let all = &self.items.items;
         while all.get(self.at).is_some_and(|item| item.end <= begin) {
             self.at += 1;

@@ -13,17 +13,16 @@
 
 pub(crate) mod packet_chains;
 
+use crate::derived;
 use crate::files::directory::is_recording;
 use crate::files::file::StreamFile;
 use longpole_ctf::{Metadata, Source, Step, StreamDecoder};
 use packet_chains::{Chains, MAX_CHAINS};
-use rustix::fs::OFlags;
-use rustix::process::geteuid;
 use std::cell::{Cell, RefCell};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
-use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -200,7 +199,7 @@ impl FileIndex {
         let (readers, complete, lists) = pass(decoder, self.ordered);
         let index = Index::new(identity, &stream, (readers as u64, complete), lists);
         if let Blocks::Built(bytes) = &index.blocks {
-            let _ = places(&self.file.path).iter().any(|place| store(place, bytes).is_ok());
+            let _ = places(&self.file.path).iter().any(|place| derived::store(place, |file| file.write_all(bytes)).is_ok());
         }
         Some(index)
     }
@@ -277,11 +276,8 @@ impl Index {
     }
 
     fn read(place: &Path, identity: [u64; 3], stream: &File) -> Option<Index> {
-        // In a folder of another user the name may belong to anything: opening a pipe would block
-        // forever, and a link could point to any file.
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(place).ok()?;
-        let facts = file.metadata().ok().filter(|facts| facts.is_file())?;
+        let file = derived::open(place).ok()?;
+        let facts = file.metadata().ok()?;
         let blocks = Blocks::Stored(file);
         let head = Head::of(&*blocks.read(0).ok()?)?;
         let fits = head.identity == identity && head.blocks() * BLOCK as u64 == facts.len();
@@ -420,8 +416,8 @@ fn places(stream: &Path) -> Vec<PathBuf> {
         // A recording keeps everything that may be deleted in one folder.
         let recording = directory.parent().filter(|recording| is_recording(recording));
         places.push(match (recording, directory.file_name()) {
-            (Some(recording), Some(part)) => recording.join("derived").join(part).join(name),
-            _ => directory.join("derived").join(name),
+            (Some(recording), Some(part)) => recording.join(derived::FOLDER).join(part).join(name),
+            _ => directory.join(derived::FOLDER).join(name),
         });
     }
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -430,21 +426,4 @@ fn places(stream: &Path) -> Vec<PathBuf> {
         places.push(cache.join("longpole/index").join(format!("{:016x}", hash(path.as_os_str().as_encoded_bytes()))));
     }
     places
-}
-
-/// Stores an index atomically: writes a temporary file and renames it.
-fn store(place: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = place.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    // Another user must not be able to redirect the write, so the folder must be ours and no link.
-    let facts = fs::symlink_metadata(folder)?;
-    if !facts.is_dir() || facts.uid() != geteuid().as_raw() {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    let made = folder.join(format!(".{}-{}", place.file_name().unwrap_or_default().to_string_lossy(), std::process::id()));
-    let written = File::create_new(&made).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&made, place));
-    if written.is_err() {
-        let _ = fs::remove_file(&made);
-    }
-    written
 }

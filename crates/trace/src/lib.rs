@@ -23,6 +23,7 @@
 //! further does not hide the other streams. [`Trace::diagnostics`] reports what was wrong. This
 //! crate interprets no event; the `model` crate does that.
 
+pub mod derived;
 mod diagnostic;
 mod error;
 pub mod event;

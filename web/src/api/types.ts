@@ -123,3 +123,54 @@ export interface Prediction {
   refused: string | null;
   step: number | null;
 }
+
+/** A change from one trace (a) to another one (b), with its 95 % interval. */
+export interface Change {
+  change: number | null;
+  low: number | null;
+  high: number | null;
+  certain: boolean;
+}
+
+export interface StateChange extends Change {
+  machine: string;
+  state: string;
+  share_a: number;
+  share_b: number;
+}
+
+export interface LatencyChange extends Change {
+  kind: string;
+  name: string;
+  machine: string | null;
+  count_a: number;
+  count_b: number;
+  mean_a_ns: number | null;
+  mean_b_ns: number | null;
+  p99_a_ns: number | null;
+  p99_b_ns: number | null;
+}
+
+export interface QueueChange extends Change {
+  name: string;
+  items_per_s_a: number | null;
+  items_per_s_b: number | null;
+}
+
+export interface FindingChange {
+  kind: string;
+  subject: string;
+  share_a: number | null;
+  share_b: number | null;
+}
+
+/** What `longpole diff --json` prints. */
+export interface Diff {
+  verdict: { kind: 'changed' | 'nothing' | 'unsure'; text: string };
+  states: StateChange[];
+  latency: LatencyChange[];
+  queues: QueueChange[];
+  findings: FindingChange[];
+  known_a: { unknown_share: number | null };
+  known_b: { unknown_share: number | null };
+}

@@ -1,50 +1,47 @@
 // All commands with their keys: the one list from which keys, the list of keys (`?`) and the
 // command palette are made.
 
+import { tick } from 'svelte';
+import { isFile } from '../api/source.ts';
 import type { Motion } from '../timeline/key_motion.ts';
 import * as actions from './actions.ts';
 import type { KeyBinding } from './keys.ts';
 import { preferences } from './preferences.svelte.ts';
-import { viewer, type PanelName } from './viewer.svelte.ts';
+import { page, type PanelName } from './page.svelte.ts';
 
 export interface Command {
   title: string;
-  group: 'View' | 'Selection' | 'Rows' | 'Panels' | 'Appearance';
+  group: 'View' | 'Selection' | 'Comparison' | 'Rows' | 'Panels' | 'Appearance';
   keys: readonly KeyBinding[];
+  /** A held key runs it again and again. */
+  repeats?: boolean;
   /** What a held key does; such a command is not in the palette. */
   motion?: Motion;
+  /** It is left out in a file. */
+  needsServer?: boolean;
   run?: () => void;
 }
 
 function panel(name: PanelName): () => void {
   return () => {
-    viewer.panel = name;
+    page.panel = name;
   };
 }
 
 /** Shows a panel and puts the keyboard into its first field, when it exists. */
 function panelWithField(name: PanelName): () => void {
   return () => {
-    viewer.panel = name;
-    requestAnimationFrame(() => {
-      document.querySelector<HTMLElement>('[data-first-field]')?.focus();
+    page.panel = name;
+    // At once, so that nothing of what is typed next is taken for a key of a command.
+    void tick().then(() => {
+      const field = document.querySelector<HTMLInputElement>('[data-first-field]');
+      field?.focus();
+      field?.select();
     });
   };
 }
 
-/** Time at the pointer, for marks; null if it is not on the timeline. */
-let pointerTime: number | null = null;
-
-export function setPointerTime(time: number | null): void {
-  pointerTime = time;
-}
-
-export function noteTime(): number {
-  const { view, scene } = viewer;
-  return Math.round(pointerTime ?? scene.selection?.begin ?? (view.begin + view.end) / 2);
-}
-
-export const commands: readonly Command[] = [
+const allCommands: readonly Command[] = [
   { title: 'Zoom in', group: 'View', keys: [{ code: 'KeyW' }], motion: 'in' },
   { title: 'Zoom out', group: 'View', keys: [{ code: 'KeyS' }], motion: 'out' },
   { title: 'Move left', group: 'View', keys: [{ code: 'KeyA' }], motion: 'left' },
@@ -76,41 +73,47 @@ export const commands: readonly Command[] = [
     group: 'View',
     keys: [{ code: 'KeyE' }],
     run: () => {
-      if (viewer.scene.evidence) viewer.show(viewer.scene.evidence, null, 1);
+      const { evidence } = page.active.scene;
+      if (evidence) page.active.show(evidence, null, 1);
     },
   },
   {
     title: 'Next state of the row',
     group: 'Selection',
     keys: [{ code: 'Period' }],
+    repeats: true,
     run: () => actions.stepInRow(1),
   },
   {
     title: 'Previous state of the row',
     group: 'Selection',
     keys: [{ code: 'Comma' }],
+    repeats: true,
     run: () => actions.stepInRow(-1),
   },
   {
     title: 'Next segment of the critical path',
     group: 'Selection',
     keys: [{ code: 'BracketRight' }],
+    repeats: true,
     run: () => actions.stepOnPath(1),
   },
   {
     title: 'Previous segment of the critical path',
     group: 'Selection',
     keys: [{ code: 'BracketLeft' }],
+    repeats: true,
     run: () => actions.stepOnPath(-1),
   },
   {
     title: 'Set or remove a mark',
     group: 'Selection',
     keys: [{ code: 'KeyM' }],
-    run: () => actions.toggleMark(pointerTime),
+    run: actions.toggleMark,
   },
   {
     title: 'Add a note',
+    needsServer: true,
     group: 'Selection',
     keys: [{ code: 'KeyM', shift: true }],
     run: panelWithField('notes'),
@@ -122,11 +125,65 @@ export const commands: readonly Command[] = [
     run: actions.escape,
   },
   {
+    title: 'Compare with another recording',
+    group: 'Comparison',
+    keys: [{ code: 'KeyC' }],
+    run: actions.compare,
+  },
+  {
+    title: 'End the comparison',
+    group: 'Comparison',
+    keys: [],
+    run: () => page.endComparison(),
+  },
+  {
+    title: 'Go to the other recording',
+    group: 'Comparison',
+    keys: [{ code: 'KeyO' }],
+    run: actions.otherTimeline,
+  },
+  {
+    title: 'Align at the same state in the other recording',
+    group: 'Comparison',
+    keys: [{ code: 'KeyL' }],
+    run: actions.alignSame,
+  },
+  {
+    title: 'Align the selected states of both',
+    group: 'Comparison',
+    keys: [{ code: 'KeyL', shift: true }],
+    run: actions.alignSelections,
+  },
+  { title: 'Align the begins', group: 'Comparison', keys: [], run: actions.alignBegins },
+  {
+    title: 'Move the second recording left',
+    group: 'Comparison',
+    keys: [{ code: 'KeyA', shift: true }],
+    repeats: true,
+    run: () => page.comparison?.nudge(-1),
+  },
+  {
+    title: 'Move the second recording right',
+    group: 'Comparison',
+    keys: [{ code: 'KeyD', shift: true }],
+    repeats: true,
+    run: () => page.comparison?.nudge(1),
+  },
+  {
+    title: 'Differences',
+    group: 'Comparison',
+    keys: [],
+    run: () => {
+      if (page.comparison) page.panel = 'changes';
+    },
+  },
+  {
     title: 'Pin or unpin the focused row',
     group: 'Rows',
     keys: [{ code: 'KeyP' }],
     run: () => {
-      if (viewer.focusedRow !== null) actions.togglePinned(viewer.focusedRow);
+      const { focusedRow } = page.active;
+      if (focusedRow !== null) actions.togglePinned(focusedRow);
     },
   },
   {
@@ -134,7 +191,8 @@ export const commands: readonly Command[] = [
     group: 'Rows',
     keys: [{ code: 'KeyH' }],
     run: () => {
-      if (viewer.focusedRow !== null) actions.hideRow(viewer.focusedRow);
+      const { focusedRow } = page.active;
+      if (focusedRow !== null) actions.hideRow(focusedRow);
     },
   },
   { title: 'Show hidden rows', group: 'Rows', keys: [], run: actions.showHiddenRows },
@@ -160,13 +218,19 @@ export const commands: readonly Command[] = [
   { title: 'States of the critical path', group: 'Panels', keys: [], run: panel('states') },
   { title: 'Details of the selection', group: 'Panels', keys: [], run: panel('details') },
   { title: 'Findings', group: 'Panels', keys: [], run: panel('findings') },
-  { title: 'Notes', group: 'Panels', keys: [], run: panelWithField('notes') },
+  {
+    title: 'Notes',
+    group: 'Panels',
+    keys: [],
+    run: panelWithField('notes'),
+    needsServer: true,
+  },
   {
     title: 'List of keys',
     group: 'Panels',
     keys: [{ code: 'Slash', shift: true, sign: '?' }],
     run: () => {
-      viewer.dialog = 'keys';
+      page.dialog = 'keys';
     },
   },
   {
@@ -174,7 +238,7 @@ export const commands: readonly Command[] = [
     group: 'Panels',
     keys: [{ code: 'p', control: true, shift: true }],
     run: () => {
-      viewer.dialog = 'commands';
+      page.dialog = 'commands';
     },
   },
   {
@@ -202,3 +266,9 @@ export const commands: readonly Command[] = [
     run: () => preferences.toggleWheel(),
   },
 ];
+
+/** In a file, nothing can be saved or compared. */
+const isOffered = ({ needsServer, group }: Command): boolean =>
+  !isFile || !(needsServer || group === 'Comparison');
+
+export const commands = allCommands.filter(isOffered);

@@ -4,39 +4,51 @@ import { findBinding, type KeyPress } from './keys.ts';
 import { readLink, writeLink, type Link } from './link.ts';
 
 const LINK: Link = {
-  trace: 3,
   view: { begin: -20, end: 9_007_199_254_740_000 },
-  range: { interval: { begin: 10, end: 20 }, rows: [4, 5] },
-  state: { row: 4, time: 15 },
-  rows: {
-    collapsed: new Set([7, 8]),
-    hidden: new Set([2]),
-    pinned: [5, 4],
-    filter: 'a&b=c #ü',
-    order: 'busy',
-  },
-  marks: [1, 2],
   highlight: 'nginx::write & more',
+  first: {
+    trace: 3,
+    range: { interval: { begin: 10, end: 20 }, rows: [4, 5] },
+    state: { row: 4, time: 15 },
+    rows: {
+      collapsed: new Set([7, 8]),
+      hidden: new Set([2]),
+      pinned: [5, 4],
+      filter: 'a&b=c #ü',
+      order: 'busy',
+    },
+    marks: [1, 2],
+  },
+  second: null,
+  offset: 0,
 };
 
 test('a link restores what was written', () => {
   assert.deepEqual(readLink(writeLink(LINK)), LINK);
 });
 
+test('a link restores a comparison with its alignment', () => {
+  const second = { ...LINK.first, trace: 4, state: { row: 9, time: 30 }, rows: null, marks: [] };
+  const compared: Link = { ...LINK, second, offset: -15 };
+  assert.deepEqual(readLink(writeLink(compared)), compared);
+  assert.equal(readLink('#trace=1&offset=5').offset, 0, 'without a second trace');
+  assert.equal(readLink('#trace=1&trace2=2&offset=x').offset, 0);
+});
+
 test('an empty link restores nothing', () => {
   const empty = readLink('');
   assert.deepEqual(readLink(writeLink(empty)), empty);
-  assert.equal(empty.rows, null);
+  assert.equal(empty.first.rows, null);
 });
 
 test('a malformed link is read as far as it makes sense', () => {
   const link = readLink('#trace=x&view=9_3&range=1_2&rows=4.y.5&state=1&filter=%E0%A4%A&marks=-');
-  assert.equal(link.trace, null);
+  assert.equal(link.first.trace, null);
   assert.equal(link.view, null);
-  assert.deepEqual(link.range, { interval: { begin: 1, end: 2 }, rows: [4, 5] });
-  assert.equal(link.state, null);
-  assert.equal(link.rows?.filter, '');
-  assert.deepEqual(link.marks, []);
+  assert.deepEqual(link.first.range, { interval: { begin: 1, end: 2 }, rows: [4, 5] });
+  assert.equal(link.first.state, null);
+  assert.equal(link.first.rows?.filter, '');
+  assert.deepEqual(link.first.marks, []);
 });
 
 function press(code: string, key: string, modifiers: Partial<KeyPress> = {}): KeyPress {

@@ -1,33 +1,67 @@
-// The view in the address: the fragment holds trace, range, selection and settings of the rows, so
-// that a copied address restores what its sender saw. The fragment is never sent to the server.
+// The view in the address: the fragment holds the traces that are shown, the view, selections and
+// settings of the rows, so that a copied address restores what its sender saw. The fragment is never
+// sent to the server.
 //
 // Example: #trace=1&view=1000_250000&range=2000_3000&rows=4.5&state=12.2100&pinned=4&collapsed=9
+//
+// In a comparison, what belongs to the second trace has a 2 behind its name, and `offset` is where
+// its begin is on the time axis: #trace=1&state=4.100&trace2=2&state2=5.140&offset=-40
 
 import type { RowOrder, RowSettings } from '../timeline/row_tree.ts';
 import type { View } from '../timeline/viewport.ts';
 
-export interface Link {
+/** What the link says about one trace. */
+export interface TraceLink {
   trace: number | null;
-  view: View | null;
   /** A selected range of time on some rows. */
   range: { interval: View; rows: number[] } | null;
   /** A selected state: a row, and a time in the state. */
   state: { row: number; time: number } | null;
   rows: RowSettings | null;
   marks: number[];
+}
+
+export interface Link {
+  /** The part of the time axis that is in view. */
+  view: View | null;
   /** Name of the state of the path's table whose segments are highlighted. */
   highlight: string | null;
+  first: TraceLink;
+  /** The trace that the first one is compared with; null without a comparison. */
+  second: TraceLink | null;
+  /** Time of the axis at which the second trace begins. */
+  offset: number;
 }
+
+export const NO_TRACE_LINK: TraceLink = {
+  trace: null,
+  range: null,
+  state: null,
+  rows: null,
+  marks: [],
+};
 
 const ORDERS: readonly RowOrder[] = ['path', 'busy', 'name', 'recorded'];
 
+type Add = (name: string, value: string) => void;
+
 export function writeLink(link: Link): string {
   const parts: string[] = [];
-  const add = (name: string, value: string) => {
+  const add: Add = (name, value) => {
     if (value !== '') parts.push(`${name}=${value}`);
   };
-  if (link.trace !== null) add('trace', String(link.trace));
   if (link.view) add('view', interval(link.view));
+  if (link.highlight) add('highlight', encodeURIComponent(link.highlight));
+  writeTrace(link.first, add);
+  if (link.second) {
+    writeTrace(link.second, (name, value) => add(`${name}2`, value));
+    if (link.offset !== 0) add('offset', String(Math.round(link.offset)));
+  }
+  return `#${parts.join('&')}`;
+}
+
+function writeTrace(link: TraceLink, add: Add): void {
+  if (link.trace !== null) add('trace', String(link.trace));
   if (link.range) {
     add('range', interval(link.range.interval));
     add('rows', link.range.rows.join('.'));
@@ -41,8 +75,6 @@ export function writeLink(link: Link): string {
     add('order', link.rows.order);
   }
   add('marks', link.marks.map(Math.round).join('.'));
-  if (link.highlight) add('highlight', encodeURIComponent(link.highlight));
-  return `#${parts.join('&')}`;
 }
 
 /** Reads a fragment. Parts that are missing or malformed are left out. */
@@ -52,27 +84,37 @@ export function readLink(fragment: string): Link {
     const at = part.indexOf('=');
     if (at > 0) values.set(part.slice(0, at), part.slice(at + 1));
   }
-  const trace = Number(values.get('trace') ?? NaN);
-  const range = readInterval(values.get('range'));
-  const state = readNumbers(values.get('state'));
-  const hasRows = ['collapsed', 'hidden', 'pinned', 'filter', 'order'].some((n) => values.has(n));
-  const order = ORDERS.find((name) => name === values.get('order')) ?? 'path';
+  const second = readTrace((name) => values.get(`${name}2`));
+  const offset = values.get('offset') ?? '';
+  return {
+    view: readInterval(values.get('view')),
+    highlight: readText(values.get('highlight')) || null,
+    first: readTrace((name) => values.get(name)),
+    second: second.trace === null ? null : second,
+    offset: second.trace !== null && /^-?\d{1,16}$/.test(offset) ? Number(offset) : 0,
+  };
+}
+
+function readTrace(value: (name: string) => string | undefined): TraceLink {
+  const trace = Number(value('trace') ?? NaN);
+  const range = readInterval(value('range'));
+  const state = readNumbers(value('state'));
+  const names = ['collapsed', 'hidden', 'pinned', 'filter', 'order'];
+  const hasRows = names.some((name) => value(name) !== undefined);
   return {
     trace: Number.isInteger(trace) ? trace : null,
-    view: readInterval(values.get('view')),
-    range: range && { interval: range, rows: readNumbers(values.get('rows')) },
+    range: range && { interval: range, rows: readNumbers(value('rows')) },
     state: state.length === 2 ? { row: state[0], time: state[1] } : null,
     rows: hasRows
       ? {
-          collapsed: new Set(readNumbers(values.get('collapsed'))),
-          hidden: new Set(readNumbers(values.get('hidden'))),
-          pinned: readNumbers(values.get('pinned')),
-          filter: readText(values.get('filter')),
-          order,
+          collapsed: new Set(readNumbers(value('collapsed'))),
+          hidden: new Set(readNumbers(value('hidden'))),
+          pinned: readNumbers(value('pinned')),
+          filter: readText(value('filter')),
+          order: ORDERS.find((name) => name === value('order')) ?? 'path',
         }
       : null,
-    marks: readNumbers(values.get('marks')),
-    highlight: readText(values.get('highlight')) || null,
+    marks: readNumbers(value('marks')),
   };
 }
 

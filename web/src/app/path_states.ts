@@ -1,7 +1,7 @@
 // The states of the critical path for table and bar: the report's entries joined by their name,
 // with what halving each would bring, and the class that gives them their colour.
 
-import type { Criticality, Gain, Report } from '../api/report.ts';
+import type { Criticality, Gain, Report, Verdict } from '../api/report.ts';
 import type { Prediction, State, StateClass } from '../api/types.ts';
 
 export interface PathState {
@@ -10,7 +10,8 @@ export interface PathState {
   /** The two parts of the name: nginx and write. */
   machines: string;
   state: string;
-  /** The names of the same state on the timeline, where each machine of a class has its own. */
+  /** The names of the same state on the timeline, where each machine of a class has its own, and in
+   * a comparison, which adds the host. */
   names: Set<string>;
   /** How `what-if` is asked to change it. */
   scenario: string;
@@ -66,7 +67,7 @@ export function pathStates(report: Report, states: readonly State[]): PathState[
     if (known) {
       known.ns += entry.ns;
       known.share += entry.share;
-      known.names.add(`${entry.machine}::${entry.state}`);
+      for (const other of namesOf(entry)) known.names.add(other);
       continue;
     }
     const scenario = `${quoted(entry.class)}::${quoted(entry.state)}`;
@@ -74,7 +75,7 @@ export function pathStates(report: Report, states: readonly State[]): PathState[
       name,
       machines: entry.class,
       state: entry.state,
-      names: new Set([name, `${entry.machine}::${entry.state}`]),
+      names: new Set(namesOf(entry)),
       scenario,
       kind: entry.kind,
       class:
@@ -93,6 +94,27 @@ export function pathStates(report: Report, states: readonly State[]): PathState[
 
 export function nameOf(entry: Pick<Criticality, 'class' | 'state'>): string {
   return `${entry.class}::${entry.state}`;
+}
+
+function namesOf(entry: Criticality): string[] {
+  const name = nameOf(entry);
+  const names = [name, `${entry.machine}::${entry.state}`];
+  return entry.host === '' ? names : [...names, `${entry.host}/${name}`];
+}
+
+/** Names of the states on the timeline that are meant by a name: of a state of the path's table, or
+ * of a call or span, whose states on the path are also meant. */
+export function highlightedNames(
+  name: string,
+  report: Report | null,
+  states: readonly State[],
+): ReadonlySet<string> {
+  const names = new Set([name]);
+  for (const state of report ? pathStates(report, states) : []) {
+    if (!state.names.has(name) && state.state !== name) continue;
+    for (const other of state.names) names.add(other);
+  }
+  return names;
 }
 
 /** The states of the path that the verdict is about: those of its subject (a process is the subject
@@ -133,6 +155,16 @@ export function verdictGain(report: Report, states: readonly PathState[]): Gain 
     }
   }
   return null;
+}
+
+/** The verdict in a few words. */
+export function headline(verdict: Verdict): string {
+  const subject = verdict.subject?.name ?? '';
+  const what = verdict.state ? `${subject} – ${verdict.state.name}` : subject;
+  if (verdict.outcome === 'bottleneck') return `Bottleneck: ${what}`;
+  if (verdict.outcome === 'paced') return `The system is paced by ${what}`;
+  if (verdict.outcome === 'spread') return 'No single bottleneck';
+  return 'The bottleneck cannot be determined';
 }
 
 /** The advice to show first: that of a finding about the verdict's subject, or else the first. */

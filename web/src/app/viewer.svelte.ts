@@ -1,25 +1,24 @@
-// The state of the viewer: the open trace, its rows and report, the view, the scene, the settings.
-// Panels read it, the timeline draws it, actions.ts changes it. It polls the trace while it grows,
-// restores the address on start, and keeps the address up to date.
+// The state of one trace in the page: its rows and report, the settings of the rows, the scene.
+// Panels read it, its timeline draws it, actions.ts changes it. It polls the trace while it grows.
+// The page (page.svelte.ts) has one viewer, or two in a comparison, on one time axis.
 
-import { listTraces, TraceClient } from '../api/client.ts';
+import type { Part, TraceClient } from '../api/client.ts';
 import type { Interval, Report } from '../api/report.ts';
+import { source } from '../api/source.ts';
 import type { Row, Rows, Trace } from '../api/types.ts';
+import type { KeyMotion } from '../timeline/key_motion.ts';
 import { emptyScene, type Scene } from '../timeline/scene.ts';
 import { RowTree, type RowSettings } from '../timeline/row_tree.ts';
+import type { TimeAxis } from '../timeline/time_axis.ts';
 import { Timeline } from '../timeline/timeline.ts';
-import { ViewHistory } from '../timeline/view_history.ts';
 import { viewAround, type View } from '../timeline/viewport.ts';
-import { readLink, writeLink, type Link } from './link.ts';
-import { pathStates } from './path_states.ts';
+import { NO_TRACE_LINK, type TraceLink } from './link.ts';
+import { highlightedNames } from './path_states.ts';
 import { preferences } from './preferences.svelte.ts';
-
-export type PanelName = 'states' | 'details' | 'findings' | 'search' | 'notes';
 
 const POLL_READING_MS = 500;
 const POLL_ANALYSING_MS = 1000;
 const POLL_FAILED_MS = 3000;
-const LINK_DELAY_MS = 300;
 /** Segments of the path that decide to which row the timeline scrolls for the evidence. */
 const EVIDENCE_SEGMENTS = 500;
 /** From this number of processes on, those that are not on the path are collapsed at first. */
@@ -27,7 +26,7 @@ const MANY_PROCESSES = 12;
 
 const NO_ROWS: Rows = { version: -1, rows: [], states: [] };
 
-export const INITIAL_SETTINGS: RowSettings = {
+const INITIAL_SETTINGS: RowSettings = {
   collapsed: new Set(),
   hidden: new Set(),
   pinned: [],
@@ -35,8 +34,27 @@ export const INITIAL_SETTINGS: RowSettings = {
   order: 'path',
 };
 
+/** What a viewer needs of the page. */
+export interface ViewerHost {
+  readonly axis: TimeAxis;
+  /** The viewer whose filter and order of rows hold for all. */
+  readonly leader: Viewer;
+  /** The view moves to the evidence of the verdict when it is known. */
+  readonly showsEvidence: boolean;
+  /** Name of the highlighted state of the path's table, or of a latency. */
+  readonly highlight: string | null;
+  /** False until the user has moved the view. Until then, the view follows the traces. */
+  userMoved: boolean;
+  /** Until the user has moved the view, shows all that is known. */
+  follow(): void;
+  /** The view or the scroll position has come to rest. */
+  rested(): void;
+  /** Something that the address holds has changed. */
+  keepLink(): void;
+  fail(error: unknown): void;
+}
+
 export class Viewer {
-  traces = $state.raw<Trace[]>([]);
   trace = $state.raw<Trace | null>(null);
   rows = $state.raw<Rows>(NO_ROWS);
   report = $state.raw<Report | null>(null);
@@ -44,119 +62,126 @@ export class Viewer {
   settings = $state.raw<RowSettings>(INITIAL_SETTINGS);
   view = $state.raw<View>({ begin: 0, end: 1 });
   scroll = $state(0);
-  panel = $state<PanelName>('states');
-  dialog = $state<'keys' | 'commands' | null>(null);
-  error = $state<string | null>(null);
-  /** Name of the highlighted state of the path's table. */
-  highlight = $state<string | null>(null);
   /** The row that the keyboard is at. */
   focusedRow = $state<number | null>(null);
   tree = $derived(new RowTree(this.rows.rows));
-  layout = $derived(this.tree.layout(this.settings));
+  private places = $derived(this.tree.places(this.settings.order));
+  layout = $derived.by(() => {
+    const { leader } = this.host;
+    if (leader === this) return this.tree.layout(this.settings);
+    const { filter, order } = leader.settings;
+    return this.tree.layout({ ...this.settings, filter, order }, leader.places);
+  });
 
-  client: TraceClient | null = null;
+  client = $state.raw<TraceClient | null>(null);
+  /** The part of the trace with all states; null if this is the whole trace. */
+  part = $derived<Part | null>(this.client?.part ?? null);
+
   timeline: Timeline | null = null;
-  readonly history = new ViewHistory();
-  /** False until the user has moved the view. Until then, the view follows the trace. */
-  userMoved = false;
-  private link: Link = readLink('');
+  motion: KeyMotion | null = null;
+  private readonly host: ViewerHost;
+  private link: TraceLink = NO_TRACE_LINK;
+  /** Time of the axis at which the trace begins. */
+  private offset = 0;
   private pollTimer = 0;
-  private linkTimer = 0;
   /** The user, or the address, has decided which rows are collapsed. */
   private rowsDecided = false;
-  private tracesRead = false;
+
+  constructor(host: ViewerHost) {
+    this.host = host;
+  }
 
   /** Called when the timeline's element exists. */
   attach(element: HTMLElement): () => void {
-    const timeline = new Timeline(element, {
+    const timeline = new Timeline(element, this.host.axis, {
       moved: (view, scroll) => {
         this.view = view;
         this.scroll = scroll;
       },
-      rested: (view, scroll) => {
-        this.history.record({ view, scroll });
-        this.keepLink();
-      },
-      failed: (error) => this.fail(error),
+      rested: () => this.host.rested(),
+      failed: (error) => this.host.fail(error),
     });
     this.timeline = timeline;
-    if (!this.tracesRead) void this.start();
-    return () => timeline.dispose();
+    timeline.setOffset(this.offset);
+    this.begin();
+    return () => {
+      timeline.dispose();
+      this.timeline = null;
+    };
   }
 
-  async start(): Promise<void> {
-    this.tracesRead = true;
-    this.link = readLink(location.hash);
-    try {
-      this.traces = await listTraces();
-    } catch (error) {
-      this.fail(error);
-      return;
-    }
-    const trace = this.traces.find((t) => t.id === this.link.trace) ?? this.traces[0];
-    if (trace) this.open(trace);
-    else this.error = 'There is no recording. `longpole record` makes one.';
-  }
-
-  open(trace: Trace): void {
-    clearTimeout(this.pollTimer);
-    if (trace.id !== this.link.trace && this.trace !== null) this.link = readLink('');
-    this.client = new TraceClient(trace);
+  /** Shows a trace, in the way that the address asks for. */
+  open(trace: Trace, link: TraceLink = NO_TRACE_LINK): void {
+    this.close();
+    this.link = link;
+    this.client = source.open(trace);
     this.trace = trace;
     this.rows = NO_ROWS;
     this.report = null;
-    this.error = null;
-    this.userMoved = this.link.view !== null;
-    this.rowsDecided = this.link.rows !== null;
-    this.settings = this.link.rows ?? INITIAL_SETTINGS;
+    this.rowsDecided = link.rows !== null;
+    this.settings = link.rows ?? INITIAL_SETTINGS;
     this.scene = {
       ...emptyScene(),
       originNs: BigInt(trace.origin_ns),
       timeDisplay: preferences.timeDisplay,
-      marks: this.link.marks,
-      range: this.link.range && { ...this.link.range.interval, rows: this.link.range.rows },
+      marks: link.marks,
+      range: link.range && { ...link.range.interval, rows: link.range.rows },
     };
-    this.setHighlight(this.link.highlight);
-    document.title = `${trace.name} – Longpole`;
-    this.timeline?.open(this.client);
-    this.timeline?.setExtent(trace.end, trace.version);
-    this.timeline?.setView(this.link.view ?? { begin: 0, end: trace.end });
+    this.showHighlight();
     void this.client.notes().then(
       (notes) => this.changeScene({ notes }),
-      (error) => this.fail(error),
+      (error) => this.host.fail(error),
     );
+    this.begin();
+  }
+
+  /** Ends the requests for what is new of the trace. */
+  close(): void {
+    clearTimeout(this.pollTimer);
+    this.client = null;
+  }
+
+  /** Begins to read the trace as soon as there are a trace and a timeline. */
+  private begin(): void {
+    const { timeline, client, trace } = this;
+    if (!timeline || !client || !trace) return;
+    timeline.open(client);
+    timeline.setExtent(trace.end, trace.version);
+    this.host.follow();
     void this.poll(true);
+  }
+
+  setOffset(offset: number): void {
+    this.offset = offset;
+    this.timeline?.setOffset(offset);
   }
 
   changeScene(change: Partial<Scene>): void {
     this.scene = { ...this.scene, ...change };
-    this.keepLink();
+    this.host.keepLink();
   }
 
-  /** Highlights a state of the path's table on the timeline. */
-  setHighlight(name: string | null): void {
-    this.highlight = name;
-    const states = this.report ? pathStates(this.report, this.rows.states) : [];
-    const state = states.find((s) => s.name === name);
-    const names = state ? state.names : new Set(name === null ? [] : [name]);
-    this.changeScene({ highlight: name === null ? null : names });
+  /** Draws what the page highlights. */
+  showHighlight(): void {
+    const { highlight } = this.host;
+    this.changeScene({
+      highlight: highlight === null
+        ? null
+        : highlightedNames(highlight, this.report, this.rows.states),
+    });
   }
 
   changeSettings(change: Partial<RowSettings>): void {
     this.rowsDecided = true;
     this.settings = { ...this.settings, ...change };
-    this.keepLink();
-  }
-
-  fail(error: unknown): void {
-    this.error = error instanceof Error ? error.message : String(error);
+    this.host.keepLink();
   }
 
   /** Moves the view to an interval, and scrolls to a row. */
   show(interval: Interval, row: number | null, space = 0.5): void {
     if (!this.timeline || !this.trace) return;
-    this.userMoved = true;
-    this.timeline.setView(viewAround(interval, this.trace.end, space));
+    this.host.userMoved = true;
+    this.timeline.setView(viewAround(interval, space));
     if (row !== null) this.revealRow(row);
   }
 
@@ -180,29 +205,21 @@ export class Viewer {
     return this.tree.row(id);
   }
 
-  /** Writes the address soon, once for many changes. */
-  keepLink(): void {
-    clearTimeout(this.linkTimer);
-    this.linkTimer = window.setTimeout(() => this.writeLink(), LINK_DELAY_MS);
-  }
-
-  private writeLink(): void {
+  /** What the address says about the trace; null until its rows are known. */
+  get currentLink(): TraceLink | null {
     const { trace, scene } = this;
-    if (!trace || this.rows === NO_ROWS) return;
-    const { range, selection } = scene;
-    const fragment = writeLink({
+    if (!trace || this.rows === NO_ROWS) return null;
+    const { range, selection, marks } = scene;
+    return {
       trace: trace.id,
-      view: this.userMoved ? this.view : null,
       range: range && { interval: range, rows: range.rows },
       state: selection && {
         row: selection.row,
         time: (selection.begin + selection.end) / 2,
       },
       rows: this.rowsDecided ? this.settings : null,
-      marks: scene.marks,
-      highlight: this.highlight,
-    });
-    history.replaceState(null, '', fragment);
+      marks,
+    };
   }
 
   /** Reads what is new of the trace, and comes back as long as more is to come. */
@@ -224,7 +241,7 @@ export class Viewer {
       else if (trace.phase === 'ready' && !this.report) next = POLL_ANALYSING_MS;
     } catch (error) {
       if (client !== this.client) return;
-      this.fail(error);
+      this.host.fail(error);
       next = POLL_FAILED_MS;
     }
     if (next > 0) this.pollTimer = window.setTimeout(() => void this.poll(), next);
@@ -240,7 +257,7 @@ export class Viewer {
     timeline.setStates(rows.states);
     timeline.setLayout(this.tree, this.layout);
     timeline.setExtent(trace.end, trace.version);
-    if (!this.userMoved) timeline.setView({ begin: 0, end: trace.end });
+    this.host.follow();
     if (firstRows) await this.restoreSelection(client);
   }
 
@@ -255,22 +272,25 @@ export class Viewer {
     const report = await client.report();
     if (client !== this.client || !report) return;
     this.report = report;
-    this.setHighlight(this.highlight);
+    this.showHighlight();
     this.changeScene({ evidence: report.evidence });
-    if (report.evidence && !this.userMoved) await this.showEvidence(client, report.evidence);
+    if (report.evidence) await this.showEvidence(client, report.evidence);
   }
 
   /** Moves the view to the evidence, and to the row that has the path there. */
   private async showEvidence(client: TraceClient, evidence: Interval): Promise<void> {
+    const { host } = this;
+    const mayMove = () => client === this.client && host.showsEvidence;
+    if (!mayMove()) return;
     const { segments } = await client.path(evidence.begin, evidence.end, EVIDENCE_SEGMENTS);
-    if (client !== this.client || this.userMoved) return;
+    if (!mayMove()) return;
     const times = new Map<number, number>();
     for (const { row, begin, end } of segments) {
       if (row !== null) times.set(row, (times.get(row) ?? 0) + end - begin);
     }
     const [row] = [...times].sort(([, a], [, b]) => b - a)[0] ?? [null];
     this.show(evidence, row, 1);
-    this.userMoved = false;
+    host.userMoved = false;
   }
 
   /** Collapses the recorder and, in a trace with many processes, those that are not on the path. */
@@ -285,5 +305,3 @@ export class Viewer {
     this.settings = { ...this.settings, collapsed };
   }
 }
-
-export const viewer = new Viewer();

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import {
   CLASSES,
   contrast,
+  fading,
   paletteOf,
   textOn,
   type Colour,
@@ -93,4 +94,12 @@ test('the colour-blind palette keeps the classes apart without red or green cone
       });
     }
   }
+});
+
+test('a highlighted state of the path fades the path, and a name of a state also the rows', () => {
+  const ofPath = fading(new Set(['parser::parse']));
+  assert.deepEqual(['parser::parse', 'parser::read', 'read'].map(ofPath), [false, true, false]);
+  const ofRows = fading(new Set(['parse', 'parser::parse']));
+  assert.deepEqual(['parse', 'parser::parse', 'read'].map(ofRows), [false, false, true]);
+  assert.equal(fading(null)('parser::parse'), false);
 });

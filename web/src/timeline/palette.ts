@@ -189,18 +189,26 @@ export interface StateLook {
 /** Part of the background in the colour of a state that is not highlighted. */
 const FADED = 0.78;
 
-/** The looks of all states. If some states of the critical path are highlighted, the other states
- * of the path are faded; these have names such as nginx::write, which no other row uses. */
+/** Returns what tells if a state is faded. If some states of the critical path are highlighted, the
+ * other states of the path are faded; these have names such as nginx::write, which no other row
+ * uses. If a name is not of this form, the other states of all rows are faded. */
+export function fading(highlight: ReadonlySet<string> | null): (name: string) => boolean {
+  if (highlight === null) return () => false;
+  const ofRows = [...highlight].some((name) => !name.includes('::'));
+  return (name) => (ofRows || name.includes('::')) && !highlight.has(name);
+}
+
+/** The looks of all states. */
 export function stateLooks(
   states: readonly State[],
   palette: Palette,
   highlight: ReadonlySet<string> | null,
 ): StateLook[] {
+  const isFaded = fading(highlight);
   return states.map((state) => {
     const colour = stateColour(palette, state.class, state.name);
-    const faded = highlight !== null && state.name.includes('::') && !highlight.has(state.name);
     return {
-      colour: faded ? mix(colour, palette.background, FADED) : colour,
+      colour: isFaded(state.name) ? mix(colour, palette.background, FADED) : colour,
       classIndex: CLASSES.indexOf(state.class),
     };
   });

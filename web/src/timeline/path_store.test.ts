@@ -27,7 +27,7 @@ test('the first segment after a time is the one that contains it', () => {
 
 test('the history leads back and forward, and forgets what was undone', () => {
   const history = new ViewHistory();
-  const place = (begin: number) => ({ view: { begin, end: begin + 1 }, scroll: 0 });
+  const place = (begin: number) => ({ view: { begin, end: begin + 1 }, scrolls: [0] });
   for (const begin of [1, 2, 2, 3]) history.record(place(begin));
   assert.equal(history.back()?.view.begin, 2);
   assert.equal(history.back()?.view.begin, 1);

@@ -40,14 +40,16 @@ export class PathStore {
   want(view: View, length: number, version: number): void {
     const window = windowOf(view);
     const key = `${window.begin}-${window.end}`;
+    const begin = Math.max(window.begin, 0);
+    const end = Math.min(window.end, length);
+    // The trace is not in view, which is possible next to another one.
+    if (end <= begin) return;
     if (this.active?.key === key || performance.now() < this.failedUntil) return;
     const found = this.windows.find((w) => w.key === key);
     if (found && found.version >= version) return;
     this.active?.abort.abort();
     const abort = new AbortController();
     const request = (this.active = { key, abort });
-    const begin = Math.max(window.begin, 0);
-    const end = Math.min(window.end, length);
     this.fetchPath(begin, end, SEGMENT_LIMIT, abort.signal)
       .then(({ segments }) => {
         this.windows = this.windows.filter((w) => w.key !== key).slice(1 - WINDOWS_KEPT);

@@ -101,3 +101,31 @@ test('a row that is not visible is represented by its nearest visible ancestor',
   assert.deepEqual(tree.ancestors(6), [5, 1]);
   assert.deepEqual(tree.leaves(0).sort(), [3, 4, 6, 8, 9]);
 });
+
+test('rows of another trace are in the order of those of the same names', () => {
+  const other = [
+    row(11, null, 'host', 'server', 90),
+    row(12, 11, 'process', 'redis', 80),
+    row(13, 12, 'thread', 'redis-server', 60),
+    row(14, 11, 'process', 'new', 70),
+    row(15, 11, 'process', 'nginx', 10),
+    row(16, 15, 'thread', 'worker', 1),
+    row(17, 15, 'thread', 'worker', 9),
+    row(18, 15, 'thread', 'master', 0),
+  ];
+  const like = new RowTree(ROWS).places('name');
+  const layout = new RowTree(other).layout(SETTINGS, like);
+  assert.deepEqual(
+    layout.rows.map((entry) => entry.row.id),
+    [11, 15, 18, 16, 17, 12, 13, 14],
+    'nginx is before redis as in the first; what is only in the second comes last',
+  );
+});
+
+test('a key is that of one row, and of the same row in another trace', () => {
+  const twins = [row(1, null, 'process', 'p'), row(2, 1, 'thread', 't'), row(3, 1, 'thread', 't')];
+  const [a, b] = [new RowTree(twins), new RowTree(twins.map((it) => ({ ...it })))];
+  assert.notEqual(a.key(2), a.key(3));
+  assert.equal(b.withKey(a.key(3))?.id, 3);
+  assert.equal(b.withKey('nothing'), undefined);
+});

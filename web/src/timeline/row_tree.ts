@@ -74,6 +74,7 @@ export class RowTree {
   private readonly children: number[][];
   private readonly roots: number[] = [];
   private readonly parents: Int32Array;
+  private keys: string[] | null = null;
 
   constructor(rows: readonly Row[]) {
     this.rows = rows;
@@ -118,6 +119,47 @@ export class RowTree {
     return process && process.name !== row.name ? `${process.name} ▸ ${row.name}` : row.name;
   }
 
+  /** Name of a row with those of its parents. The second row of a name below one parent has a
+   * number, so a key is that of one row, and of the same row in another trace. The only host of a
+   * trace has no name, so that traces of different hosts can be compared. */
+  key(id: number): string {
+    return this.allKeys()[this.indexOf.get(id) ?? -1] ?? '';
+  }
+
+  withKey(key: string): Row | undefined {
+    return this.rows[this.allKeys().indexOf(key)];
+  }
+
+  private allKeys(): string[] {
+    if (this.keys) return this.keys;
+    const counts = new Map<string, number>();
+    const keys: string[] = [];
+    const hasHosts = this.rows.filter((row) => row.kind === 'host').length > 1;
+    this.rows.forEach((row, index) => {
+      const parent = this.parents[index];
+      const own = row.kind !== 'host' || hasHosts ? row.name : '';
+      const name = `${parent < 0 ? '' : keys[parent]}\n${row.kind} ${own}`;
+      const count = (counts.get(name) ?? 0) + 1;
+      counts.set(name, count);
+      keys.push(count === 1 ? name : `${name}\n${count}`);
+    });
+    return (this.keys = keys);
+  }
+
+  /** Places of all rows in an order, by their keys, for another trace with such rows. */
+  places(order: RowOrder): ReadonlyMap<string, number> {
+    const places = new Map<string, number>();
+    const keys = this.allKeys();
+    const visit = (indices: number[]) => {
+      for (const index of this.sorted(indices, order)) {
+        places.set(keys[index], places.size);
+        visit(this.children[index]);
+      }
+    };
+    visit(this.roots);
+    return places;
+  }
+
   /** The row itself if it is visible, otherwise its nearest visible ancestor. */
   visible(layout: Layout, id: number): LayoutRow | undefined {
     let index = this.indexOf.get(id) ?? -1;
@@ -152,7 +194,8 @@ export class RowTree {
     return ids;
   }
 
-  layout(settings: RowSettings): Layout {
+  /** `like` has the places of rows in another trace, whose order has precedence. */
+  layout(settings: RowSettings, like?: ReadonlyMap<string, number>): Layout {
     const shown = this.filtered(settings.filter);
     const byIndex = new Map<number, LayoutRow>();
     const path = this.path < 0 ? null : this.pathEntry();
@@ -180,12 +223,12 @@ export class RowTree {
         height += entry.height;
       }
       if (!entry.collapsed) {
-        for (const child of this.sorted(this.children[index], settings.order)) {
+        for (const child of this.sorted(this.children[index], settings.order, like)) {
           visit(child, depth + 1);
         }
       }
     };
-    for (const root of this.sorted(this.roots, settings.order)) visit(root, 0);
+    for (const root of this.sorted(this.roots, settings.order, like)) visit(root, 0);
     return { path, pinned, pinnedHeight, rows, height, byIndex };
   }
 
@@ -225,7 +268,13 @@ export class RowTree {
     };
   }
 
-  private sorted(indices: number[], order: RowOrder): number[] {
+  private sorted(
+    indices: number[],
+    order: RowOrder,
+    like?: ReadonlyMap<string, number>,
+  ): number[] {
+    const keys = like && this.allKeys();
+    const place = (index: number) => (keys && like.get(keys[index])) ?? Number.MAX_SAFE_INTEGER;
     const rank = (index: number) =>
       KIND_ORDER.findIndex((kinds) => kinds.includes(this.rows[index].kind));
     return [...indices].sort((a, b) => {
@@ -233,6 +282,7 @@ export class RowTree {
       const second = this.rows[b];
       const kinds = rank(a) - rank(b);
       if (kinds !== 0) return kinds;
+      if (like && place(a) !== place(b)) return place(a) - place(b);
       // CPUs and interrupts have numbers that people look for in their order.
       const numbered = first.kind === 'cpu' || first.kind === 'interrupt';
       if (order === 'recorded') return a - b;

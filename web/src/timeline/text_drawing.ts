@@ -3,7 +3,7 @@
 
 import type { State } from '../api/types.ts';
 import { rowY, type Frame, type PlacedRow } from './frame.ts';
-import { css, textOn } from './palette.ts';
+import { css, fading, textOn } from './palette.ts';
 import type { TileCache } from './tile_cache.ts';
 import { timeToPixel, tileSpan } from './viewport.ts';
 
@@ -35,6 +35,8 @@ export class TextDrawing {
       const plain = name === 'asleep' || name === 'unknown' || name === 'lost';
       colours.set(name, css(plain ? palette.faintText : textOn(colour)));
     }
+    const isFaded = fading(frame.scene.highlight);
+    const onFaded = css(palette.faintText);
     let left = moving ? TEXTS_MOVING : TEXTS_RESTING;
     for (let tile = tiles.first; tile <= tiles.last; tile++) {
       const offset = timeToPixel(view, width, tile * tileSpan(level));
@@ -60,7 +62,7 @@ export class TextDrawing {
             context.fillStyle = css(palette.background);
             context.fillRect(begin + 1, middle - 8, textWidth + 2 * PADDING - 2, 15);
           }
-          context.fillStyle = colours.get(state.class)!;
+          context.fillStyle = isFaded(state.name) ? onFaded : colours.get(state.class)!;
           context.fillText(text, begin + PADDING, middle);
           if (--left <= 0) return;
         }

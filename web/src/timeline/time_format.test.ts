@@ -5,8 +5,10 @@ import {
   formatDay,
   formatDuration,
   formatExact,
+  formatRate,
   formatRelative,
   formatUtc,
+  parseDuration,
   ticks,
   tickStep,
 } from './time_format.ts';
@@ -56,4 +58,20 @@ test('ticks are round and far enough apart', () => {
     assert.ok((step / width) * 1000 >= 119 || step === 1, `${width} ns`);
     assert.ok(ticks(view, step).every((time) => time >= view.begin && time <= view.end));
   }
+});
+
+test('a duration is read as it is written', () => {
+  for (const ns of [0, 7, -999, 1_234_567, -5_000_000_001, 86_400e9]) {
+    assert.equal(parseDuration(formatExact(ns)), ns);
+  }
+  assert.equal(parseDuration('1.5ms'), 1_500_000);
+  assert.equal(parseDuration('+2 us'), 2000);
+  assert.equal(parseDuration('\u2212 3'), -3);
+  for (const text of ['', 'x', '1.2.3 s', '5 hours', '--1']) assert.equal(parseDuration(text), null);
+});
+
+test('rates have three significant digits', () => {
+  assert.equal(formatRate(896.2), '896/s');
+  assert.equal(formatRate(1448.869), '1.45 k/s');
+  assert.equal(formatRate(2_500_000), '2.50 M/s');
 });

@@ -36,6 +36,18 @@ function trimmed(value: number, digits: number): string {
   return value.toFixed(digits);
 }
 
+/** Reads a duration such as "-1.5 ms", in whole ns; without a unit, in ns. Null if it is none. */
+export function parseDuration(text: string): number | null {
+  const match = /^([+-]?)(\d*\.?\d+)(ns|us|µs|ms|s)?$/.exec(
+    text.replace(/[\s,]/g, '').replace('\u2212', '-'),
+  );
+  if (!match) return null;
+  const [, sign, digits, unit] = match;
+  const unitNs = { ns: 1, us: 1e3, µs: 1e3, ms: 1e6, s: 1e9 }[unit ?? 'ns'] ?? 1;
+  const ns = Math.round(Number(digits) * unitNs);
+  return ns === 0 ? 0 : sign === '-' ? -ns : ns;
+}
+
 /** Separates the digits after the point in groups of three. */
 function grouped(text: string): string {
   const [whole, fraction] = text.split('.');
@@ -123,7 +135,14 @@ export function formatPercent(share: number, digits = 1): string {
 }
 
 export function formatGain(gain: number): string {
-  return `${gain >= 0 ? '+' : '−'}${(Math.abs(gain) * 100).toFixed(1)} %`;
+  const size = Math.abs(gain) * 100;
+  return `${gain >= 0 ? '+' : '−'}${size.toFixed(size < 1000 ? 1 : 0)} %`;
+}
+
+/** A rate with three significant digits: "1.45 k/s". */
+export function formatRate(perSecond: number): string {
+  const [unit, size] = perSecond < 1e3 ? ['', 1] : perSecond < 1e6 ? ['k', 1e3] : ['M', 1e6];
+  return `${significant(perSecond / (size as number))} ${unit}/s`.replace(' /', '/');
 }
 
 export function formatCount(count: number): string {

@@ -1,16 +1,17 @@
-// The timeline: owns the canvases and the view, requests what is in view, and draws a frame only if
+// A timeline: owns the canvases, requests what is in view, and draws a frame only if
 // something has changed. It knows nothing of panels and of the address; the viewer gives it rows
 // and a scene, and listens to its events.
 //
 // Two canvases lie above each other: the rectangles of the states (WebGL2 or 2D), and the texts,
 // path and selections (2D). Nothing in a frame looks at single items of tiles.
 
-import type { TraceClient } from '../api/client.ts';
+import type { Part, TraceClient } from '../api/client.ts';
 import type { State } from '../api/types.ts';
 import { CanvasRenderer } from './canvas_renderer.ts';
 import { HEADER_HEIGHT, timeAt, visibleRows, type Frame, type PlacedRow } from './frame.ts';
 import { GlRenderer } from './gl_renderer.ts';
 import { paletteOf, stateLooks, type Palette } from './palette.ts';
+import { drawPart } from './part_drawing.ts';
 import { drawPathLine } from './path_drawing.ts';
 import { PathStore } from './path_store.ts';
 import { RowSlots, type Renderer } from './renderer.ts';
@@ -27,7 +28,8 @@ import {
 import { StateDrawing } from './state_drawing.ts';
 import { TileCache } from './tile_cache.ts';
 import { TileLoader } from './tile_loader.ts';
-import { clampView, levelOf, panView, TILE_BINS, zoomView, type View } from './viewport.ts';
+import type { OnAxis, TimeAxis } from './time_axis.ts';
+import { levelOf, pixelToTime, shifted, span, TILE_BINS, type View } from './viewport.ts';
 
 /** Time without a change after which the view has come to rest. */
 const REST_MS = 150;
@@ -51,9 +53,11 @@ const NO_LAYOUT: Layout = {
   byIndex: new Map(),
 };
 
-export class Timeline {
-  view: View = { begin: 0, end: 1 };
+export class Timeline implements OnAxis {
   scroll = 0;
+  length = 0;
+  offset = 0;
+  readonly axis: TimeAxis;
   readonly element: HTMLElement;
   private readonly events: TimelineEvents;
   private readonly overlay = document.createElement('canvas');
@@ -68,8 +72,8 @@ export class Timeline {
   private cache = new TileCache();
   private loader: TileLoader | null = null;
   private path: PathStore | null = null;
+  private part: Part | null = null;
   private readonly stateDrawing = new StateDrawing();
-  private length = 0;
   private version = 0;
   private width = 1;
   private height = 1;
@@ -84,18 +88,21 @@ export class Timeline {
   /** Position of the pointer, for its time; null outside. */
   private pointerX: number | null = null;
 
-  constructor(element: HTMLElement, events: TimelineEvents) {
+  constructor(element: HTMLElement, axis: TimeAxis, events: TimelineEvents) {
     this.element = element;
+    this.axis = axis;
     this.events = events;
     this.context = this.overlay.getContext('2d')!;
     this.renderer = this.createRenderer();
     element.append(this.stateCanvas, this.overlay);
     this.resizing = new ResizeObserver(() => this.resize());
     this.resizing.observe(element);
+    axis.join(this);
     this.resize();
   }
 
   dispose(): void {
+    this.axis.leave(this);
     this.resizing.disconnect();
     this.loader?.abortAll();
     this.path?.clear();
@@ -120,6 +127,7 @@ export class Timeline {
       client.path(begin, end, limit, signal),
     );
     this.path.onArrival = () => this.invalidate();
+    this.part = client.part;
     this.invalidate();
   }
 
@@ -164,21 +172,35 @@ export class Timeline {
     this.invalidate();
   }
 
+  /** The part of the trace's time that is in view. */
+  get view(): View {
+    return this.axis.viewOf(this);
+  }
+
+  /** Moves the axis so that this part of the trace's time is in view. */
   setView(view: View): void {
-    const next = clampView(view, this.length);
-    if (next.begin === this.view.begin && next.end === this.view.end) return;
-    this.view = next;
+    this.axis.setView(shifted(view, this.offset));
+  }
+
+  /** Moves the trace on the axis. */
+  setOffset(offset: number): void {
+    if (offset === this.offset) return;
+    this.offset = offset;
+    this.axis.setView(this.axis.view);
+    this.noteMove();
+  }
+
+  axisMoved(): void {
     this.noteMove();
   }
 
   zoom(factor: number, x: number): void {
-    const at = this.view.begin + (x / this.width) * (this.view.end - this.view.begin);
-    this.setView(zoomView(this.view, factor, at, this.length));
+    const { view } = this.axis;
+    this.axis.zoom(factor, pixelToTime(view, this.width, x));
   }
 
   pan(pixels: number): void {
-    const ns = (pixels / this.width) * (this.view.end - this.view.begin);
-    this.setView(panView(this.view, ns, this.length));
+    this.axis.pan((pixels / this.width) * span(this.axis.view));
   }
 
   setScroll(scroll: number): void {
@@ -335,6 +357,7 @@ export class Timeline {
     context.restore();
     drawSelection(context, frame);
     drawRuler(context, frame, grid);
+    if (this.part) drawPart(context, frame, this.part, this.length);
     drawMarks(context, frame);
     drawRange(context, frame);
     if (this.pointerX !== null) drawPointer(context, frame, this.pointerX);

@@ -5,9 +5,10 @@ import type { View } from './viewport.ts';
 
 const LONGEST = 100;
 
+/** A view of the time axis, and the scroll position of each timeline. */
 export interface Place {
   view: View;
-  scroll: number;
+  scrolls: number[];
 }
 
 export class ViewHistory {
@@ -34,5 +35,9 @@ export class ViewHistory {
 }
 
 function same(a: Place, b: Place): boolean {
-  return a.view.begin === b.view.begin && a.view.end === b.view.end && a.scroll === b.scroll;
+  return (
+    a.view.begin === b.view.begin &&
+    a.view.end === b.view.end &&
+    a.scrolls.join() === b.scrolls.join()
+  );
 }

@@ -15,42 +15,50 @@ export const SHORTEST_SPAN_NS = 40;
  * uploaded in one frame. */
 export const TILE_BINS = 1024;
 
-/** Part of the span that may be visible before the begin and after the end of the trace. */
+/** Part of the span that may be visible before the begin and after the end of what there is. */
 const MARGIN = 0.02;
 
 export function span(view: View): number {
   return view.end - view.begin;
 }
 
-/** Keeps the view within a trace of `length` ns, with a small margin on both sides. */
-export function clampView(view: View, length: number): View {
-  const widest = Math.max(length, SHORTEST_SPAN_NS) * (1 + 2 * MARGIN);
+/** The same interval, counted from a begin that is `ns` earlier. */
+export function shifted(view: View, ns: number): View {
+  return { begin: view.begin + ns, end: view.end + ns };
+}
+
+/** Keeps the view within an extent, with a small margin on both sides. */
+export function clampView(view: View, extent: View): View {
+  const widest = widestSpan(extent);
   const width = Math.min(Math.max(span(view), SHORTEST_SPAN_NS), widest);
   const margin = width * MARGIN;
   const centre = (view.begin + view.end) / 2;
   let begin = span(view) === width ? view.begin : centre - width / 2;
-  begin = Math.min(begin, length + margin - width);
-  begin = Math.max(begin, -margin);
+  begin = Math.min(begin, extent.end + margin - width);
+  begin = Math.max(begin, extent.begin - margin);
   return { begin, end: begin + width };
 }
 
-/** The view that shows an interval with some space on both sides. */
-export function viewAround(interval: View, length: number, space = 0.25): View {
+function widestSpan(extent: View): number {
+  return Math.max(span(extent), SHORTEST_SPAN_NS) * (1 + 2 * MARGIN);
+}
+
+/** An interval with some space on both sides. */
+export function viewAround(interval: View, space = 0.25): View {
   const extra = Math.max(span(interval), 1) * space;
-  return clampView({ begin: interval.begin - extra, end: interval.end + extra }, length);
+  return { begin: interval.begin - extra, end: interval.end + extra };
 }
 
 /** Scales the span by `factor` so that the time `at` stays where it is. */
-export function zoomView(view: View, factor: number, at: number, length: number): View {
-  const widest = Math.max(length, SHORTEST_SPAN_NS) * (1 + 2 * MARGIN);
-  const width = Math.min(Math.max(span(view) * factor, SHORTEST_SPAN_NS), widest);
+export function zoomView(view: View, factor: number, at: number, extent: View): View {
+  const width = Math.min(Math.max(span(view) * factor, SHORTEST_SPAN_NS), widestSpan(extent));
   const ratio = width / span(view);
   const begin = at - (at - view.begin) * ratio;
-  return clampView({ begin, end: begin + width }, length);
+  return clampView({ begin, end: begin + width }, extent);
 }
 
-export function panView(view: View, ns: number, length: number): View {
-  return clampView({ begin: view.begin + ns, end: view.end + ns }, length);
+export function panView(view: View, ns: number, extent: View): View {
+  return clampView(shifted(view, ns), extent);
 }
 
 export function timeToPixel(view: View, width: number, time: number): number {

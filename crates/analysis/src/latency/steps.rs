@@ -1,5 +1,6 @@
 //! Latencies as probes report them.
 
+use super::cases::{AllCases, Key, LatencyCases};
 use super::{CallTimes, Latency, Measured, Net, Spans, Together, MAX_IN_FLIGHT};
 use crate::scheduling::thread_time::Account;
 use crate::stats::histogram::since;
@@ -24,6 +25,8 @@ pub struct Latencies {
     threads: Vec<Thread>,
     /// Times of the next step's thread, from the kernel's events; `None` without such events.
     pub account: Option<Account>,
+    /// Single cases; `None` if they are not needed.
+    cases: Option<Box<AllCases>>,
     /// Number of calls and objects that were given up.
     pub given_up: u64,
 }
@@ -89,6 +92,7 @@ impl Observer for Latencies {
                 if let Some(delivery) = outcome.delivery {
                     let entry = self.measured.signals.entry((context, delivery.sender, step.actor)).or_default();
                     entry.times.record(since(delivery.submitted_ns, step.t_ns));
+                    keep(&mut self.cases, Key::Signal(context, delivery.sender, step.actor), delivery.submitted_ns, step.t_ns);
                     entry.submits += delivery.merged;
                     entry.merged += u64::from(delivery.merged > 1);
                     entry.self_sent += u64::from(delivery.self_sent);
@@ -97,6 +101,7 @@ impl Observer for Latencies {
             Op::Wait | Op::WaitEmpty { .. } | Op::WaitFull { .. } => {
                 if let Some(awake) = self.threads[at].awake_ns.take() {
                     self.measured.activities.entry(step.actor).or_default().record(since(awake, step.t_ns));
+                    keep(&mut self.cases, Key::Activity(step.actor), awake, step.t_ns);
                 }
             }
             Op::Mark { name, object, kind: MarkKind::ObjectNew } => {
@@ -108,6 +113,7 @@ impl Observer for Latencies {
             Op::Mark { name, object, kind: MarkKind::ObjectDelete } => {
                 if let Some(begin) = self.open_objects.remove(&(process(), name, object)) {
                     self.measured.objects.entry(name).or_default().record(since(begin, step.t_ns));
+                    keep(&mut self.cases, Key::Object(name), begin, step.t_ns);
                 }
             }
             _ => {}
@@ -121,7 +127,20 @@ impl Observer for Latencies {
     }
 }
 
+/// Records a case, if cases are kept.
+#[inline]
+fn keep(cases: &mut Option<Box<AllCases>>, key: Key<ActorId>, begin_ns: i64, end_ns: i64) {
+    if let Some(cases) = cases {
+        cases.record(key, begin_ns, end_ns);
+    }
+}
+
 impl Latencies {
+    /// Keeps single cases from now on.
+    pub fn keep_cases(&mut self) {
+        self.cases.get_or_insert_default();
+    }
+
     /// Handles a step of a call with an id, which identifies the call in all threads.
     fn step_of_call(&mut self, step: &Step, name: NameId, id: u64) {
         if let Op::Call { .. } = step.op {
@@ -160,6 +179,7 @@ impl Latencies {
                     let (_, begin) = calls[place];
                     calls.truncate(place);
                     self.measured.calls.entry((name, step.actor, None)).or_default().total.record(since(begin, step.t_ns));
+                    keep(&mut self.cases, Key::Call(name, step.actor, None), begin, step.t_ns);
                 }
             }
             _ => {}
@@ -203,6 +223,7 @@ impl Latencies {
         let callee = call.dispatched.map(|(callee, _)| callee);
         let entry = self.measured.calls.entry((name, call.caller, callee)).or_default();
         entry.total.record(since(call.call_ns, returned));
+        keep(&mut self.cases, Key::Call(name, call.caller, callee), call.call_ns, returned);
         if let (Some((_, dispatched)), Some(replied)) = (call.dispatched, call.reply_ns) {
             entry.record_parts(CallTimes { called: call.call_ns, dispatched, replied, returned });
         }
@@ -227,6 +248,7 @@ impl Latencies {
         }
         let entry = self.measured.spans.entry((step.actor, name)).or_default();
         entry.total.record(total);
+        keep(&mut self.cases, Key::Span(step.actor, name), span.begin_ns, step.t_ns);
         let (own, deepest) = entry.own.get_or_insert_default();
         own.record(total.saturating_sub(span.inner_ns));
         *deepest = (*deepest).max(place as u64);
@@ -254,6 +276,19 @@ impl Latencies {
     pub fn answer(&self, scene: Scene<'_>) -> Vec<Latency> {
         let names = scene.names();
         self.measured.answer(|name| scene.vocabulary.names.text(name).to_owned(), |actor| names.get(actor.0 as usize).cloned())
+    }
+
+    /// Returns the rows of the answer with the cases that were kept.
+    pub fn with_cases(&self, scene: Scene<'_>) -> Vec<LatencyCases> {
+        let names = scene.names();
+        let rows = self.measured.rows(|name| scene.vocabulary.names.text(name).to_owned(), |actor| names.get(actor.0 as usize).cloned());
+        let with_cases = rows.into_iter().map(|(key, latency, times)| LatencyCases {
+            latency,
+            actor: key.machine(),
+            cases: self.cases.as_ref().map_or_else(Vec::new, |cases| cases.of(key)),
+            buckets: times.histogram().buckets().collect(),
+        });
+        with_cases.collect()
     }
 
     /// Sums up the times by name and, with `by_class`, by class.

@@ -56,7 +56,11 @@ impl ProbeSteps {
 ///
 /// The error of `read`, or [`Error::Panicked`] if an analysis panicked.
 pub fn alongside<T>(read: impl FnOnce(&mut ProbeSteps) -> Result<T, Error>) -> Result<(T, ProbePass), Error> {
-    let mut pass = ProbePass::of_steps()?;
+    alongside_pass(ProbePass::of_steps()?, read)
+}
+
+/// Like [`alongside`], with analyses that have not seen any step yet.
+pub fn alongside_pass<T>(mut pass: ProbePass, read: impl FnOnce(&mut ProbeSteps) -> Result<T, Error>) -> Result<(T, ProbePass), Error> {
     thread::scope(|scope| {
         let (to, from) = sync_channel::<Steps>(MAX_BLOCKS_IN_FLIGHT);
         let (back, used) = channel();

@@ -6,10 +6,9 @@
 //! the path.
 
 use super::kernel::KernelModel;
+use super::probe_steps::alongside_pass;
 use super::samples::has_samples;
-use super::{
-    alongside, begin_ns, cpu_holders, kernel_sources, Error, FirstPass, Follower, Interactions, ProgressTimes, Request, TraceFacts,
-};
+use super::{begin_ns, cpu_holders, kernel_sources, Error, FirstPass, Follower, Interactions, ProgressTimes, Request, TraceFacts};
 use crate::critical_path::cpu_holders::OccupancyLog;
 use crate::findings::kernel_facts::KernelFacts;
 use crate::network::packet_loss::Places;
@@ -46,8 +45,9 @@ pub struct EventAnswers {
 /// What a reading for the report also does.
 #[derive(Default)]
 pub struct Also<'f> {
-    /// Receives the interactions.
-    pub follower: Option<&'f mut dyn Follower>,
+    /// Receives the interactions for a picture. What further pictures need is kept, too
+    /// ([`ProbePass::keep_for_pictures`]).
+    pub picture: Option<&'f mut dyn Follower>,
     /// True if the times of CPUs and threads are summed up for [`ReportPass::cpu`].
     pub cpu_times: bool,
 }
@@ -96,7 +96,11 @@ impl<'a> ReportPass<'a> {
             off_path: OffPathCollector::default(),
         };
         let mut count = 0;
-        let (first, pass) = alongside(|probes| {
+        let mut pass = ProbePass::of_steps()?;
+        if also.picture.is_some() {
+            pass.keep_for_pictures();
+        }
+        let (first, pass) = alongside_pass(pass, |probes| {
             let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
                 count += u64::from(matches!(item, Item::Event(_)));
                 match &mut model {
@@ -110,7 +114,7 @@ impl<'a> ReportPass<'a> {
                     probes.item(composer, catalogue, item);
                 }
             };
-            let first = FirstPass::read(interactions, feed, also.follower)?;
+            let first = FirstPass::read(interactions, feed, also.picture)?;
             probes.send(interactions.vocabulary());
             Ok(first)
         })?;

@@ -4,6 +4,7 @@
 use super::{Error, Interactions};
 use crate::critical_path::samples::{self, CriticalFunction, OnPath, Tops};
 use crate::critical_path::{Answer, Path, Row};
+use crate::scheduling::flame_graph::{FlameGraph, FlameGraphs};
 use crate::scheduling::probed::Cpu;
 use crate::scheduling::stacks::{Counts, Folded, FunctionShare, Functions};
 use longpole_symbols::Stacks;
@@ -25,6 +26,8 @@ pub struct StackSamples<'a> {
     on_path: Option<OnPath<'a>>,
     tops: Tops,
     all: Functions,
+    /// Stacks of all samples, and of those on the path, in addition to the functions.
+    flames: Option<Box<[Folded; 2]>>,
     lost: u64,
 }
 
@@ -42,6 +45,7 @@ impl<'a> StackSamples<'a> {
             on_path: None,
             tops: Tops::default(),
             all: Functions::default(),
+            flames: None,
             lost: 0,
         }
     }
@@ -49,6 +53,11 @@ impl<'a> StackSamples<'a> {
     /// Limits the samples to those on a path.
     pub fn on_path(self, path: OnPath<'a>) -> StackSamples<'a> {
         StackSamples { on_path: Some(path), ..self }
+    }
+
+    /// Collects flame graphs, too: of all samples, and of those on the path.
+    pub fn collect_flames(&mut self) {
+        self.flames = Some(Box::default());
     }
 
     /// The recording that has the names of functions.
@@ -73,11 +82,17 @@ impl<'a> StackSamples<'a> {
                 if !in_part || self.pid.is_some_and(|pid| pid != stack.pid) {
                     return;
                 }
+                if let Some(flames) = &mut self.flames {
+                    flames[0].sample(&stack);
+                }
                 if let Some(path) = &mut self.on_path {
                     if self.folded.is_none() {
                         self.all.sample(&stack);
                     }
                     let Some(of) = path.holds(stack.t_ns, stack.tid, stack.cpu) else { return };
+                    if let Some(flames) = &mut self.flames {
+                        flames[1].sample(&stack);
+                    }
                     if self.folded.is_none() {
                         self.tops.sample(of, &stack);
                     }
@@ -126,6 +141,22 @@ impl<'a> StackSamples<'a> {
         self.folded.as_ref().zip(self.stacks.as_ref()).map_or_else(Vec::new, |(folded, stacks)| folded.lines(stacks))
     }
 
+    /// Returns the flame graph of the stacks that were collected instead of functions.
+    pub fn flame_graph(&self) -> FlameGraph {
+        self.folded.as_ref().map(|folded| self.joined(folded)).unwrap_or_default()
+    }
+
+    /// Returns the flame graphs; `None` if they were not requested.
+    pub fn flames(&self) -> Option<FlameGraphs> {
+        let [all, on_path] = &**self.flames.as_ref()?;
+        Some(FlameGraphs { all: self.joined(all), on_path: self.on_path.is_some().then(|| self.joined(on_path)) })
+    }
+
+    fn joined(&self, folded: &Folded) -> FlameGraph {
+        let graph = self.stacks.as_ref().map(|stacks| FlameGraph::new(folded, stacks)).unwrap_or_default();
+        FlameGraph { counts: Counts { lost: self.lost, ..folded.counts }, ..graph }
+    }
+
     /// Adds samples and functions to the answer, if there are samples.
     pub fn add(&self, answer: &mut Cpu) {
         let counts = self.counts();
@@ -147,6 +178,8 @@ pub struct PathFunctions {
     pub counts: Counts,
     /// Share of the path in which samples can be taken.
     pub running: f64,
+    /// `None` if they were not requested.
+    pub flames: Option<FlameGraphs>,
 }
 
 /// Returns the functions on the path of `answer`, and sets the function of each of its rows. `read`
@@ -169,5 +202,5 @@ pub fn path_functions<E: From<Error>>(
     read(&mut samples)?;
     let rows = samples.critical(running);
     samples.name_rows(path, &rows, &mut answer.criticality);
-    Ok(PathFunctions { rows, counts: samples.counts(), running })
+    Ok(PathFunctions { rows, counts: samples.counts(), running, flames: samples.flames() })
 }

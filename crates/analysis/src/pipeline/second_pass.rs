@@ -80,7 +80,7 @@ impl FirstPass {
             participation: path.participation,
             findings,
             answer,
-            cut_waits: waits.answer.cut,
+            waits: waits.answer,
             sensitivity,
         })
     }

@@ -12,6 +12,7 @@
 
 use crate::stats::histogram::since;
 use crate::stats::histogram::Histogram;
+use crate::stats::series::{Series, SeriesBins};
 use longpole_model::hash::IdMap;
 
 const MAX_DEPTHS: usize = 4096;
@@ -36,13 +37,30 @@ pub(crate) struct Depth {
     uncertain_since_ns: Option<i64>,
     uncertain_until_ns: Option<i64>,
     uncertain_ns: u64,
+    /// Depth over time, if it is kept.
+    series: Option<Box<Series>>,
 }
 
 impl Depth {
+    /// Keeps the depth over time from `t_ns` on.
+    pub fn keep_series(&mut self, t_ns: i64) {
+        self.series.get_or_insert_with(|| Box::new(Series::new(t_ns)));
+    }
+
+    /// Returns the depth over time until `end_ns`; `None` if it was not kept.
+    pub fn series(&self, end_ns: i64, capacity: Option<u64>) -> Option<SeriesBins> {
+        let mut series = (**self.series.as_ref()?).clone();
+        series.settle(self.offset(&self.sorted_times()), capacity);
+        Some(series.bins(end_ns))
+    }
+
     /// Adds `by` units at `t_ns`; removes units if `by` is negative.
     pub fn change(&mut self, by: i64, t_ns: i64, capacity: Option<u64>) {
         self.advance(t_ns);
         self.relative = self.relative.saturating_add(by);
+        if let Some(series) = &mut self.series {
+            series.record(t_ns, self.relative);
+        }
         self.lowest = self.lowest.min(self.relative);
         self.highest = self.highest.max(self.relative);
         // Wrong by more than a race explains: tokens were put or taken without events.
@@ -142,6 +160,10 @@ impl Depth {
     }
 
     fn add_times_to_finished(&mut self, capacity: Option<u64>) {
+        if let Some(mut series) = self.series.take() {
+            series.settle(self.offset(&self.sorted_times()), capacity);
+            self.series = Some(series);
+        }
         let mut finished = std::mem::take(&mut self.finished);
         self.add_to(&mut finished, capacity);
         self.finished = finished;
@@ -150,10 +172,16 @@ impl Depth {
         (self.lowest, self.highest) = (self.relative, self.relative);
     }
 
-    fn add_to(&self, out: &mut Histogram, capacity: Option<u64>) {
+    /// Returns the relative depths with their times, the lowest first.
+    fn sorted_times(&self) -> Vec<(i64, u64)> {
         let mut times: Vec<(i64, u64)> = self.times.iter().map(|(&depth, &ns)| ((depth as i64) << self.shift, ns)).collect();
         times.sort_unstable();
-        let offset = self.offset.unwrap_or_else(|| {
+        times
+    }
+
+    /// Returns the known offset, or else the one by which hardly any depth is below zero.
+    fn offset(&self, times: &[(i64, u64)]) -> i64 {
+        self.offset.unwrap_or_else(|| {
             let total: u64 = times.iter().map(|(_, ns)| ns).sum();
             let mut seen = 0;
             let lowest = times.iter().find(|(_, ns)| {
@@ -161,7 +189,12 @@ impl Depth {
                 seen as f64 > RACE_SHARE * total as f64
             });
             lowest.map_or(0, |(depth, _)| (-depth).max(0))
-        });
+        })
+    }
+
+    fn add_to(&self, out: &mut Histogram, capacity: Option<u64>) {
+        let times = self.sorted_times();
+        let offset = self.offset(&times);
         for (relative, ns) in times {
             let depth = relative.saturating_add(offset).max(0) as u64;
             out.record_weighted(capacity.map_or(depth, |capacity| depth.min(capacity)), ns);
@@ -220,6 +253,25 @@ mod tests {
     fn an_unknown_start_is_raised_so_that_no_depth_is_negative() {
         let found = depth(&[(0, -1), (50, -4), (100, 1)], 150, None);
         assert_eq!((found.max(), found.min()), (Some(4), Some(0)));
+    }
+
+    #[test]
+    fn the_depths_over_time_are_those_of_the_statistics() {
+        let mut depth = Depth::default();
+        depth.keep_series(0);
+        // A start of 3 tokens becomes known by the anchor; after the loss, 5 is known again.
+        for (t, by) in [(1_000, -1), (2_000, -2), (5_000, 4)] {
+            depth.change(by, t, Some(10));
+        }
+        depth.anchor(4, 6_000, Some(10));
+        depth.forget(7_000, 8_000, Some(10));
+        depth.change(1, 9_000, Some(10));
+        depth.anchor(5, 10_000, Some(10));
+        let bins = depth.series(20_000, Some(10)).unwrap().bins;
+        let statistics = depth.finish(20_000, Some(10));
+        assert_eq!(bins.iter().map(|bin| bin[1]).max(), statistics.max().map(|max| max as i64));
+        // 1,024 ns in a bin: the depth is 2, 0, 4 and at last 5.
+        assert_eq!((bins[0], bins[3], bins[5], bins[19]), ([2, 2], [0, 0], [4, 4], [5, 5]));
     }
 
     #[test]

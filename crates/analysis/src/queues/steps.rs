@@ -2,6 +2,7 @@
 
 use super::{BatchAnswer, Batches, Counted, QueueAnswer};
 use crate::stats::histogram::since;
+use crate::stats::series::SeriesBins;
 use crate::step_pass::{Observer, Scene};
 use longpole_model::actors::ActorId;
 use longpole_model::hash::IdMap;
@@ -15,6 +16,16 @@ use std::collections::VecDeque;
 /// Largest number of portions of a queue whose residence is followed.
 const MAX_PORTIONS: usize = 1 << 16;
 
+/// Largest number of queues whose depths over time are kept.
+const MAX_SERIES: usize = 1024;
+
+/// A queue's statistics with its depth over time; `None` if that was not kept.
+#[derive(Clone, Debug)]
+pub struct QueueSeries {
+    pub queue: QueueAnswer,
+    pub depths: Option<SeriesBins>,
+}
+
 /// The statistics of all queues that probes report; it sees each step in the order of time.
 #[derive(Debug, Default)]
 pub struct Queues {
@@ -22,6 +33,7 @@ pub struct Queues {
     batches: Batches,
     /// Number of submits by (sender, receiver).
     signals: IdMap<(u32, u32), u64>,
+    keeps_series: bool,
 }
 
 #[derive(Debug, Default)]
@@ -125,7 +137,12 @@ impl Queues {
             self.queues.resize_with(at + 1, ProbedQueue::default);
         }
         let state = &mut self.queues[at];
-        state.first_ns.get_or_insert(t_ns);
+        if state.first_ns.is_none() {
+            state.first_ns = Some(t_ns);
+            if self.keeps_series && at < MAX_SERIES {
+                state.counted.depth.keep_series(t_ns);
+            }
+        }
         state
     }
 
@@ -240,8 +257,18 @@ impl Queues {
         (capacity.and_then(|capacity| depth.share_from(capacity)), depth.share_from(1).map(|share| 1.0 - share))
     }
 
+    /// Keeps the depths over time from now on.
+    pub fn keep_series(&mut self) {
+        self.keeps_series = true;
+    }
+
     /// Returns the statistics until `end_ns`, by name. `lost_of` returns a thread's lost events.
     pub fn answer(&self, scene: Scene<'_>, end_ns: i64, lost_of: &dyn Fn(ActorId) -> u64) -> Vec<QueueAnswer> {
+        self.with_series(scene, end_ns, lost_of).into_iter().map(|it| it.queue).collect()
+    }
+
+    /// Returns the same statistics with the depths over time.
+    pub fn with_series(&self, scene: Scene<'_>, end_ns: i64, lost_of: &dyn Fn(ActorId) -> u64) -> Vec<QueueSeries> {
         let names = scene.names();
         let name_all = |actors: &[ActorId]| actors.iter().filter_map(|actor| names.get(actor.0 as usize).cloned()).collect();
         let mut out = Vec::new();
@@ -264,16 +291,17 @@ impl Queues {
             let signals: u64 = signals.map(|(_, submits)| *submits).sum();
             let items = counted.items(shape.unit);
             let users = counted.producers.iter().chain(counted.consumers.iter().filter(|user| !counted.producers.contains(user)));
-            out.push(QueueAnswer {
+            let answer = QueueAnswer {
                 batch: BatchAnswer::of(&batch),
                 signals_per_item: (items > 0 && signals > 0).then(|| signals as f64 / items as f64),
                 wait_full_ns: waited(State::WaitFull(queue)),
                 wait_empty_ns: waited(State::WaitEmpty(queue)),
                 lost: users.map(|&actor| lost_of(actor)).fold(0, u64::saturating_add),
                 ..counted.answer(scene.vocabulary.program_queue_name(queue), shape, (first_ns, end_ns), name_all)
-            });
+            };
+            out.push(QueueSeries { queue: answer, depths: counted.depth.series(end_ns, shape.capacity) });
         }
-        out.sort_by(|a, b| a.name.cmp(&b.name));
+        out.sort_by(|a, b| a.queue.name.cmp(&b.queue.name));
         out
     }
 }

@@ -131,11 +131,17 @@ impl Folded {
         }
     }
 
+    /// Returns the process, the frames from the innermost on, and the number of samples of each
+    /// stack.
+    pub fn stacks(&self) -> impl Iterator<Item = (&str, &[FrameId], u64)> {
+        self.stacks.iter().map(|((process, frames), &count)| (shown(process), &**frames, count))
+    }
+
     /// Returns lines in the format of flame graph tools: process and frames from the outermost on,
     /// kernel frames with `_[k]`, and the number of samples. Processes with one name are merged.
     pub fn lines(&self, stacks: &Stacks) -> Vec<String> {
-        let line = |((process, frames), count): (&(Rc<str>, Box<[FrameId]>), &u64)| {
-            let mut line = part(if process.is_empty() { "[unknown]" } else { process });
+        let line = |(process, frames, count): (&str, &[FrameId], u64)| {
+            let mut line = part(process);
             for &frame in frames.iter().rev() {
                 let frame = stacks.frame(frame);
                 line.push(';');
@@ -146,14 +152,23 @@ impl Folded {
                     Origin::File | Origin::Unknown => "",
                 });
             }
-            (line, *count)
+            (line, count)
         };
         // Stacks that differ only in what is not shown are merged into one line.
         let mut merged: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
-        for (line, count) in self.stacks.iter().map(line) {
+        for (line, count) in self.stacks().map(line) {
             *merged.entry(line).or_default() += count;
         }
         merged.into_iter().map(|(line, count)| format!("{line} {count}")).collect()
+    }
+}
+
+/// Returns the name of a process, also of one that is not known.
+fn shown(process: &str) -> &str {
+    if process.is_empty() {
+        "[unknown]"
+    } else {
+        process
     }
 }
 

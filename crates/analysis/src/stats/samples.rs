@@ -69,7 +69,8 @@ impl Samples {
         }
     }
 
-    fn histogram(&self) -> Histogram {
+    /// Returns the samples as a histogram.
+    pub fn histogram(&self) -> Histogram {
         match self {
             Samples::Many(histogram) => (**histogram).clone(),
             Samples::Few(values) => {

@@ -72,14 +72,23 @@ pub struct RowItems {
 pub fn row_items(store: &Store, names: &StateNames, row: RowId, grid: Grid) -> io::Result<RowItems> {
     let (begin, end) = (grid.begin(), grid.end());
     if store.count_at_most(row, begin, end, grid.count) <= grid.count {
-        let mut exact = Exact { names, items: Vec::new() };
-        store.visit(row, begin, end, &mut exact)?;
-        return Ok(RowItems { is_exact: true, items: exact.items });
+        return exact_items(store, names, row, (begin, end));
     }
     let mut binned = Binned { grid, names, bin: None, sums: Vec::new(), items: Vec::new(), last_is_pure: false };
     store.visit(row, begin, end, &mut binned)?;
     binned.close_bin();
     Ok(RowItems { is_exact: false, items: binned.items })
+}
+
+/// Returns the states of a row that overlap a range, each as an item.
+///
+/// # Errors
+///
+/// If the store's file cannot be read.
+pub fn exact_items(store: &Store, names: &StateNames, row: RowId, (begin, end): (u64, u64)) -> io::Result<RowItems> {
+    let mut exact = Exact { names, items: Vec::new() };
+    store.visit(row, begin, end, &mut exact)?;
+    Ok(RowItems { is_exact: true, items: exact.items })
 }
 
 /// Collects the states themselves.

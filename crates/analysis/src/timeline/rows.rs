@@ -4,11 +4,11 @@
 use super::state_names::StateId;
 use super::store::{RowId, Store};
 use longpole_model::interaction::{MachineId, Vocabulary};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
 /// What a row shows. Groups have no states of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowKind {
     /// The critical path.
@@ -29,11 +29,9 @@ pub enum RowKind {
 }
 
 /// A row for a reader.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    #[serde(serialize_with = "number")]
     pub id: RowId,
-    #[serde(serialize_with = "number_or_null")]
     pub parent: Option<RowId>,
     pub kind: RowKind,
     pub name: String,
@@ -43,14 +41,6 @@ pub struct Row {
     /// Time in which it executes code, and time on the critical path, in ns.
     pub busy_ns: u64,
     pub path_ns: u64,
-}
-
-fn number<S: serde::Serializer>(id: &RowId, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u32(id.0)
-}
-
-fn number_or_null<S: serde::Serializer>(id: &Option<RowId>, serializer: S) -> Result<S::Ok, S::Error> {
-    id.map(|id| id.0).serialize(serializer)
 }
 
 /// What is known about the thread behind a machine.
@@ -66,11 +56,12 @@ pub struct ThreadFacts {
     pub is_recorder: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Rows {
-    /// The rows in the order in which they are shown, by their ids in the store.
+    /// The rows by their ids in the store.
     rows: HashMap<RowId, Row>,
-    /// Row of each machine.
+    /// Row of each machine, while the trace is read.
+    #[serde(skip)]
     machines: HashMap<MachineId, RowId>,
     /// Row with the time on the critical path of each row that is on it.
     on_path: HashMap<RowId, RowId>,
@@ -88,6 +79,10 @@ impl Rows {
         let row = self.add(store, kind, vocabulary.machine_name(machine), vocabulary.host(machine));
         self.machines.insert(machine, row);
         row
+    }
+
+    pub fn row_of(&self, machine: MachineId) -> Option<RowId> {
+        self.machines.get(&machine).copied()
     }
 
     /// Adds a row. `detail` may be empty.
@@ -112,6 +107,21 @@ impl Rows {
 
     pub fn of_path_state(&self, state: StateId) -> Option<RowId> {
         self.path_states.get(&state).copied()
+    }
+
+    /// Returns true if all rows are among the first `count` of the store, and each is in groups
+    /// that exist and do not contain themselves.
+    pub fn is_sound(&self, count: usize) -> bool {
+        let above = |row: &Row| row.parent.map(|parent| self.rows.get(&parent));
+        // A thread is in a process, which is in a host.
+        let is_grouped = |row: &Row| match above(row) {
+            None => true,
+            Some(None) => false,
+            Some(Some(group)) => above(group).is_none_or(|host| host.is_some_and(|host| host.parent.is_none())),
+        };
+        let is_stored = |id: &RowId| (id.0 as usize) < count;
+        self.rows.iter().all(|(id, row)| *id == row.id && is_stored(id) && is_grouped(row))
+            && self.on_path.values().chain(self.path_states.values()).all(is_stored)
     }
 
     /// Returns the row for the time that `row` is on the critical path; added if necessary.

@@ -1,16 +1,16 @@
 //! The names of states on a timeline, and the classes that determine their colours.
 
 use longpole_model::kinds::StateKind;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// A state, by its index in [`StateNames`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct StateId(pub u32);
 
 /// What a row does in a state, as a reader distinguishes it by colour; the more serious, the later
 /// in this list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateClass {
     /// Until a time that the row set itself, or idle.
@@ -48,7 +48,7 @@ impl StateClass {
 }
 
 /// Name and class of a state.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StateName {
     pub name: String,
     pub class: StateClass,
@@ -61,9 +61,11 @@ const MAX_STATES: usize = 65_000;
 const OTHER_STATES: &str = "(other states)";
 
 /// All states of a timeline.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct StateNames {
     all: Vec<StateName>,
+    /// The indices of all states, while the trace is read.
+    #[serde(skip)]
     ids: HashMap<StateName, StateId>,
 }
 

@@ -9,15 +9,18 @@
 //! Example: of 1,000,000 states, the sums over any range need two blocks and about 100 nodes.
 //!
 //! Blocks are appended to memory, and to a file without a name when there are many. Rows may be
-//! read while states are being added.
+//! read while states are being added. A complete store can be kept in a file ([`tables`]).
+
+pub(super) mod tables;
 
 use super::state_names::StateId;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
 /// A row, by its index in the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RowId(pub u32);
 
 /// A state of a row from `begin` up to `end`, in ns.
@@ -215,8 +218,8 @@ impl Visit for Summed {
 pub(super) fn add(sums: &mut Vec<StateSum>, new: StateSum) {
     match sums.iter_mut().find(|sum| sum.state == new.state) {
         Some(sum) => {
-            sum.ns += new.ns;
-            sum.count += new.count;
+            sum.ns = sum.ns.saturating_add(new.ns);
+            sum.count = sum.count.saturating_add(new.count);
         }
         None => sums.push(new),
     }
@@ -261,7 +264,7 @@ impl Row {
         for node in below {
             // A block that cannot be read again is missing in the sums above it, too.
             if data.read(node, &mut bytes).is_ok() {
-                Unpacked::new(&bytes).each_sum(|sum| add(&mut sums, sum));
+                Unpacked::new(&bytes, data.states).each_sum(|sum| add(&mut sums, sum));
             }
         }
         let packed = packed_sums(&sums);
@@ -299,7 +302,7 @@ impl Walk<'_> {
             if is_inside && visitor.is_enough(node.begin, node.end) {
                 self.data.read(&node, &mut self.bytes)?;
                 self.sums.clear();
-                Unpacked::new(&self.bytes).each_sum(|sum| self.sums.push(sum));
+                Unpacked::new(&self.bytes, self.data.states).each_sum(|sum| self.sums.push(sum));
                 visitor.sums(node.begin, &self.sums);
             } else if level == 0 {
                 self.data.read(&node, &mut self.bytes)?;
@@ -312,17 +315,17 @@ impl Walk<'_> {
     }
 
     fn states(&self, block: &Node, visitor: &mut impl Visit) {
-        let mut unpacked = Unpacked::new(&self.bytes);
+        let mut unpacked = Unpacked::new(&self.bytes, self.data.states);
         unpacked.each_sum(|_| {});
         let mut now = block.begin;
-        while let Some((gap, ns, state)) = unpacked.state() {
-            let begin = now + gap;
-            now = begin + ns;
-            if begin >= self.end || visitor.is_over() {
+        while let Some((gap, ns, state)) = unpacked.triple() {
+            let begin = now.saturating_add(gap);
+            now = begin.saturating_add(ns).min(block.end);
+            if begin >= now.min(self.end) || visitor.is_over() {
                 break;
             }
             if now > self.begin {
-                visitor.state(StateInterval { begin, end: now, state: StateId(state as u32) });
+                visitor.state(StateInterval { begin, end: now, state: unpacked.state(state) });
             }
         }
     }
@@ -348,20 +351,23 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// The bytes of a block or a node that are being read. They were written by this process, so they
-/// are not checked.
-struct Unpacked<'a>(std::slice::Iter<'a, u8>);
+/// The bytes of a block or a node that are being read. If they come from a file that anyone may
+/// have written, they yield some states within the block, whatever they are.
+struct Unpacked<'a> {
+    bytes: std::slice::Iter<'a, u8>,
+    states: Option<u32>,
+}
 
 impl<'a> Unpacked<'a> {
-    fn new(bytes: &'a [u8]) -> Unpacked<'a> {
-        Unpacked(bytes.iter())
+    fn new(bytes: &'a [u8], states: Option<u32>) -> Unpacked<'a> {
+        Unpacked { bytes: bytes.iter(), states }
     }
 
     #[inline]
     fn number(&mut self) -> Option<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
-            let byte = *self.0.next()?;
+            let byte = *self.bytes.next()?;
             number |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 break;
@@ -372,16 +378,21 @@ impl<'a> Unpacked<'a> {
 
     fn each_sum(&mut self, mut visit: impl FnMut(StateSum)) {
         for _ in 0..self.number().unwrap_or(0) {
-            if let Some((state, ns, count)) = self.state() {
-                visit(StateSum { state: StateId(state as u32), ns, count });
-            }
+            let Some((state, ns, count)) = self.triple() else { return };
+            visit(StateSum { state: self.state(state), ns, count });
         }
     }
 
-    /// Returns the next three numbers.
     #[inline]
-    fn state(&mut self) -> Option<(u64, u64, u64)> {
+    fn triple(&mut self) -> Option<(u64, u64, u64)> {
         Some((self.number()?, self.number()?, self.number()?))
+    }
+
+    /// Returns the state with this number; the last one if there is no such state.
+    #[inline]
+    fn state(&self, number: u64) -> StateId {
+        let last = self.states.map_or(u32::MAX, |states| states.saturating_sub(1));
+        StateId(number.min(last.into()) as u32)
     }
 }
 
@@ -395,6 +406,8 @@ struct Data {
     held: Vec<u8>,
     /// Set if the file cannot be made or written, for example on a full disk.
     is_full: bool,
+    /// Number of different states, if the bytes come from a file that anyone may have written.
+    states: Option<u32>,
 }
 
 impl Data {

@@ -14,11 +14,14 @@ use crate::input::subject::SubjectArgs;
 use crate::input::Input;
 use crate::render::table::plain;
 use anyhow::bail;
+use longpole_analysis::critical_path::samples::CriticalFunction;
 use longpole_analysis::critical_path::Answer;
+use longpole_analysis::pipeline::pictures::Pictures;
 use longpole_analysis::pipeline::report_pass::{path_of_log, Also, ReportPass};
-use longpole_analysis::pipeline::samples::has_samples;
+use longpole_analysis::pipeline::samples::{has_samples, PathFunctions, StackSamples};
 use longpole_analysis::pipeline::{timeline, Follower, Interactions, Request};
-use longpole_analysis::report::Report;
+use longpole_analysis::report::{Critical, Report};
+use longpole_analysis::scheduling::flame_graph::FlameGraphs;
 use longpole_analysis::timeline::{add_path, Timeline, TimelineWriter};
 use longpole_analysis::verdict;
 use longpole_analysis::verdict::limits::Limits;
@@ -29,6 +32,8 @@ use std::sync::Arc;
 pub struct OneReport {
     pub report: Report,
     pub from: Option<ProbeReading>,
+    /// What is shown in addition to the timeline; empty if no timeline is shown.
+    pub pictures: Pictures,
 }
 
 /// A timeline that the reading fills.
@@ -57,7 +62,9 @@ pub fn read(
     let selection = &subject.selection();
     let mut writer = shown.map(|shown| TimelineWriter::new(shown.timeline.clone()));
     let follower = writer.as_mut().map(|writer| writer as &mut dyn Follower);
-    let Some(read) = ReportPass::read(&mut interactions, subject.progress_times(), is_ranged, Also { follower, cpu_times: false })? else {
+    let Some(read) =
+        ReportPass::read(&mut interactions, subject.progress_times(), is_ranged, Also { picture: follower, cpu_times: false })?
+    else {
         return of_log(&mut interactions, (subject, sensitivity), shown);
     };
     if let (Some(shown), Some(writer)) = (shown, writer) {
@@ -68,18 +75,11 @@ pub fn read(
     if let (Some(shown), Ok(critical)) = (shown, &critical) {
         shown.add_path(&interactions, &critical.answer);
     }
-    let functions = match &mut critical {
-        Ok(critical) if interactions.trace().is_some_and(has_samples) => {
-            match samples::functions(input, &interactions, &mut critical.answer, samples::read_quietly) {
-                Ok((sampled, _)) => Some(sampled.rows),
-                Err(error) => {
-                    eprintln!("longpole: note: the answer has no functions of sampled stacks: {}", plain(format!("{error:#}")));
-                    None
-                }
-            }
-        }
-        _ => None,
-    };
+    let (functions, flames) = sampled(input, &interactions, critical.as_mut().ok(), shown.is_some());
+    let pictures = shown.map_or_else(Pictures::default, |Shown { timeline, .. }| {
+        let waits = critical.as_ref().ok().map(|critical| critical.waits.clone());
+        Pictures::new(&answers.pass, &interactions, timeline).with_waits(waits, &interactions, timeline)
+    });
     let symbols = |addresses: &[u64]| kernel::symbols(&[path.to_owned()], addresses);
     let events = answers.events;
     let Some((mut report, pass, trace)) = answers.report(interactions, symbols)? else { bail!("internal error: the trace is gone") };
@@ -94,7 +94,41 @@ pub fn read(
         // A trace without interactions still has a report.
         Err(error) => eprintln!("longpole: note: without critical path: {}", in_one_line(&explained(error))),
     }
-    Ok(OneReport { report, from: Some(ProbeReading { pass, trace, events, from_begin: true }) })
+    Ok(OneReport { report, from: Some(ProbeReading { pass, trace, events, from_begin: true }), pictures: pictures.with_flames(flames) })
+}
+
+/// Returns the functions on the path from stack samples, and with `with_flames` the flame graphs.
+fn sampled(
+    input: &Input,
+    interactions: &Interactions,
+    critical: Option<&mut Critical>,
+    with_flames: bool,
+) -> (Option<Vec<CriticalFunction>>, Option<FlameGraphs>) {
+    if !interactions.trace().is_some_and(has_samples) {
+        return (None, None);
+    }
+    let read = |input: &Input, samples: &mut StackSamples| {
+        if with_flames {
+            samples.collect_flames();
+        }
+        samples::read_quietly(input, samples)
+    };
+    let sampled = match critical {
+        Some(critical) => samples::functions(input, interactions, &mut critical.answer, read).map(|(on_path, _)| {
+            let PathFunctions { rows, flames, .. } = on_path;
+            (Some(rows), flames)
+        }),
+        None if with_flames => input.sampled().and_then(|recording| {
+            let mut samples = StackSamples::new(recording, None, false);
+            read(input, &mut samples)?;
+            Ok((None, samples.flames()))
+        }),
+        None => return (None, None),
+    };
+    sampled.unwrap_or_else(|error| {
+        eprintln!("longpole: note: the answer has no functions of sampled stacks: {}", plain(format!("{error:#}")));
+        (None, None)
+    })
 }
 
 /// Reports on a machine log.
@@ -112,5 +146,5 @@ fn of_log(
         shown.add_path(interactions, &critical.answer);
         (shown.states_known)(critical.answer.interactions, critical.answer.lost);
     }
-    Ok(OneReport { report: Report::of_machines(critical), from: None })
+    Ok(OneReport { report: Report::of_machines(critical), from: None, pictures: Pictures::default() })
 }

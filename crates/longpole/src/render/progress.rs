@@ -144,6 +144,26 @@ impl Drop for Conversion {
     }
 }
 
+/// How much of a trace has been read, for a page. It is too large if the process reads anything
+/// else at the same time.
+pub struct ReadShare {
+    begin: u64,
+    total: u64,
+}
+
+impl ReadShare {
+    /// Begins to count; `None` if the kernel does not count.
+    pub fn of(path: &Path) -> Option<ReadShare> {
+        Some(ReadShare { begin: bytes_read()?, total: size(path, MAX_DEPTH).max(1) })
+    }
+
+    /// Returns the share, 0 to 1.
+    pub fn now(&self) -> f64 {
+        let read = bytes_read().unwrap_or(self.begin).saturating_sub(self.begin);
+        (read as f64 / self.total as f64).min(1.0)
+    }
+}
+
 /// Returns the number of bytes that this process has read from files. `None` if the kernel does not
 /// count them.
 fn bytes_read() -> Option<u64> {

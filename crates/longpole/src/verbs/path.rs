@@ -181,17 +181,17 @@ fn sampled_stacks(
     let running = on_path.running_ns as f64 / answer.length_ns.max(1) as f64;
     let mut samples = StackSamples::new(input.sampled()?, None, true).on_path(on_path);
     let trace = samples::read(input, &mut samples)?;
-    let (lines, counts) = (samples.lines(), samples.counts());
+    let counts = samples.counts();
     if let Some(to) = to {
         let file = File::create(to).with_context(|| format!("{} cannot be written", to.display()))?;
         let mut out = BufWriter::new(file);
         let title = format!("sampled: {} stacks on the critical path to the end of {}", number(counts.busy), answer.end_machine);
-        flame_graph::svg(&mut out, &title, &lines)?;
+        flame_graph::svg(&mut out, &title, &samples.flame_graph())?;
         out.flush()?;
     }
     if folded {
         let mut out = output::raw();
-        lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        samples.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
         out.flush()?;
     }
     print_counts(counts, running)?;
@@ -199,7 +199,7 @@ fn sampled_stacks(
 }
 
 fn functions(input: &Input, length: Length, interactions: &Interactions, answer: &mut Answer) -> anyhow::Result<ExitCode> {
-    let (PathFunctions { rows, counts, running }, is_damaged) = samples::functions(input, interactions, answer, samples::read)?;
+    let (PathFunctions { rows, counts, running, .. }, is_damaged) = samples::functions(input, interactions, answer, samples::read)?;
     let mut out = output::text();
     stacks::print_critical(&mut out, &rows, length.rows(FIRST_ALONE))?;
     out.flush()?;

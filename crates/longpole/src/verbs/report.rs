@@ -7,6 +7,7 @@
 use crate::input::explained::explained;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
+use crate::passes::html_report;
 use crate::passes::one_report::{self, OneReport};
 use crate::passes::probes;
 use crate::render::answer;
@@ -46,6 +47,7 @@ Examples:
   longpole report                            of the newest recording
   longpole report --full                     with findings, queues, latencies and the path over time
   longpole report --begin +2s                without the first two seconds
+  longpole report --html report.html         also as a page to send, which opens without a server
   longpole report run1 run2 run3             of several recordings of one system: what they agree on, and how far they scatter
   longpole report --json | jq .verdict")]
 pub struct Args {
@@ -61,20 +63,30 @@ pub struct Args {
     /// Also list the constants that would change the verdict if a fifth smaller or larger
     #[arg(long)]
     sensitivity: bool,
+
+    /// Also write the report to FILE as an HTML page with charts and a part of the timeline
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
+    let asked = (&args.subject, args.sensitivity);
     match paths.as_slice() {
         [path] => {
-            show(&args.input, args.length, one_report::read(&args.input, path, (&args.subject, args.sensitivity), None).map_err(explained)?)
+            let read = match &args.html {
+                Some(file) => html_report::read(&args.input, path, asked, file),
+                None => one_report::read(&args.input, path, asked, None),
+            };
+            show(&args.input, args.length, read.map_err(explained)?)
         }
         _ if args.sensitivity => Err(WrongUsage("--sensitivity accepts only one recording".to_owned()).into()),
+        _ if args.html.is_some() => Err(WrongUsage("--html accepts only one recording".to_owned()).into()),
         _ => runs(&args.input, &paths, &args.subject, args.length),
     }
 }
 
-fn show(input: &Input, length: Length, OneReport { report, from }: OneReport) -> anyhow::Result<ExitCode> {
+fn show(input: &Input, length: Length, OneReport { report, from, .. }: OneReport) -> anyhow::Result<ExitCode> {
     match from {
         Some(read) => probes::write(input, &read, &report, |out, report| print(out, report, length)),
         None => of_machines(input.json, length, &report),

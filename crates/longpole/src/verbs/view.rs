@@ -7,16 +7,20 @@ use crate::in_one_line;
 use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
+use crate::passes::compared::{self, Sides};
+use crate::passes::kept_view::{Answers, Kept};
 use crate::passes::one_report::{self, Shown};
 use crate::passes::predictions;
+use crate::render::progress::ReadShare;
 use crate::say;
 use crate::WrongUsage;
 use anyhow::{bail, Context};
 use longpole_analysis::pipeline::spool_to_end;
 use longpole_analysis::what_if::predicted::Predicted;
 use longpole_analysis::what_if::{Options, Scenario};
-use longpole_serve::{is_included, Analyst, Reading, Server, TraceCounts};
+use longpole_serve::{is_included, Analyst, PictureAnswers, Reading, Server, TraceCounts};
 use serde_json::Value;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -35,6 +39,7 @@ answers nothing. The server runs until it is interrupted (Ctrl-C).
 
 Examples:
   longpole view                              the newest recording
+  longpole view BEFORE AFTER                 two recordings, which the page can compare
   longpole view --no-open --port 8123 DIR    only print the address; on a fixed port")]
 pub struct Args {
     #[command(flatten)]
@@ -96,14 +101,47 @@ pub(super) struct Viewed {
     /// Threads that answer questions about changes, by trace. A trace is read again at the first
     /// question, and what the replays need stays in the memory of its thread.
     replays: Mutex<HashMap<PathBuf, Sender<Question>>>,
+    /// Traces that were read, and are to be kept.
+    to_keep: Mutex<HashMap<PathBuf, (Kept, TraceCounts)>>,
+    /// What is compared of each trace, which is read again at its first comparison.
+    sides: Sides,
 }
 
 impl Analyst for Viewed {
     fn read(&self, path: &Path, reading: &Reading) -> Result<Value, String> {
-        let states_known = |events, lost| reading.analyses(TraceCounts { events, lost });
+        let kept = Kept::new(&self.input, path);
+        if let Some(Answers { events, lost, report, pictures }) = kept.as_ref().and_then(|kept| kept.read(&reading.timeline)) {
+            reading.analyses(TraceCounts { events, lost });
+            reading.keep(pictures);
+            return Ok(report);
+        }
+        // The kernel counts what the process reads, so it is known only while it reads one trace.
+        if let Some(share) = ReadShare::of(path).filter(|_| self.input.traces.len() <= 1) {
+            reading.measure(move || share.now());
+        }
+        let counts = Cell::default();
+        let states_known = |events, lost| {
+            counts.set(TraceCounts { events, lost });
+            reading.analyses(counts.get());
+        };
         let shown = Shown { timeline: reading.timeline.clone(), states_known: &states_known };
         let read = one_report::read(&self.input, path, (&SubjectArgs::default(), false), Some(&shown));
-        read.and_then(|one| Ok(serde_json::to_value(&one.report)?)).map_err(|error| in_one_line(&error))
+        let one = read.map_err(|error| in_one_line(&error))?;
+        reading.keep(PictureAnswers::new(&one.pictures, reading.timeline.range().0));
+        let report = serde_json::to_value(&one.report).map_err(|error| error.to_string())?;
+        if let Some(kept) = kept {
+            self.to_keep.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), (kept, counts.get()));
+        }
+        Ok(report)
+    }
+
+    fn keep(&self, path: &Path, reading: &Reading, report: &Value) {
+        let to_keep = self.to_keep.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+        if let Some((kept, TraceCounts { events, lost })) = to_keep {
+            let pictures = reading.pictures().cloned().unwrap_or_default();
+            // Without it, the trace is read again the next time.
+            drop(kept.store(&reading.timeline, &Answers { events, lost, report: report.clone(), pictures }));
+        }
     }
 
     fn what_if(&self, path: &Path, changes: &[String]) -> Result<Value, String> {
@@ -120,6 +158,15 @@ impl Analyst for Viewed {
         answered.recv().unwrap_or_else(|_| Err("the trace cannot be replayed; `longpole what-if` says why".to_owned()))
     }
 
+    fn diff(&self, base: &Path, new: &Path) -> Result<Value, String> {
+        let compared = || {
+            let rules = self.input.rules()?;
+            let side = |path: &Path| self.sides.of(path, || compared::side(path, self.input.options(), &rules, self.input.all));
+            Ok(serde_json::to_value(compared::difference(&*side(base)?, &*side(new)?)?)?)
+        };
+        compared().map_err(|error: anyhow::Error| in_one_line(&error))
+    }
+
     fn whole(&self, path: &Path) -> PathBuf {
         // A recording has directories of traces, `kernel` and `user/NAME`, at most two below it.
         let above = path.ancestors().skip(1).take(2).find(|above| longpole_trace::is_recording(above));
@@ -130,7 +177,7 @@ impl Analyst for Viewed {
 impl Viewed {
     /// Reads traces with these arguments.
     pub fn new(input: Input) -> Viewed {
-        Viewed { input, replays: Mutex::default() }
+        Viewed { input, replays: Mutex::default(), to_keep: Mutex::default(), sides: Sides::default() }
     }
 
     /// Starts a thread that answers questions about changes of a trace, one after the other.

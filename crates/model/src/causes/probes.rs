@@ -3,9 +3,9 @@
 
 use super::thread_table::{KernelState, ThreadMachine};
 use super::waits::{Wait, WaitTarget};
-use super::Composer;
+use super::{Composer, RunsOn};
 use crate::actors::{Actor, ActorId};
-use crate::interaction::{Cause, Effect, QueueId};
+use crate::interaction::{Cause, Effect, MachineId, QueueId};
 use crate::kinds::{state_label, NameKind, StateKind};
 use crate::linux::watch::ThreadId;
 use crate::names::NameId;
@@ -246,6 +246,16 @@ impl Composer {
     /// The actor that belongs to a thread, if probes have shown one.
     pub(super) fn actor_of(&self, at: u32) -> Option<&Actor> {
         self.threads[at].actor.and_then(|id| self.system.vocabulary.actors.get(id))
+    }
+
+    /// Returns the machine of an actor's thread: the last one, if it had several.
+    pub fn machine_of_actor(&self, id: ActorId) -> Option<MachineId> {
+        let living = self.threads.of_actor(id).and_then(|at| self.threads[at].machine);
+        let ended = || {
+            let tid = self.tid_here(id)?;
+            self.runs_on().iter().rev().find(|(_, on)| *on == RunsOn::Thread(tid)).map(|(machine, _)| *machine)
+        };
+        living.or_else(ended)
     }
 
     fn thread_of_actor(&mut self, id: ActorId) -> u32 {

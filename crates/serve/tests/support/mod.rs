@@ -1,14 +1,18 @@
 //! A server with traces that the tests write as machine logs, and a client of a few lines.
 #![allow(dead_code)] // each test file uses its part
 
+use longpole_analysis::compare::diff::{diff, Side};
 use longpole_analysis::critical_path::cpu_holders::Replayed;
 use longpole_analysis::critical_path::{CriticalPath, Options as PathOptions};
 use longpole_analysis::machine_log::Reader;
+use longpole_analysis::pipeline::pictures::Pictures;
+use longpole_analysis::scheduling::flame_graph::{Code, FlameGraph, FlameGraphs, Frame};
+use longpole_analysis::scheduling::stacks::Counts;
 use longpole_analysis::timeline::{add_path, CpuRows, ThreadFacts, TimelineWriter};
 use longpole_model::interaction::MachineId;
 use longpole_model::linux::watch::{ContextId, CpuId, Occupant};
 use longpole_model::linux::Linux;
-use longpole_serve::{Analyst, Options, Reading, Server, TraceCounts};
+use longpole_serve::{Analyst, Options, PictureAnswers, Reading, Server, TraceCounts};
 use serde_json::{json, Value};
 use std::collections::HashMap;
 use std::fs;
@@ -82,6 +86,32 @@ fn add_cpus(reading: &Reading) {
     cpus.finish();
 }
 
+/// Number of functions that `main` of the flame graph calls.
+pub const CALLED: u64 = 30_000;
+
+/// Samples in which `main` calls many functions: the n-th one has n samples.
+fn flame_graph() -> FlameGraph {
+    let frame = |depth, name: String, code, count, own| Frame { depth, name, code, count, own };
+    let all = CALLED * (CALLED + 1) / 2;
+    let callers = [frame(0, "shop".to_owned(), Code::Process, all, 0), frame(1, "main".to_owned(), Code::Program, all, 0)];
+    let called = (1..=CALLED).map(|count| frame(2, format!("f{count}"), Code::Kernel, count, count));
+    let counts = Counts { busy: all, lost: 7, beyond: 0 };
+    FlameGraph { counts, frames: callers.into_iter().chain(called).collect(), left_out: 0, least: 1 }
+}
+
+/// Returns the critical path of a log for a comparison.
+fn side(path: &Path) -> Result<Side, String> {
+    let text = fs::read(path).map_err(|error| error.to_string())?;
+    let mut log = Reader::new(text.as_slice());
+    let mut path = CriticalPath::new(PathOptions { segments: true, ..PathOptions::default() });
+    while let Some(interaction) = log.next_interaction().map_err(|error| format!("no machine log: {error}"))? {
+        path.interaction(log.vocabulary(), &interaction);
+    }
+    let mut side = Side::default();
+    side.add_path(&path.answer(log.vocabulary()).map_err(|error| error.to_string())?);
+    Ok(side)
+}
+
 /// Reads machine logs. A file that is none is refused with its text.
 struct LogAnalyst;
 
@@ -122,6 +152,8 @@ impl Analyst for LogAnalyst {
         reading.analyses(TraceCounts { events, lost: 3 });
         let answer = path.answer(vocabulary).map_err(|error| error.to_string())?;
         add_path(&reading.timeline, vocabulary, &answer);
+        let pictures = Pictures::default().with_flames(Some(FlameGraphs { all: flame_graph(), on_path: None }));
+        reading.keep(PictureAnswers::new(&pictures, ORIGIN));
         let evidence = |begin: u64, end: u64| json!({"start_ns": ORIGIN + begin, "end_ns": ORIGIN + end});
         Ok(json!({
             "verdict": {"text": "parser is the bottleneck", "evidence": evidence(0, 600)},
@@ -134,6 +166,10 @@ impl Analyst for LogAnalyst {
 
     fn what_if(&self, _: &Path, _: &[String]) -> Result<Value, String> {
         Err("not in this test".to_owned())
+    }
+
+    fn diff(&self, base: &Path, new: &Path) -> Result<Value, String> {
+        serde_json::to_value(diff(&side(base)?, &side(new)?, 0.5)).map_err(|error| error.to_string())
     }
 
     fn whole(&self, path: &Path) -> PathBuf {
@@ -220,6 +256,18 @@ impl Served {
 
     pub fn get(&self, path: &str) -> Answered {
         self.send("GET", &format!("{}/{path}", self.place), &[], "")
+    }
+
+    /// Waits until the trace is read, or given up.
+    pub fn wait_for(&self, trace: u32) {
+        while !["ready", "failed"].contains(&self.ask(&format!("traces/{trace}")).json()["phase"].as_str().unwrap()) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Sends a request of the page, such as `traces`.
+    pub fn ask(&self, path: &str) -> Answered {
+        self.send("GET", &format!("{}/{path}", self.place.replace("/tsp/api", "/api")), &[], "")
     }
 
     pub fn delete(&self, path: &str) -> Answered {

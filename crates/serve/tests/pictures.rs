@@ -1,0 +1,60 @@
+//! What the page asks for in addition to the states: stacks, latencies, queues, waits.
+
+mod support;
+
+use longpole_serve::Options;
+use serde_json::{json, Value};
+use support::{Served, CALLED};
+
+/// A server with a trace that can be read, and one that cannot.
+fn served() -> Served {
+    let served =
+        Served::with(|directory| Options { traces: vec![directory.join("root/log"), directory.join("root/text")], ..Options::default() });
+    served.wait_for(1);
+    served.wait_for(2);
+    served
+}
+
+#[test]
+fn a_flame_graph_has_the_frames_with_the_most_samples_and_tells_how_many_are_left_out() {
+    let served = served();
+    let stacks = served.ask("traces/1/stacks").json();
+    assert_eq!(stacks["path"], Value::Null);
+    let all = &stacks["all"];
+    let (names, frames) = (all["names"].as_array().unwrap(), all["frames"].as_array().unwrap());
+    let sum = CALLED * (CALLED + 1) / 2;
+    assert_eq!((&all["samples"], &all["lost"]), (&json!(sum), &json!(7)));
+    assert_eq!((&frames[0], &frames[1]), (&json!([0, 0, 0, sum, 0]), &json!([1, 1, 1, sum, 0])));
+    assert!(frames.len() <= 20_000 && frames.len() > 19_000, "{}", frames.len());
+    assert_eq!(all["left_out"], json!(CALLED + 2 - frames.len() as u64));
+    let least = all["least"].as_u64().unwrap();
+    for frame in &frames[2..] {
+        let (name, count) = (&names[frame[1].as_u64().unwrap() as usize], frame[3].as_u64().unwrap());
+        assert_eq!((name, &frame[2]), (&json!(format!("f{count}")), &json!(2)));
+        assert!(count >= least);
+    }
+}
+
+#[test]
+fn a_trace_that_cannot_be_read_has_no_pictures() {
+    let served = served();
+    for (what, expected) in [
+        ("stacks", json!({"all": null, "path": null})),
+        ("latency", json!({"latencies": []})),
+        ("queues", json!({"queues": []})),
+        ("waits", json!({"waits": null, "rows": []})),
+    ] {
+        let answer = served.ask(&format!("traces/2/{what}"));
+        assert_eq!((answer.status, answer.json()), (200, expected), "{what}");
+    }
+}
+
+#[test]
+fn a_latency_or_queue_that_does_not_exist_is_refused_with_what_to_do_next() {
+    let served = served();
+    for what in ["latency", "queues"] {
+        let answer = served.ask(&format!("traces/1/{what}/3"));
+        assert_eq!(answer.status, 404);
+        assert!(answer.json()["error"].as_str().unwrap().ends_with(&format!("GET {what} lists them")), "{}", answer.body);
+    }
+}

@@ -1,0 +1,143 @@
+// Requests for what the server measured in addition to the states: docs/internals/viewer-interface.md.
+
+import { RequestError } from './client.ts';
+import type { Trace } from './types.ts';
+
+/** A frame as it is sent: number of frames below it, index of its name, index of what it belongs to
+ * (0 process, 1 program, 2 kernel, 3 code made at run time), samples, samples on top. */
+export type PackedFrame = [depth: number, name: number, code: number, count: number, own: number];
+
+export interface PackedFlameGraph {
+  samples: number;
+  lost: number;
+  /** Samples with stacks beyond what the server tells apart. */
+  beyond: number;
+  /** Frames that were left out, each with less than `least` samples. */
+  left_out: number;
+  least: number;
+  names: string[];
+  frames: PackedFrame[];
+}
+
+export interface Stacks {
+  all: PackedFlameGraph | null;
+  path: PackedFlameGraph | null;
+}
+
+/** Asks for a measurement of a trace. Null as long as the server computes it. */
+async function measurement<T>(trace: Trace, what: string, signal: AbortSignal): Promise<T | null> {
+  const response = await fetch(`api/traces/${trace.id}/${what}`, { signal });
+  if (response.status === 202) return null;
+  const answer = await response.json().catch(() => null);
+  if (response.ok) return answer;
+  throw new RequestError(
+    response.status,
+    answer?.error ?? `The server answered with status ${response.status}.`,
+  );
+}
+
+export function readStacks(trace: Trace, signal: AbortSignal): Promise<Stacks | null> {
+  return measurement(trace, 'stacks', signal);
+}
+
+export type LatencyKind = 'rpc' | 'span' | 'signal' | 'activity' | 'object' | 'custom';
+
+/** A row of what `longpole latency --json` prints. */
+export interface Latency {
+  kind: LatencyKind;
+  name: string;
+  machine: string | null;
+  peer: string | null;
+  count: number;
+  min_ns: number | null;
+  mean_ns: number | null;
+  p50_ns: number | null;
+  p90_ns: number | null;
+  p99_ns: number | null;
+  max_ns: number | null;
+  total_ns: number;
+}
+
+export interface LatencyRow {
+  latency: Latency;
+  /** The timeline's row on which its cases are. */
+  row: number | null;
+}
+
+export interface LatencyCases {
+  /** Begin and duration in ns, in the order of time. */
+  cases: [begin: number, ns: number][];
+  /** Number of cases that are not among them. */
+  left_out: number;
+  /** Duration in ns and number of the cases in each bucket of the histogram. */
+  buckets: [ns: number, count: number][];
+}
+
+export async function readLatencies(
+  trace: Trace,
+  signal: AbortSignal,
+): Promise<LatencyRow[] | null> {
+  const answer = await measurement<{ latencies: LatencyRow[] }>(trace, 'latency', signal);
+  return answer && answer.latencies;
+}
+
+export function readLatency(
+  trace: Trace,
+  at: number,
+  signal: AbortSignal,
+): Promise<LatencyCases | null> {
+  return measurement(trace, `latency/${at}`, signal);
+}
+
+/** A row of what `longpole queues --json` prints. */
+export interface Queue {
+  name: string;
+  capacity: number | null;
+  unit: 'items' | 'bytes';
+  full_share: number | null;
+  empty_share: number | null;
+  uncertain_share: number | null;
+  depth: { mean: number | null; p50: number | null; p99: number | null; max: number | null };
+  residence_ns: { p50_ns: number | null; p99_ns: number | null };
+  producers: string[];
+  consumers: string[];
+}
+
+/** A queue's depth over time: bin i begins at `begin` + i · `width` ns. */
+export interface Depths {
+  begin: number;
+  width: number;
+  depths: [least: number, greatest: number][];
+}
+
+export async function readQueues(trace: Trace, signal: AbortSignal): Promise<Queue[] | null> {
+  const answer = await measurement<{ queues: Queue[] }>(trace, 'queues', signal);
+  return answer && answer.queues;
+}
+
+export function readDepths(trace: Trace, at: number, signal: AbortSignal): Promise<Depths | null> {
+  return measurement(trace, `queues/${at}`, signal);
+}
+
+interface Machine {
+  host: string;
+  machine: string;
+}
+
+/** An edge of what `longpole graph --waits --json` prints: `from` waits for `to`. */
+export interface WaitEdge {
+  from: Machine;
+  to: Machine;
+  direct_ns: number;
+  redistributed_ns: number;
+}
+
+export interface Waits {
+  waits: { length_ns: number; edges: WaitEdge[]; untold_edges_ns: number } | null;
+  /** The timeline's rows of the two machines of each edge. */
+  rows: [from: number | null, to: number | null][];
+}
+
+export function readWaits(trace: Trace, signal: AbortSignal): Promise<Waits | null> {
+  return measurement(trace, 'waits', signal);
+}

@@ -1,0 +1,64 @@
+// The drawer below the timeline: which of its panels is open, and how high it is.
+
+import { untrack } from 'svelte';
+import type { Trace } from '../api/types.ts';
+import { page } from './page.svelte.ts';
+
+export type DrawerPanel = 'stacks' | 'latency' | 'queues' | 'interaction';
+
+export const DRAWER_PANELS: readonly { name: DrawerPanel; title: string }[] = [
+  { name: 'stacks', title: 'Stacks' },
+  { name: 'latency', title: 'Latency' },
+  { name: 'queues', title: 'Queues' },
+  { name: 'interaction', title: 'Interaction' },
+];
+
+const LOWEST = 120;
+
+class Drawer {
+  panel = $state<DrawerPanel | null>(null);
+  /** Place of the latency that is shown. */
+  latency = $state(0);
+  height = $state(Math.round(Math.max(LOWEST, Math.min(320, window.innerHeight * 0.3))));
+
+  toggle(panel: DrawerPanel): void {
+    this.panel = this.panel === panel ? null : panel;
+  }
+
+  /** Leaves room for the timeline. */
+  resize(height: number): void {
+    const highest = Math.max(LOWEST, window.innerHeight * 0.7);
+    this.height = Math.round(Math.min(Math.max(height, LOWEST), highest));
+  }
+}
+
+export const drawer = new Drawer();
+
+type Read<T> = (trace: Trace, signal: AbortSignal) => Promise<T | null>;
+
+/** A measurement of the open trace: read when a panel that shows it is opened, and read again for
+ * another trace. Must be made while a component is initialised. */
+export class Measurement<T> {
+  value = $state.raw<T | null>(null);
+  error = $state('');
+
+  constructor(read: Read<T>) {
+    // The id and the phase, since the trace itself is another object after each poll.
+    const id = $derived(page.active.trace?.id);
+    const phase = $derived(page.active.trace?.phase);
+    $effect(() => {
+      const trace = id === undefined ? null : untrack(() => page.active.trace);
+      this.value = null;
+      this.error = '';
+      if (!trace || phase === 'reading' || phase === 'analysing') return;
+      const abort = new AbortController();
+      read(trace, abort.signal).then(
+        (value) => (this.value = value),
+        (caught) => {
+          if (!abort.signal.aborted) this.error = caught.message;
+        },
+      );
+      return () => abort.abort();
+    });
+  }
+}
