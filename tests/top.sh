@@ -171,7 +171,7 @@ for _ in $(seq 300); do
 	[ -e "/proc/$top" ] || break
 	sleep 0.1
 done
-[ ! -e "/proc/$top" ] || fail "top goes on without a terminal"
+[ ! -e "/proc/$top" ] || fail "top does not end without a terminal"
 
 # What a killed one leaves, the next one removes.
 open_top 80 24 --kernel none --period 500ms

@@ -11,6 +11,7 @@ use crate::critical_path::rows_by_class;
 use crate::latency::Kind;
 use crate::report::Report;
 use crate::scheduling::probed::{Cpu, CpuTime, ThreadTime};
+use order::Order;
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -220,12 +221,13 @@ impl Period {
         self.events.probes = probes.events.probes;
         self.events.probes_lost = probes.events.probes_lost;
         for of_probes in probes.threads {
-            let is_same = |thread: &&mut ThreadUse| thread.pid == of_probes.pid && thread.tid == of_probes.tid;
+            let is_same = |thread: &&mut ThreadUse| thread.tid.is_some() && thread.pid == of_probes.pid && thread.tid == of_probes.tid;
             match self.threads.iter_mut().find(is_same) {
                 Some(thread) => (thread.probe_state, thread.lost) = (of_probes.probe_state, of_probes.lost),
                 None => self.threads.push(of_probes),
             }
         }
+        order::sort(&mut self.threads, Order::Running);
         Period { queues: probes.queues, latencies: probes.latencies, ..self }
     }
 

@@ -231,13 +231,13 @@ fn a_timeline_from_a_file_shows_the_same() {
         let states = random.choice([0, 5000, 100_000]).unwrap() + machines;
         let mut written = written(&mut random, machines, states, longest);
         let kept = Arc::new(Timeline::default());
-        let attachment = kept.read_file(file_of(&written.timeline), b"key").unwrap();
+        let attachment = kept.read_file(file_of(&written.timeline), b"key", |bytes| Some(bytes.to_vec())).unwrap();
         assert_eq!(attachment.as_deref(), Some(b"report".as_slice()));
         assert_eq!(kept.range(), written.timeline.range());
         assert_eq!(kept.listing().rows, written.timeline.listing().rows);
         // The kept one can be kept again.
         written.timeline = Arc::default();
-        written.timeline.read_file(file_of(&kept), b"key").unwrap();
+        written.timeline.read_file(file_of(&kept), b"key", |_| Some(())).unwrap();
         compare(&mut random, &written);
     }
 }
@@ -247,9 +247,13 @@ fn the_file_of_another_trace_is_not_used() {
     let written = written(&mut fastrand::Rng::with_seed(1), 2, 100, 100);
     for key in [b"".as_slice(), b"kez", b"key of another"] {
         let kept = Timeline::default();
-        assert_eq!(kept.read_file(file_of(&written.timeline), key).unwrap(), None);
+        assert_eq!(kept.read_file(file_of(&written.timeline), key, |_| Some(())).unwrap(), None);
         assert!(kept.listing().rows.is_empty());
     }
+    // An attachment that is not understood leaves the timeline as it was.
+    let kept = Timeline::default();
+    assert!(kept.read_file(file_of(&written.timeline), b"key", |_| None::<()>).is_err());
+    assert!(kept.listing().rows.is_empty());
 }
 
 #[test]
@@ -275,7 +279,7 @@ fn a_damaged_file_is_refused_or_shows_something() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&damaged).unwrap();
         let kept = Timeline::default();
-        if !kept.read_file(file, b"key").is_ok_and(|attachment| attachment.is_some()) {
+        if !kept.read_file(file, b"key", |_| Some(())).is_ok_and(|attachment| attachment.is_some()) {
             refused += 1;
             continue;
         }

@@ -2,8 +2,9 @@
 //! from its own page, and for the Trace Server Protocol also from the views of VS Code.
 //!
 //! Another page in the same browser can send requests to the server, but not read the address that
-//! the user got. It does not know the token; it sends its own `Origin`; and if its name was made to
-//! lead to the loopback (DNS rebinding), the `Host` is that name. All three are checked.
+//! the user got. It does not know the token; browsers add its `Origin`, or `Sec-Fetch-Site`; and if
+//! its name was made to lead to the loopback (DNS rebinding), the `Host` is that name. All are
+//! checked.
 //!
 //! VS Code shows its extensions in views that are pages of the origin `vscode-webview://ID`. No web
 //! page can have such an origin. These views may use the protocol, for which the browser part of
@@ -73,16 +74,17 @@ impl Access {
         text(headers, header::HOST).is_some_and(|host| self.own().iter().any(|own| own == host))
     }
 
-    /// Returns the names under which the server is reached.
+    /// Returns the names under which the server is reached. Browsers leave out the usual port.
     fn own(&self) -> [String; 3] {
-        ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("{host}:{}", self.port))
+        let port = if self.port == 80 { String::new() } else { format!(":{}", self.port) };
+        ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("{host}{port}"))
     }
 
     fn is_own(&self, headers: &HeaderMap) -> bool {
         let own = self.own();
         let is_own_page =
             text(headers, header::ORIGIN).is_none_or(|origin| own.iter().any(|own| origin.strip_prefix("http://") == Some(own)));
-        self.is_own_host(headers) && is_own_page
+        self.is_own_host(headers) && is_own_page && !is_foreign_part(headers)
     }
 
     /// Returns the origin of a view of VS Code that asks by the protocol.
@@ -96,6 +98,14 @@ impl Access {
         let is_view = origin.to_str().is_ok_and(|origin| origin.strip_prefix(VIEWS).is_some_and(|view| !view.is_empty()));
         is_view.then(|| origin.clone())
     }
+}
+
+/// Returns true if the page of another site asks for a part of itself, such as a picture, for which
+/// browsers send no `Origin`. It could not read the answer, but computing it takes time. A link in
+/// another page may lead here.
+fn is_foreign_part(headers: &HeaderMap) -> bool {
+    let is_foreign = matches!(text(headers, HeaderName::from_static("sec-fetch-site")), Some("cross-site" | "same-site"));
+    is_foreign && text(headers, HeaderName::from_static("sec-fetch-dest")) != Some("document")
 }
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
@@ -116,25 +126,44 @@ mod tests {
     }
 
     fn access() -> Access {
-        Access { port: 80, token: None, protocol: "/tsp/api" }
+        Access { port: 8080, token: None, protocol: "/tsp/api" }
     }
 
     #[test]
     fn only_the_own_host_and_page_may_ask() {
-        assert!(access().is_own(&headers("127.0.0.1:80", None)));
-        assert!(access().is_own(&headers("localhost:80", Some("http://localhost:80"))));
+        assert!(access().is_own(&headers("127.0.0.1:8080", None)));
+        assert!(access().is_own(&headers("localhost:8080", Some("http://localhost:8080"))));
         for (host, origin) in [
-            ("evil.example:80", None),
-            ("127.0.0.1:81", None),
+            ("evil.example:8080", None),
+            ("127.0.0.1:8081", None),
             ("127.0.0.1", None),
-            ("127.0.0.1:80", Some("http://evil.example")),
-            ("127.0.0.1:80", Some("http://127.0.0.1:81")),
-            ("127.0.0.1:80", Some("null")),
-            ("127.0.0.1:80", Some("https://127.0.0.1:80")),
+            ("127.0.0.1:8080", Some("http://evil.example")),
+            ("127.0.0.1:8080", Some("http://127.0.0.1:8081")),
+            ("127.0.0.1:8080", Some("null")),
+            ("127.0.0.1:8080", Some("https://127.0.0.1:8080")),
         ] {
             assert!(!access().is_own(&headers(host, origin)), "{host} {origin:?}");
         }
         assert!(!access().is_own(&HeaderMap::new()));
+        let on_usual_port = Access { port: 80, ..access() };
+        assert!(on_usual_port.is_own(&headers("127.0.0.1", Some("http://127.0.0.1"))));
+    }
+
+    #[test]
+    fn pages_of_other_sites_may_lead_here_and_not_show_parts_of_the_server() {
+        for (site, destination, is_allowed) in [
+            ("same-origin", "empty", true),
+            ("none", "document", true),
+            ("cross-site", "document", true),
+            ("cross-site", "image", false),
+            ("same-site", "script", false),
+            ("cross-site", "iframe", false),
+        ] {
+            let mut headers = headers("127.0.0.1:8080", None);
+            headers.insert("sec-fetch-site", site.parse().unwrap());
+            headers.insert("sec-fetch-dest", destination.parse().unwrap());
+            assert_eq!(access().is_own(&headers), is_allowed, "{site} {destination}");
+        }
     }
 
     #[test]
@@ -146,18 +175,18 @@ mod tests {
         };
         let token = Token::random().unwrap();
         let below = |path: &str| format!("/{}{path}", token.text());
-        assert!(with(None, "/tsp/api/health", "localhost:80", view));
-        assert!(with(None, "/tsp/api", "localhost:80", view));
-        assert!(with(Some(token.clone()), &below("/tsp/api/traces"), "127.0.0.1:80", view));
+        assert!(with(None, "/tsp/api/health", "localhost:8080", view));
+        assert!(with(None, "/tsp/api", "localhost:8080", view));
+        assert!(with(Some(token.clone()), &below("/tsp/api/traces"), "127.0.0.1:8080", view));
         for (path, host, origin) in [
-            ("/tsp/api/health", "localhost:80", view),
-            (below("/api/traces").as_str(), "localhost:80", view),
-            (below("/").as_str(), "localhost:80", view),
-            (below("/tsp/apish").as_str(), "localhost:80", view),
-            (below("/tsp/api/health").as_str(), "evil.example:80", view),
-            (below("/tsp/api/health").as_str(), "localhost:80", "vscode-webview://"),
-            (below("/tsp/api/health").as_str(), "localhost:80", "https://vscode-webview.example"),
-            (below("/tsp/api/health").as_str(), "localhost:80", "null"),
+            ("/tsp/api/health", "localhost:8080", view),
+            (below("/api/traces").as_str(), "localhost:8080", view),
+            (below("/").as_str(), "localhost:8080", view),
+            (below("/tsp/apish").as_str(), "localhost:8080", view),
+            (below("/tsp/api/health").as_str(), "evil.example:8080", view),
+            (below("/tsp/api/health").as_str(), "localhost:8080", "vscode-webview://"),
+            (below("/tsp/api/health").as_str(), "localhost:8080", "https://vscode-webview.example"),
+            (below("/tsp/api/health").as_str(), "localhost:8080", "null"),
         ] {
             assert!(!with(Some(token.clone()), path, host, origin), "{path} {host} {origin}");
         }

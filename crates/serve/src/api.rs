@@ -247,7 +247,11 @@ async fn diff(State(shared): State<Arc<Shared>>, Query(request): Query<DiffReque
 }
 
 async fn read_notes(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer {
-    computed(&shared, id, |reading| Ok(Json(notes::read(&reading.path)).into_response())).await
+    computed(&shared, id, |reading| match notes::read(&reading.path) {
+        Ok(notes) => Ok(Json(notes).into_response()),
+        Err(error) => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, format!("the notes of the trace cannot be read: {error}"))),
+    })
+    .await
 }
 
 async fn write_notes(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Json(all): Json<Value>) -> Answer {

@@ -143,7 +143,7 @@ impl HtmlReport<'_> {
             "left_out": contents.left_out,
             "slice": contents.slice.map(|(begin, end)| json!({"begin": begin, "end": end})),
             "level": contents.level, "levels": contents.levels,
-            "notes": notes::read(self.path)["notes"],
+            "notes": notes::read(self.path).map_or(Value::Null, |mut notes| notes["notes"].take()),
         }))
     }
 

@@ -2,48 +2,46 @@
 //!
 //! They are in `derived/notes.json` of a recording, and next to other traces as `NAME.notes.json`.
 
+use longpole_trace::derived::{self, Place};
 use serde_json::{json, Value};
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Maximum size in bytes.
 pub(crate) const MAX_NOTES: usize = 1 << 20;
 
-fn place(trace: &Path) -> PathBuf {
+fn place(trace: &Path) -> Place {
     if trace.is_dir() {
-        return trace.join("derived/notes.json");
+        return Place { base: trace.to_owned(), below: Path::new(derived::FOLDER).join("notes.json") };
     }
-    let mut name = OsString::from(trace);
+    let mut name = trace.file_name().unwrap_or_default().to_owned();
     name.push(".notes.json");
-    name.into()
+    let base = trace.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Place { base: base.to_owned(), below: name.into() }
 }
 
-/// Returns the notes of a trace; none if there is no readable file of them.
-pub(crate) fn read(trace: &Path) -> Value {
+/// Returns the notes of a trace; none if there is no file of them.
+///
+/// # Errors
+///
+/// If there is a file that cannot be read, or has no notes in it.
+pub(crate) fn read(trace: &Path) -> io::Result<Value> {
+    let file = match place(trace).open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(json!({"notes": []})),
+        opened => opened?,
+    };
     let mut text = Vec::new();
-    let size = File::open(place(trace)).and_then(|file| file.take(MAX_NOTES as u64 + 1).read_to_end(&mut text));
-    let notes = size.ok().filter(|&size| size <= MAX_NOTES).and_then(|_| serde_json::from_slice::<Value>(&text).ok());
-    notes.filter(|notes| notes["notes"].is_array()).unwrap_or_else(|| json!({"notes": []}))
+    if file.take(MAX_NOTES as u64 + 1).read_to_end(&mut text)? > MAX_NOTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("the file has more than {MAX_NOTES} bytes")));
+    }
+    let notes: Value = serde_json::from_slice(&text)?;
+    match notes["notes"].is_array() {
+        true => Ok(notes),
+        false => Err(io::Error::new(io::ErrorKind::InvalidData, "the file has no list of notes")),
+    }
 }
 
-/// Replaces the notes of a trace. They are written to a file of their own first, so that a failure
-/// leaves the old ones. A symbolic link that a foreign trace contains is never followed.
+/// Replaces the notes of a trace. A symbolic link that a foreign trace contains is never followed.
 pub(crate) fn write(trace: &Path, notes: &Value) -> io::Result<()> {
-    let place = place(trace);
-    if let Some(folder) = place.parent().filter(|_| trace.is_dir()) {
-        fs::create_dir_all(folder)?;
-        if fs::symlink_metadata(folder)?.is_symlink() {
-            return Err(io::Error::other(format!("{} is a symbolic link", folder.display())));
-        }
-    }
-    let mut new_place = place.clone().into_os_string();
-    new_place.push(".new");
-    match fs::remove_file(&new_place) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    OpenOptions::new().write(true).create_new(true).open(&new_place)?.write_all(&serde_json::to_vec_pretty(notes)?)?;
-    fs::rename(new_place, place)
+    place(trace).store(|file| file.write_all(&serde_json::to_vec(notes)?))
 }

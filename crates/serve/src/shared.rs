@@ -34,8 +34,8 @@ pub(crate) struct Shared {
     next_id: AtomicU32,
     pub analyst: Arc<dyn Analyst>,
     pub roots: Roots,
-    computing: Semaphore,
-    computing_long: Semaphore,
+    computing: Arc<Semaphore>,
+    computing_long: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -44,7 +44,7 @@ impl Shared {
         let traces: Vec<Arc<Reading>> = (1..).zip(paths).map(|(id, path)| Arc::new(Reading::new(id, path))).collect();
         traces.iter().try_for_each(|reading| begin(reading, &analyst))?;
         let next_id = AtomicU32::new(traces.len() as u32 + 1);
-        let (computing, computing_long) = (Semaphore::new(MAX_COMPUTED), Semaphore::new(MAX_LONG));
+        let (computing, computing_long) = (Arc::new(Semaphore::new(MAX_COMPUTED)), Arc::new(Semaphore::new(MAX_LONG)));
         Ok(Shared { traces: RwLock::new(traces), next_id, analyst, roots, computing, computing_long })
     }
 
@@ -56,9 +56,11 @@ impl Shared {
         self.traces().into_iter().find(|reading| reading.id == id)
     }
 
-    /// Returns an open trace by its path.
+    /// Returns an open trace by its path. One that could not be read may be tried again, unless
+    /// the command itself has opened it.
     pub fn with_path(&self, path: &Path) -> Option<Arc<Reading>> {
-        self.traces().into_iter().find(|reading| reading.path == path || reading.real_path == path)
+        let is_known = |reading: &Arc<Reading>| reading.is_kept || reading.phase() != Phase::Failed;
+        self.traces().into_iter().find(|reading| is_known(reading) && (reading.path == path || reading.real_path == path))
     }
 
     /// Begins to read the trace with this real path, if it is not open yet. A trace that could not
@@ -96,9 +98,14 @@ impl Shared {
     }
 }
 
-async fn in_turn<T: Send + 'static>(turns: &Semaphore, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let _turn = turns.acquire().await.ok()?;
-    tokio::task::spawn_blocking(compute).await.ok()
+/// A computation that has begun keeps its turn to its end, also if nobody waits for it any more.
+async fn in_turn<T: Send + 'static>(turns: &Arc<Semaphore>, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let turn = turns.clone().acquire_owned().await.ok()?;
+    let computed = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        compute()
+    });
+    computed.await.ok()
 }
 
 /// Reads a trace in a thread of its own.

@@ -13,7 +13,7 @@
 
 pub(crate) mod packet_chains;
 
-use crate::derived;
+use crate::derived::{self, Place};
 use crate::files::directory::is_recording;
 use crate::files::file::StreamFile;
 use longpole_ctf::{Metadata, Source, Step, StreamDecoder};
@@ -199,7 +199,7 @@ impl FileIndex {
         let (readers, complete, lists) = pass(decoder, self.ordered);
         let index = Index::new(identity, &stream, (readers as u64, complete), lists);
         if let Blocks::Built(bytes) = &index.blocks {
-            let _ = places(&self.file.path).iter().any(|place| derived::store(place, |file| file.write_all(bytes)).is_ok());
+            let _ = places(&self.file.path).iter().any(|place| place.store(|file| file.write_all(bytes)).is_ok());
         }
         Some(index)
     }
@@ -275,8 +275,8 @@ impl Index {
         Index { head, blocks: Blocks::Built(bytes), last: RefCell::default() }
     }
 
-    fn read(place: &Path, identity: [u64; 3], stream: &File) -> Option<Index> {
-        let file = derived::open(place).ok()?;
+    fn read(place: &Place, identity: [u64; 3], stream: &File) -> Option<Index> {
+        let file = place.open().ok()?;
         let facts = file.metadata().ok()?;
         let blocks = Blocks::Stored(file);
         let head = Head::of(&*blocks.read(0).ok()?)?;
@@ -408,22 +408,24 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 
 /// Returns the paths at which an index may be stored: next to the stream, or in the cache folder
 /// under a name derived from the stream's path.
-fn places(stream: &Path) -> Vec<PathBuf> {
+fn places(stream: &Path) -> Vec<Place> {
     let mut places = Vec::new();
     if let (Some(directory), Some(name)) = (stream.parent(), stream.file_name()) {
         let mut name = name.to_owned();
         name.push(".index");
         // A recording keeps everything that may be deleted in one folder.
         let recording = directory.parent().filter(|recording| is_recording(recording));
+        let derived = Path::new(derived::FOLDER);
         places.push(match (recording, directory.file_name()) {
-            (Some(recording), Some(part)) => recording.join(derived::FOLDER).join(part).join(name),
-            _ => directory.join(derived::FOLDER).join(name),
+            (Some(recording), Some(part)) => Place { base: recording.to_owned(), below: derived.join(part).join(name) },
+            _ => Place { base: directory.to_owned(), below: derived.join(name) },
         });
     }
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
     if let (Some(cache), Ok(path)) = (cache, fs::canonicalize(stream)) {
-        places.push(cache.join("longpole/index").join(format!("{:016x}", hash(path.as_os_str().as_encoded_bytes()))));
+        let name = format!("{:016x}", hash(path.as_os_str().as_encoded_bytes()));
+        places.push(Place { base: cache, below: Path::new("longpole/index").join(name) });
     }
     places
 }

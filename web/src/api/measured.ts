@@ -1,6 +1,6 @@
 // Requests for what the server measured in addition to the states: docs/internals/viewer-interface.md.
 
-import { RequestError } from './client.ts';
+import { request } from './server_client.ts';
 import type { Trace } from './types.ts';
 
 /** A frame as it is sent: number of frames below it, index of its name, index of what it belongs to
@@ -26,14 +26,8 @@ export interface Stacks {
 
 /** Asks for a measurement of a trace. Null as long as the server computes it. */
 async function measurement<T>(trace: Trace, what: string, signal: AbortSignal): Promise<T | null> {
-  const response = await fetch(`api/traces/${trace.id}/${what}`, { signal });
-  if (response.status === 202) return null;
-  const answer = await response.json().catch(() => null);
-  if (response.ok) return answer;
-  throw new RequestError(
-    response.status,
-    answer?.error ?? `The server answered with status ${response.status}.`,
-  );
+  const response = await request(`api/traces/${trace.id}/${what}`, { signal });
+  return response.status === 202 ? null : response.json();
 }
 
 export function readStacks(trace: Trace, signal: AbortSignal): Promise<Stacks | null> {

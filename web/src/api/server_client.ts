@@ -14,7 +14,8 @@ import type {
   Trace,
 } from './types.ts';
 
-async function request(address: string, options: RequestInit = {}): Promise<Response> {
+/** Asks the server. An answer with an error is an exception whose text says what to do next. */
+export async function request(address: string, options: RequestInit = {}): Promise<Response> {
   let response: Response;
   try {
     response = await fetch(address, options);

@@ -369,6 +369,7 @@ export function collapseAll(collapse: boolean): void {
 
 export async function saveNotes(viewer: Viewer, notes: Note[]): Promise<void> {
   const sorted = [...notes].sort((a, b) => a.t - b.t);
+  if (!viewer.notesRead) throw new Error('The notes of the trace are not read yet; try again.');
   await viewer.client?.saveNotes(sorted);
   viewer.changeScene({ notes: sorted });
 }

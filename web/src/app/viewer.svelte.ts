@@ -78,6 +78,8 @@ export class Viewer {
   part = $derived<Part | null>(this.client?.part ?? null);
 
   timeline: Timeline | null = null;
+  /** The stored notes are known, so a list with one more does not replace them. */
+  notesRead = false;
   motion: KeyMotion | null = null;
   private readonly host: ViewerHost;
   private link: TraceLink = NO_TRACE_LINK;
@@ -128,8 +130,14 @@ export class Viewer {
       range: link.range && { ...link.range.interval, rows: link.range.rows },
     };
     this.showHighlight();
-    void this.client.notes().then(
-      (notes) => this.changeScene({ notes }),
+    const { client } = this;
+    this.notesRead = false;
+    void client.notes().then(
+      (notes) => {
+        if (this.client !== client) return;
+        this.notesRead = true;
+        this.changeScene({ notes });
+      },
       (error) => this.host.fail(error),
     );
     this.begin();

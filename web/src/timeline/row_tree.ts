@@ -189,7 +189,7 @@ export class RowTree {
     while (open.length > 0) {
       const next = open.pop()!;
       if (!isGroupHead(this.rows[next])) ids.push(this.rows[next].id);
-      open.push(...this.children[next]);
+      for (const child of this.children[next]) open.push(child);
     }
     return ids;
   }

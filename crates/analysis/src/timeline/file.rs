@@ -61,34 +61,39 @@ impl Timeline {
         out.flush()
     }
 
-    /// Replaces the content of the timeline by that of a file, and returns the attachment; `None`
-    /// if the file has another key.
+    /// Replaces the content of the timeline by that of a file, and returns the attachment as
+    /// `parse` understands it; `None` if the file has another key.
     ///
     /// # Errors
     ///
-    /// `InvalidData` if it is no such file or contradicts itself.
-    pub fn read_file(&self, mut file: File, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    /// `InvalidData` if it is no such file or contradicts itself, or if `parse` does not understand
+    /// the attachment. The timeline is as before then.
+    pub fn read_file<T>(&self, mut file: File, key: &[u8], parse: impl FnOnce(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
         let [data, tables, head, attachment, key_length] = lengths(&mut file)?;
         if key_length != key.len() as u64 {
             return Ok(None);
         }
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        if tables > MAX_WHOLE {
+            return Err(invalid());
+        }
         file.seek(SeekFrom::Start(data))?;
         let mut source = BufReader::new(file.try_clone()?);
-        source.seek_relative((tables + head + attachment) as i64)?;
+        source.seek(SeekFrom::Start(data + tables + head + attachment))?;
         if whole(&mut source, key_length)? != key {
             return Ok(None);
         }
         source.seek(SeekFrom::Start(data + tables))?;
         let head: Head<Rows, StateNames> = serde_json::from_slice(&whole(&mut source, head)?)?;
-        let attachment = whole(&mut source, attachment)?;
+        let attachment = parse(&whole(&mut source, attachment)?).ok_or_else(invalid)?;
         source.seek(SeekFrom::Start(data))?;
-        let store = Store::read(file, data, &mut source.take(tables), head.names.all().len() as u32)?;
         let Head { rows, names, path, begin, end, version } = head;
-        let count = store.row_count();
+        let count = rows.stored_count();
         let is_stored = path.is_none_or(|path| (path.0 as usize) < count);
         if begin > end || end - begin > MAX_TIME || !is_stored || !rows.is_sound(count) {
-            return Err(io::ErrorKind::InvalidData.into());
+            return Err(invalid());
         }
+        let store = Store::read(file, data, &mut source.take(tables), (count, names.all().len() as u32))?;
         *self.write() = Content { store, names, rows, path, begin, end, version };
         Ok(Some(attachment))
     }

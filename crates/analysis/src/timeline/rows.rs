@@ -109,6 +109,12 @@ impl Rows {
         self.path_states.get(&state).copied()
     }
 
+    /// Returns the number of rows in the store: those that are shown, and those with the time on
+    /// the critical path.
+    pub fn stored_count(&self) -> usize {
+        self.rows.len() + self.on_path.len()
+    }
+
     /// Returns true if all rows are among the first `count` of the store, and each is in groups
     /// that exist and do not contain themselves.
     pub fn is_sound(&self, count: usize) -> bool {

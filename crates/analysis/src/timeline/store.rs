@@ -318,7 +318,8 @@ impl Walk<'_> {
         let mut unpacked = Unpacked::new(&self.bytes, self.data.states);
         unpacked.each_sum(|_| {});
         let mut now = block.begin;
-        while let Some((gap, ns, state)) = unpacked.triple() {
+        for _ in 0..block.states {
+            let Some((gap, ns, state)) = unpacked.triple() else { break };
             let begin = now.saturating_add(gap);
             now = begin.saturating_add(ns).min(block.end);
             if begin >= now.min(self.end) || visitor.is_over() {

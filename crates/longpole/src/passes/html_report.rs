@@ -7,7 +7,7 @@ use anyhow::{bail, Context};
 use longpole_analysis::timeline::Timeline;
 use longpole_serve::{HtmlError, HtmlReport, TraceCounts};
 use std::cell::Cell;
-use std::fs::Permissions;
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -31,6 +31,11 @@ pub fn read(input: &Input, path: &Path, asked: (&SubjectArgs, bool), file: &Path
 /// Replaces a file. The bytes are written to a file next to it first, so that a failure leaves the
 /// old one.
 fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    // A device or a pipe is written to; a link stays, and what it leads to is replaced.
+    let file = &fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    if fs::metadata(file).is_ok_and(|facts| !facts.is_file() && !facts.is_dir()) {
+        return OpenOptions::new().write(true).open(file)?.write_all(bytes);
+    }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // The umask applies, as to any other file.
     let mode = Permissions::from_mode(0o666);

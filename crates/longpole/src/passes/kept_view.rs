@@ -4,13 +4,13 @@
 use crate::input::Input;
 use longpole_analysis::timeline::Timeline;
 use longpole_serve::PictureAnswers;
-use longpole_trace::derived::{self, Fingerprint};
+use longpole_trace::derived::{self, Fingerprint, Place};
 use longpole_trace::is_recording;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::env;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Minimum size in bytes of a trace of another tracer. Next to a smaller one, which is read at
 /// once, nothing is written.
@@ -27,7 +27,7 @@ pub struct Answers {
 
 /// The place of what is kept of a trace, and what it must have been made from.
 pub struct Kept {
-    place: PathBuf,
+    place: Place,
     key: String,
 }
 
@@ -44,15 +44,15 @@ impl Kept {
         for file in input.rule_files().ok()?.into_iter().chain([env::current_exe().ok()?]) {
             key += &format!(" {:016x}", Fingerprint::of(&file).ok()?.hash);
         }
-        Some(Kept { place: trace.join(derived::FOLDER).join("timeline"), key })
+        let below = Path::new(derived::FOLDER).join("timeline");
+        Some(Kept { place: Place { base: trace.to_owned(), below }, key })
     }
 
     /// Fills the timeline with what is kept; `None` if nothing is, or if it is not of this state of
     /// the trace.
     pub fn read(&self, timeline: &Timeline) -> Option<Answers> {
-        let file = derived::open(&self.place).ok()?;
-        let attachment = timeline.read_file(file, self.key.as_bytes()).ok()??;
-        serde_json::from_slice(&attachment).ok()
+        let file = self.place.open().ok()?;
+        timeline.read_file(file, self.key.as_bytes(), |attachment| serde_json::from_slice(attachment).ok()).ok()?
     }
 
     /// Keeps a timeline that is complete.
@@ -62,7 +62,7 @@ impl Kept {
     /// If it cannot be stored, for example in a folder of another user.
     pub fn store(&self, timeline: &Timeline, answers: &Answers) -> io::Result<()> {
         let attachment = serde_json::to_vec(answers)?;
-        derived::store(&self.place, |file| {
+        self.place.store(|file| {
             timeline.write_file(file, self.key.as_bytes(), &attachment)?;
             file.flush()
         })

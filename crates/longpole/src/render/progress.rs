@@ -172,14 +172,14 @@ fn bytes_read() -> Option<u64> {
 }
 
 /// Returns the size in bytes of a file, or of all files in a directory. Files that cannot be looked
-/// at count as empty; the code that reads them reports that.
+/// at count as empty; the code that reads them reports that. Linked directories are not read.
 fn size(path: &Path, depth: usize) -> u64 {
     let Ok(data) = path.metadata() else { return 0 };
     if data.is_file() {
         return data.len();
     }
-    match std::fs::read_dir(path) {
-        Ok(entries) if depth > 0 => entries.flatten().map(|entry| size(&entry.path(), depth - 1)).sum(),
-        _ => 0,
-    }
+    let Some(deeper) = depth.checked_sub(1) else { return 0 };
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let is_linked_directory = |path: &Path| path.is_symlink() && path.is_dir();
+    entries.map(|entry| entry.path()).filter(|path| !is_linked_directory(path)).map(|path| size(&path, deeper)).sum()
 }

@@ -7,7 +7,7 @@
 use super::source::{Sources, Update};
 use crate::input::in_progress;
 use crate::passes::period::Recorded;
-use anyhow::Context;
+use anyhow::{bail, Context};
 use longpole_record::output::scratch::Scratch;
 use longpole_record::runtime_dir::session::RunningRecording;
 use longpole_record::{Error, Options, Recorder, RuntimeDir, Scope, Stop};
@@ -123,10 +123,11 @@ impl Recording {
                 let recorded = Recorded { path, number: *number, skipped, has_kernel: recorder.records_kernel(), probes_of };
                 match self.chunks.try_send(recorded) {
                     Ok(()) => skipped = 0,
-                    Err(TrySendError::Full(unread) | TrySendError::Disconnected(unread)) => {
+                    Err(TrySendError::Full(unread)) => {
                         remove(&unread.path);
                         skipped += 1;
                     }
+                    Err(TrySendError::Disconnected(_)) => bail!("internal error: the reader of the periods has ended"),
                 }
                 if has_ended {
                     return Ok(());

@@ -14,6 +14,7 @@ use std::io::{self, Read, Seek, Stdout, Write};
 use std::os::fd::OwnedFd;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 /// True while the terminal has another state than before.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
@@ -21,20 +22,23 @@ static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 /// The screen of the terminal.
 pub struct Screen {
     pub terminal: Terminal<CrosstermBackend<Stdout>>,
-    stderr: Stderr,
+    /// Dropped last, so that messages are printed below the restored screen.
+    _stderr: Stderr,
 }
 
 impl Screen {
     pub fn take() -> io::Result<Screen> {
-        let before = panic::take_hook();
+        let (before, drawing) = (panic::take_hook(), thread::current().id());
         panic::set_hook(Box::new(move |info| {
-            restore();
+            if thread::current().id() == drawing {
+                restore();
+            }
             before(info);
         }));
         let stderr = Stderr::divert()?;
         take()?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout())).inspect_err(|_| restore())?;
-        Ok(Screen { terminal, stderr })
+        Ok(Screen { terminal, _stderr: stderr })
     }
 
     /// Stops this process as Ctrl-Z does elsewhere, and continues when the shell continues it.
@@ -49,7 +53,6 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         restore();
-        self.stderr.end();
     }
 }
 
@@ -79,9 +82,11 @@ impl Stderr {
         rustix::stdio::dup2_stderr(&messages)?;
         Ok(Stderr { own, messages })
     }
+}
 
+impl Drop for Stderr {
     /// Makes it what it was, and prints the messages.
-    fn end(&mut self) {
+    fn drop(&mut self) {
         let _ = rustix::stdio::dup2_stderr(&self.own);
         let mut messages = Vec::new();
         if self.messages.rewind().and_then(|()| self.messages.read_to_end(&mut messages)).is_ok() {

@@ -7,7 +7,7 @@ use crate::top::batch::{self, Printed};
 use crate::top::screen;
 use crate::top::source::{Source, Sources, Update, Wanted};
 use crate::WrongUsage;
-use longpole_analysis::live::order::Order;
+use longpole_analysis::live::order::{self, Order};
 use longpole_analysis::live::Period;
 use longpole_record::{Options, Scope};
 use std::io::{self, IsTerminal};
@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
     /// Sort threads by this: running, runnable, blocked, calls, name, tid
-    #[arg(long, value_name = "COLUMN", default_value = "running", value_parser = order)]
+    #[arg(long, value_name = "COLUMN", default_value = "running", value_parser = column, conflicts_with = "batch")]
     sort: Order,
     /// Only threads whose name, process or number contains this
     #[arg(long, value_name = "TEXT")]
@@ -83,7 +83,7 @@ fn period(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn order(text: &str) -> Result<Order, String> {
+fn column(text: &str) -> Result<Order, String> {
     let known = || Order::ALL.map(Order::name).join(", ");
     Order::ALL.into_iter().find(|order| order.name() == text).ok_or_else(|| format!("{text:?} is no column; write one of {}", known()))
 }
@@ -156,6 +156,9 @@ impl Args {
             match source.next(left.unwrap_or(self.period).min(self.period)) {
                 Some(Update::Period(mut period)) => {
                     self.keep_process(&mut period);
+                    if self.json {
+                        self.choose(&mut period);
+                    }
                     self.print_one(&period)?;
                     printed += 1;
                 }
@@ -175,6 +178,13 @@ impl Args {
         if let Some(pid) = self.pid {
             period.threads.retain(|thread| thread.pid == Some(pid));
         }
+    }
+
+    /// Keeps the threads that are asked for, in their order.
+    fn choose(&self, period: &mut Period) {
+        let filter = self.filter.as_deref().unwrap_or_default();
+        period.threads.retain(|thread| order::is_selected(thread, filter));
+        order::sort(&mut period.threads, self.sort);
     }
 
     fn print_one(&self, period: &Period) -> io::Result<()> {

@@ -28,7 +28,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{channel, SendError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use tempfile::NamedTempFile;
+use std::time::Duration;
 
 /// Show traces in the browser: the verdict, a timeline, the critical path.
 #[derive(clap::Args)]
@@ -67,26 +67,34 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let address = server.address();
     say(&address)?;
     io::stdout().flush()?;
-    let _page = if args.no_open { None } else { open(&address)? };
+    if !args.no_open {
+        open(&address)?;
+    }
     server.run()?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// Time in which a browser that was started reads the page that leads to the address.
+const TIME_TO_READ: Duration = Duration::from_secs(10);
 
 /// Opens the address in the user's browser. Without one, the user has the printed address.
 ///
 /// The arguments of a process can be read by other users, and the address contains the token. So
 /// the browser opens a file that only this user can read, and that leads to the address. The file
-/// is removed when the result is dropped.
-fn open(address: &str) -> io::Result<Option<NamedTempFile>> {
+/// is removed when the browser has had time to read it.
+fn open(address: &str) -> io::Result<()> {
     let mut page = tempfile::Builder::new().prefix("longpole-").suffix(".html").tempfile()?;
     writeln!(page, "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url={address}\"><title>Longpole</title>")?;
     let opened = Command::new("xdg-open").arg(page.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     if let Ok(mut browser) = opened {
         // It ends soon; waiting for it leaves no dead process behind.
-        thread::spawn(move || browser.wait());
-        return Ok(Some(page));
+        thread::spawn(move || {
+            let _ = browser.wait();
+            thread::sleep(TIME_TO_READ);
+            drop(page);
+        });
     }
-    Ok(None)
+    Ok(())
 }
 
 /// A question about changes, and where its answer goes.

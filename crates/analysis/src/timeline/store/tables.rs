@@ -8,8 +8,13 @@ use super::{put, Data, Node, Row, StateId, StateInterval, Store, BLOCK, FAN};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-/// Maximum size of a node in bytes: sums of all states that a timeline may have.
+/// Maximum sizes in bytes: of a block with its states and their sums, and of a node with the sums
+/// of all states that a timeline may have.
+const MAX_BLOCK: u64 = (1 + 2 * 3 * BLOCK as u64) * 10;
 const MAX_NODE: u64 = 4 << 20;
+
+/// Maximum number of levels. With 16 nodes below each, so many never occur.
+const MAX_LEVELS: u64 = 16;
 
 /// Latest time that a timeline may have, in ns; sums of times stay far from overflowing.
 pub(in super::super) const MAX_TIME: u64 = 1 << 60;
@@ -41,14 +46,15 @@ impl Store {
     }
 
     /// Reads the tables of a store whose data are the first `data` bytes of the file, and which has
-    /// this number of different states.
+    /// this number of rows and of different states.
     ///
     /// # Errors
     ///
     /// `InvalidData` if the tables contradict each other or the data.
-    pub fn read(file: File, data: u64, tables: &mut impl Read, states: u32) -> io::Result<Store> {
+    pub fn read(file: File, data: u64, tables: &mut impl Read, (row_count, states): (usize, u32)) -> io::Result<Store> {
         let mut rows = Vec::new();
-        for _ in 0..number(tables)? {
+        check(number(tables)? == row_count as u64)?;
+        for _ in 0..row_count {
             rows.push(Row::read(tables, data, states)?);
         }
         let data = Data { file: Some(file), written: data, held: Vec::new(), is_full: true, states: Some(states) };
@@ -84,9 +90,12 @@ impl Row {
             last = end;
             row.open.push(StateInterval { begin, end, state: StateId(state as u32) });
         }
-        for _ in 0..number(tables)? {
-            let level = read_level(tables, data)?;
-            check(row.levels.last().is_none_or(|below: &Vec<Node>| level.len() == below.len() / FAN))?;
+        let levels = number(tables)?;
+        check(levels <= MAX_LEVELS)?;
+        for _ in 0..levels {
+            let most = if row.levels.is_empty() { (BLOCK as u64, MAX_BLOCK) } else { (MAX_TIME, MAX_NODE) };
+            let level = read_level(tables, data, most)?;
+            check(!level.is_empty() && row.levels.last().is_none_or(|below: &Vec<Node>| level.len() == below.len() / FAN))?;
             row.levels.push(level);
         }
         let blocks_end = row.levels.first().and_then(|blocks| blocks.last()).map_or(0, |block| block.end);
@@ -95,14 +104,15 @@ impl Row {
     }
 }
 
-fn read_level(tables: &mut impl Read, data: u64) -> io::Result<Vec<Node>> {
+/// Reads the blocks or nodes of a level, which have at most this number of states and of bytes.
+fn read_level(tables: &mut impl Read, data: u64, (most_states, most_bytes): (u64, u64)) -> io::Result<Vec<Node>> {
     let mut level = Vec::new();
     let mut last = 0;
     for _ in 0..number(tables)? {
         let [begin, end, at, length, states] = [(); 5].map(|()| number(tables));
         let (begin, end, at, length, states) = (begin?, end?, at?, length?, states?);
-        check(last <= begin && begin < end && end <= MAX_TIME && states <= MAX_TIME)?;
-        check(length <= MAX_NODE && at.checked_add(length).is_some_and(|end| end <= data))?;
+        check(last <= begin && begin < end && end <= MAX_TIME && (1..=most_states).contains(&states))?;
+        check(length <= most_bytes && at.checked_add(length).is_some_and(|end| end <= data))?;
         last = end;
         level.push(Node { begin, end, at, length: length as u32, states });
     }
