@@ -13,7 +13,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 const MAX_BLOCK: u64 = (1 + 2 * 3 * BLOCK as u64) * 10;
 const MAX_NODE: u64 = 4 << 20;
 
-/// Maximum number of levels. With 16 nodes below each, so many never occur.
+/// Maximum number of levels. Each node has 16 below it, so no trace has more.
 const MAX_LEVELS: u64 = 16;
 
 /// Latest time that a timeline may have, in ns; sums of times stay far from overflowing.
