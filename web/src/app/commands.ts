@@ -5,6 +5,7 @@ import { tick } from 'svelte';
 import { isFile } from '../api/source.ts';
 import type { Motion } from '../timeline/key_motion.ts';
 import * as actions from './actions.ts';
+import { drawer, DRAWER_PANELS } from './drawer.svelte.ts';
 import type { KeyBinding } from './keys.ts';
 import { preferences } from './preferences.svelte.ts';
 import { page, type PanelName } from './page.svelte.ts';
@@ -218,6 +219,13 @@ const allCommands: readonly Command[] = [
   { title: 'States of the critical path', group: 'Panels', keys: [], run: panel('states') },
   { title: 'Details of the selection', group: 'Panels', keys: [], run: panel('details') },
   { title: 'Findings', group: 'Panels', keys: [], run: panel('findings') },
+  ...DRAWER_PANELS.map(({ name, title }) => ({
+    title,
+    group: 'Panels' as const,
+    keys: [],
+    needsServer: true,
+    run: () => drawer.toggle(name),
+  })),
   {
     title: 'Notes',
     group: 'Panels',
