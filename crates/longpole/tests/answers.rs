@@ -164,7 +164,7 @@ fn help_lists_the_verbs_in_groups_and_begins_with_those_to_start_with() {
     let verbs = |text: &str| -> Vec<String> {
         text.lines().filter(|line| line.starts_with("  ")).map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
     };
-    assert_eq!(verbs(&text[found[0]..found[1]]), ["record", "report", "path", "what-if", "diff", "view"]);
+    assert_eq!(verbs(&text[found[0]..found[1]]), ["record", "report", "path", "what-if", "diff", "view", "top"]);
     assert!(text.contains("\nUsage: longpole") && text.contains("--version"), "{text}");
     // Each verb of the manual is in a group.
     let all = verbs(text.split("\nOptions:").next().unwrap());

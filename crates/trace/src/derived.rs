@@ -158,8 +158,9 @@ impl Found {
             }
             let path = entry.path();
             if !entry.file_type()?.is_dir() {
-                // What a link leads to may be gone.
-                let facts = fs::metadata(&path).or_else(|_| fs::symlink_metadata(&path))?;
+                // A link may lead to a folder, or to nothing.
+                let file = fs::metadata(&path).ok().filter(fs::Metadata::is_file);
+                let facts = file.map_or_else(|| fs::symlink_metadata(&path), Ok)?;
                 self.files.push((path, facts));
             } else if entry.file_name() != FOLDER {
                 self.folder(&path, deeper)?;

@@ -90,7 +90,8 @@ fn column(text: &str) -> Result<Order, String> {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let prints = args.batch || args.json;
-    if !prints && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+    let is_on_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    if !prints && !is_on_terminal {
         return Err(WrongUsage("this is no terminal; `longpole top --batch` prints text, --json prints JSON".to_owned()).into());
     }
     if let Some(pid) = args.pid {
