@@ -170,7 +170,7 @@ mod tests {
     fn cells_are_cut_to_their_width_and_numbers_are_at_the_right() {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 1));
         let area = buffer.area;
-        let cells = [Cell::left("packet_router", 6), Cell::right("7", 4)];
+        let cells = [Cell::left("packer_two", 6), Cell::right("7", 4)];
         Lines::new(&mut buffer, area).cells(cells, Tone::Plain);
         let line: String = buffer.content().iter().map(|cell| cell.symbol()).collect();
         assert_eq!(line, "packe…    7 ");
