@@ -22,7 +22,7 @@ pub const FOLDER: &str = "derived";
 const MAX_DEPTH: usize = 8;
 const MAX_ENTRIES: usize = 1_000_000;
 
-/// Where a derived file is.
+/// The place of a derived file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// A folder of the user's choice, such as that of the trace.

@@ -1,4 +1,4 @@
-// Where the page gets its traces from: the file that contains it, or else the server.
+// The source of the page's traces: the file that contains it, or else the server.
 
 import type { Source } from './client.ts';
 import { FileSource } from './file_client.ts';

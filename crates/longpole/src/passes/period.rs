@@ -39,7 +39,7 @@ pub fn read(recorded: &Recorded, rules: &Rules, (is_over, notes): (&dyn Fn() -> 
     let Some(other) = &recorded.probes_of else {
         return read_trace(&recorded.path, Options::default(), (numbers, length), rules, notes);
     };
-    // Of the other recording, the part that is certainly written.
+    // The part of the other recording that is certainly written.
     let at = |ns: i64| Some(Moment::At(ns.saturating_sub(WRITTEN_AFTER_NS)));
     let part = Options { begin: at(length.begin_ns), end: at(length.end_ns), ..Options::default() };
     let probes = read_trace(&other.join("user"), part, (numbers, length), rules, notes);

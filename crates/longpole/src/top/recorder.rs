@@ -59,7 +59,7 @@ impl Other {
 impl Recording {
     /// Records until the end.
     pub fn run(&self, options: &Options, note: Option<String>) {
-        // Of this thread alone: the reader and the screen are not urgent.
+        // Only this thread: the reader and the screen are not urgent.
         let _ = rustix::process::setpriority_process(None, URGENT);
         let ended = self.record(options, note);
         self.ends.store(true, Ordering::Release);

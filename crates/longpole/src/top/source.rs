@@ -98,7 +98,7 @@ const PATIENT: i32 = 5;
 
 /// Reads each chunk and removes it, until there are no more.
 fn read_all(chunks: &Receiver<Recorded>, rules: &Rules, ends: &AtomicBool, updates: &Sender<Update>) {
-    // Of this thread alone, and of those that it starts.
+    // Only this thread, and those that it starts.
     let _ = rustix::process::setpriority_process(None, PATIENT);
     let is_over = || ends.load(Ordering::Acquire);
     for recorded in chunks {
