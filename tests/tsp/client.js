@@ -96,7 +96,7 @@ async function everything() {
 	assert.ok(experiment.nbEvents > 0);
 
 	const outputs = model(await client.experimentOutputs(e));
-	assert.equal(outputs.length, 10);
+	assert.equal(outputs.length, 11);
 	for (const { id } of outputs) {
 		assert.ok(Array.isArray(complete(await client.fetchAnnotationsCategories(e, id)).annotationCategories));
 		assert.ok(Object.keys(complete(await client.fetchStyles(e, id, QueryHelper.query())).styles).length >= 8);
@@ -137,6 +137,7 @@ async function everything() {
 	assert.ok(total(whole) > total(half) && total(half) > 0);
 
 	await table(e, 'longpole.path-table');
+	await table(e, 'longpole.events');
 
 	assert.deepEqual(model(await client.fetchConfigurationSourceTypes()), []);
 	refused(await client.fetchConfigurationSourceType('none'), 404);
@@ -214,12 +215,18 @@ async function table(e, id) {
 	const page = complete(await client.fetchTableLines(e, id, QueryHelper.tableQuery(ids, 0, 10)));
 	assert.ok(page.size >= 10 && page.lines.length === 10);
 	assert.ok(page.lines.every((line, at) => line.index === at && line.cells.length === ids.length));
-	const [time, , , state] = page.lines[5].cells.map((cell) => cell.content);
+	const cells = page.lines[5].cells.map((cell) => cell.content);
+	const [time] = cells;
+	// The state of a segment, or the name of an event.
+	const searched = id === 'longpole.events' ? 1 : 3;
 	const query = QueryHelper.timeQuery([BigInt(time)], { requested_table_count: 1, requested_table_column_ids: ids });
-	assert.equal(complete(await client.fetchTableLines(e, id, query)).lines[0].index, 5);
-	const search = { table_search_expressions: { 3: state }, table_search_direction: 'NEXT' };
+	// Several events may have the same time.
+	const [first] = complete(await client.fetchTableLines(e, id, query)).lines;
+	assert.ok(first.index <= 5 && first.cells[0].content === time, `${id} ${first.index}`);
+	const pattern = cells[searched].replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+	const search = { table_search_expressions: { [searched]: `^${pattern}$` }, table_search_direction: 'NEXT' };
 	const [found] = complete(await client.fetchTableLines(e, id, QueryHelper.tableQuery(ids, 0, 1, search))).lines;
-	assert.deepEqual([found.cells[3].content, found.tags], [state, 8]);
+	assert.deepEqual([found.cells[searched].content, found.tags], [cells[searched], 8]);
 	search.table_search_direction = 'PREVIOUS';
 	const [before] = complete(await client.fetchTableLines(e, id, QueryHelper.tableQuery(ids, page.size - 1, 1, search))).lines;
 	assert.ok(before.index >= found.index);

@@ -293,12 +293,80 @@ test('who waits for whom is as in the wait graph, and a click pins both rows', a
   assert.ok(!/pinned=\d/.test(await settled(() => page.evaluate(() => location.hash))));
 });
 
-test('a recording that is opened again has the same stacks, latencies, queues and waits', async () => {
+test('the events are those that print prints, in whatever order they are asked for', async () => {
+  const { items, names } = await api('event-names');
+  const text = execFileSync(longpole, ['print', recording, '--json'], { maxBuffer: 1 << 28, encoding: 'utf8' });
+  // The page begins with the command.
+  const printed = text.trimEnd().split('\n').slice(-items).map((line) => ({ ...JSON.parse(line), t_ns: BigInt(line.match(/"t_ns":(\d+)/)[1]) }));
+  assert.equal(printed.length, items);
+  for (const { name, count } of names) assert.equal(printed.filter((event) => event.name === name).length, count, name);
+  const origin = BigInt((await (await fetch(`${address}api/traces/1`)).json()).origin_ns);
+  const equal = (line) => {
+    const event = printed[line.number];
+    assert.deepEqual([BigInt(line.t) + origin, line.name, line.cpu], [event.t_ns, event.name ?? '', event.cpu ?? null], String(line.number));
+  };
+  const some = Math.min(items, 2000);
+  let read = 0;
+  for (let from = 0; from !== null && read < some; ) {
+    const page = await api(`events?from=${from}&limit=97`);
+    page.lines.forEach(equal);
+    assert.equal(page.lines[0].number, from);
+    read += page.lines.length;
+    from = page.after;
+  }
+  assert.ok(read >= some);
+  for (let from = items; from > items - some; ) {
+    const page = await api(`events?from=${from}&backwards=true&limit=89`);
+    page.lines.forEach(equal);
+    assert.equal(page.lines.at(-1).number, from - 1);
+    if (page.before === null) break;
+    from = page.before;
+  }
+  const rarest = names.at(-1).name;
+  const numbers = printed.flatMap((event, number) => (event.name === rarest ? [number] : []));
+  const filter = `filter=${encodeURIComponent(`name == ${JSON.stringify(rarest)}`)}`;
+  const isNamed = ({ name }) => name === rarest;
+  const found = await api(`events?from=0&limit=1000&${filter}`);
+  assert.deepEqual(found.lines.filter(isNamed).map(({ number }) => number), numbers.slice(0, 1000));
+  const last = await api(`events?from=${items}&backwards=true&limit=1000&${filter}`);
+  assert.deepEqual(last.lines.filter(isNamed).map(({ number }) => number), numbers.slice(-1000));
+  const middle = printed[Math.floor(items / 2)].t_ns;
+  const first = printed.findIndex((event) => event.t_ns >= middle);
+  assert.equal((await api(`events?at=${middle - origin}&limit=1`)).lines[0].number, first);
+  const refused = await fetch(`${address}api/traces/1/events?from=0&filter=${encodeURIComponent('name ==')}`);
+  assert.equal(refused.status, 400);
+  assert.match((await refused.json()).error, /name ==/);
+});
+
+test('a line of the events leads to the state of its thread', async () => {
+  await focusTimeline();
+  await page.keyboard.press('Escape');
+  await drawer('Events').click();
+  const list = part('Events').getByRole('list');
+  await list.getByRole('listitem').first().waitFor();
+  const { rows } = await api('rows');
+  const { lines } = await api('events?from=0&limit=200');
+  const line = lines.find(({ row }) => rows.some(({ id, kind }) => id === row && kind === 'thread'));
+  if (line) {
+    await list.getByRole('button').nth(line.number).click();
+    const [, row] = (await settled(() => page.evaluate(() => location.hash))).match(/[&#]state=(\d+\.\d+)/) ?? [];
+    assert.ok(row !== undefined, 'a state is selected');
+  }
+  const { names } = await api('event-names');
+  const name = names[0].name;
+  await part('Events').getByRole('button', { name, exact: true }).first().click();
+  await page.waitForTimeout(1500);
+  const shown = await list.locator('.name').allTextContents();
+  assert.ok(shown.length > 0 && shown.every((text) => text === name || text === 'lost'), String(shown.slice(0, 5)));
+  await part('Events').getByRole('button', { name, exact: true }).first().click();
+});
+
+test('a recording that is opened again has the same events, stacks, latencies, queues and waits', async () => {
   assert.ok(existsSync(`${recording}/derived/timeline`), 'the timeline is kept');
   const again = await startServer(longpole, [recording]);
   const ask = async (path) => (await fetch(`${again.address}api/traces/1${path}`)).json();
   while ((await ask('')).phase !== 'ready') await page.waitForTimeout(50);
-  for (const path of ['stacks', 'latency', 'latency/0', 'queues', 'queues/0', 'waits']) {
+  for (const path of ['event-names', 'events?from=5', 'stacks', 'latency', 'latency/0', 'queues', 'queues/0', 'waits']) {
     assert.deepEqual(await ask(`/${path}`), await api(path), path);
   }
   again.server.removeAllListeners('exit');
@@ -308,7 +376,7 @@ test('a recording that is opened again has the same stacks, latencies, queues an
 test('axe finds no serious violation in either theme, whatever panel is open', async () => {
   for (const colorScheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme });
-    for (const name of ['Stacks', 'Latency', 'Queues', 'Interaction']) {
+    for (const name of ['Stacks', 'Latency', 'Queues', 'Interaction', 'Events']) {
       await drawer(name).click();
       await page.waitForTimeout(500);
       const { violations } = await new AxeBuilder({ page }).analyze();
@@ -320,7 +388,7 @@ test('axe finds no serious violation in either theme, whatever panel is open', a
 });
 
 test('the page is drawn in two sizes and themes', async () => {
-  for (const name of ['Stacks', 'Latency', 'Queues', 'Interaction']) {
+  for (const name of ['Stacks', 'Latency', 'Queues', 'Interaction', 'Events']) {
     await page.setViewportSize({ width: 1280, height: 800 });
     await drawer(name).click();
     await settled(view);

@@ -15,6 +15,7 @@ pub mod bins;
 mod distribution;
 mod file;
 mod machine_states;
+mod on_cpus;
 mod rows;
 mod search;
 mod state_names;
@@ -23,6 +24,7 @@ mod writer;
 
 pub use bins::{Grid, Item, RowItems};
 pub use distribution::Distribution;
+pub use on_cpus::{OnCpu, ThreadsOnCpus};
 pub use rows::{Row, RowKind, ThreadFacts};
 pub use search::{Found, Match};
 pub use state_names::{StateClass, StateId, StateName};

@@ -9,6 +9,7 @@
 //! file in `verbs/`.
 
 pub(crate) mod compared;
+pub(crate) mod event_lines;
 pub(crate) mod html_report;
 pub(crate) mod kept_view;
 pub(crate) mod kernel;

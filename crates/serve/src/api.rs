@@ -1,5 +1,6 @@
 //! The requests of the page: docs/internals/viewer-interface.md.
 
+mod events;
 mod pictures;
 
 use crate::notes;
@@ -34,6 +35,8 @@ pub(crate) fn router() -> Router<Arc<Shared>> {
         .route("/traces/{id}/sums", get(sums))
         .route("/traces/{id}/search", get(search))
         .route("/traces/{id}/report", get(report))
+        .route("/traces/{id}/events", get(events::lines))
+        .route("/traces/{id}/event-names", get(events::names))
         .route("/traces/{id}/stacks", get(pictures::stacks))
         .route("/traces/{id}/latency", get(pictures::latencies))
         .route("/traces/{id}/latency/{place}", get(pictures::latency))

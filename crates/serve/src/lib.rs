@@ -11,6 +11,8 @@
 mod access;
 mod address;
 mod api;
+mod event_places;
+mod events;
 mod html;
 mod notes;
 mod page;
@@ -25,6 +27,7 @@ mod tsp;
 mod uuid;
 
 pub use address::Token;
+pub use events::{EventFrom, EventLine, EventLines, EventQuery};
 pub use html::{HtmlError, HtmlReport};
 pub use page::is_included;
 pub use picture_answers::PictureAnswers;

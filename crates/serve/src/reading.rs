@@ -1,9 +1,11 @@
 //! A trace of the server, and how far its reading is.
 
+use crate::events::{EventLine, EventLines, EventQuery};
 use crate::path_walk::PathIndex;
 use crate::picture_answers::PictureAnswers;
 use crate::uuid;
 use longpole_analysis::timeline::Timeline;
+use longpole_trace::EventIndex;
 use serde::Serialize;
 use serde_json::{json, Value};
 use std::fs;
@@ -40,6 +42,20 @@ pub trait Analyst: Send + Sync + 'static {
     ///
     /// A text for people, such as that a trace has gone.
     fn diff(&self, base: &Path, new: &Path) -> Result<Value, String>;
+
+    /// Returns lines of events of a trace that was read, by its index. `complete` adds to a line
+    /// what the trace itself does not tell, and returns true if the line is asked for.
+    ///
+    /// # Errors
+    ///
+    /// A text for people, such as that the filter is not understood.
+    fn events(
+        &self,
+        path: &Path,
+        reading: &Reading,
+        query: &EventQuery,
+        complete: &dyn Fn(&mut EventLine) -> bool,
+    ) -> Result<EventLines, String>;
 
     /// Returns the trace to which a path belongs, for a part of a recording the whole recording.
     /// Some clients name each directory with metadata as a trace of its own.
@@ -84,6 +100,7 @@ pub struct Reading {
     state: Mutex<State>,
     path_index: OnceLock<Arc<PathIndex>>,
     pictures: OnceLock<PictureAnswers>,
+    event_index: OnceLock<EventIndex>,
     progress: OnceLock<Progress>,
 }
 
@@ -101,9 +118,9 @@ impl Reading {
         let uuid = uuid::of([b"trace".as_slice(), real_path.as_os_str().as_bytes()]);
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let timeline = Arc::default();
-        let (path_index, pictures, progress) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (path_index, pictures, event_index, progress) = Default::default();
         let state = Mutex::new(state);
-        Reading { id, path, real_path, uuid, name, is_kept: true, timeline, state, path_index, pictures, progress }
+        Reading { id, path, real_path, uuid, name, is_kept: true, timeline, state, path_index, pictures, event_index, progress }
     }
 
     /// Returns a trace that a client opens, under the name that it chose.
@@ -127,9 +144,15 @@ impl Reading {
         (state.phase, state.counts) = (Phase::Analysing, counts);
     }
 
-    /// Keeps what is shown in addition to the states, once.
-    pub fn keep(&self, pictures: PictureAnswers) {
+    /// Keeps what is shown in addition to the states, and the places of the events, once.
+    pub fn keep(&self, pictures: PictureAnswers, index: EventIndex) {
         self.pictures.get_or_init(|| pictures);
+        self.event_index.get_or_init(|| index);
+    }
+
+    /// Returns the places of the events, as soon as they are known.
+    pub fn event_index(&self) -> Option<&EventIndex> {
+        self.event_index.get()
     }
 
     /// Returns what is shown in addition to the states, as soon as it is known.

@@ -27,6 +27,7 @@ pub mod derived;
 mod diagnostic;
 mod error;
 pub mod event;
+mod event_index;
 mod export;
 mod files;
 mod follow;
@@ -45,6 +46,7 @@ pub use error::Error;
 pub use event::{
     Catalogue, Class, ClassId, Event, Item, Loss, Nested, PacketValues, Stream, StreamId, StreamKind, Subject, SubjectId, Value,
 };
+pub use event_index::{EventIndex, EventPlace};
 pub use export::ctf_version::{rewrite, Rewritten};
 pub use export::{CtfWriter, ExportCounts, Version};
 pub use files::ctf_trace::{CtfClock, CtfTrace, Packets};

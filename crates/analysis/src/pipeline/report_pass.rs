@@ -20,7 +20,7 @@ use crate::scheduling::probed::Cpu;
 use crate::verdict::off_path::OffPathCollector;
 use longpole_model::causes::Composer;
 use longpole_model::linux::Linux;
-use longpole_trace::{Catalogue, Item, Kallsyms, Trace};
+use longpole_trace::{Catalogue, EventIndex, Item, Kallsyms, Trace};
 
 /// The analyses of a trace after one reading.
 pub struct ReportPass<'a> {
@@ -48,6 +48,8 @@ pub struct Also<'f> {
     /// Receives the interactions for a picture; what further pictures need is kept, too
     /// ([`ProbePass::keep_for_pictures`]).
     pub picture: Option<&'f mut dyn Follower>,
+    /// Receives the places of the items.
+    pub index: Option<&'f mut EventIndex>,
     /// True if the times of CPUs and threads are summed up for [`ReportPass::cpu`].
     pub cpu_times: bool,
 }
@@ -78,7 +80,7 @@ impl<'a> ReportPass<'a> {
         interactions: &mut Interactions,
         mut progress: Option<ProgressTimes<'a>>,
         is_ranged: bool,
-        also: Also<'_>,
+        mut also: Also<'_>,
     ) -> Result<Option<ReportPass<'a>>, Error> {
         let begin = interactions.part().begin;
         let Some(trace) = interactions.trace() else { return Ok(None) };
@@ -112,6 +114,9 @@ impl<'a> ReportPass<'a> {
                 }
                 if item.t_ns() >= part.begin_ns {
                     probes.item(composer, catalogue, item);
+                    if let Some(index) = &mut also.index {
+                        index.add(item);
+                    }
                 }
             };
             let first = FirstPass::read(interactions, feed, also.picture)?;

@@ -37,6 +37,9 @@ pub struct Row {
     pub name: String,
     /// Facts that distinguish rows of one name: ids, the script, the title.
     pub detail: String,
+    /// Id of a thread, number of a CPU.
+    pub tid: Option<i32>,
+    pub cpu: Option<u32>,
     pub states: u64,
     /// Time in which it executes code, and time on the critical path, in ns.
     pub busy_ns: u64,
@@ -67,6 +70,8 @@ pub(super) struct Rows {
     on_path: HashMap<RowId, RowId>,
     /// Row of each state of the critical path; none for links.
     path_states: HashMap<StateId, RowId>,
+    /// Thread of each state of the CPUs; none for interrupts and the like.
+    cpu_threads: HashMap<StateId, i32>,
 }
 
 impl Rows {
@@ -89,7 +94,7 @@ impl Rows {
     pub fn add(&mut self, store: &mut Store, kind: RowKind, name: &str, detail: &str) -> RowId {
         let id = store.add_row();
         let (name, detail) = (name.to_owned(), detail.to_owned());
-        self.rows.insert(id, Row { id, parent: None, kind, name, detail, states: 0, busy_ns: 0, path_ns: 0 });
+        self.rows.insert(id, Row { id, parent: None, kind, name, detail, tid: None, cpu: None, states: 0, busy_ns: 0, path_ns: 0 });
         id
     }
 
@@ -139,6 +144,14 @@ impl Rows {
         self.path_states.insert(state, row);
     }
 
+    pub fn set_thread_of_cpu_state(&mut self, state: StateId, tid: i32) {
+        self.cpu_threads.insert(state, tid);
+    }
+
+    pub fn thread_of_cpu_state(&self, state: StateId) -> Option<i32> {
+        self.cpu_threads.get(&state).copied()
+    }
+
     /// Groups the rows. `threads` are the facts about the threads behind machines.
     pub fn group(&mut self, store: &mut Store, vocabulary: &Vocabulary, threads: &HashMap<MachineId, ThreadFacts>) {
         let mut machines: Vec<(MachineId, RowId)> = self.machine_rows().collect();
@@ -176,6 +189,7 @@ impl Rows {
                 row.parent = Some(group);
                 if let Some(facts) = facts {
                     (row.kind, row.name, row.detail) = (RowKind::Thread, facts.name.clone(), format!("tid {}", facts.tid));
+                    row.tid = Some(facts.tid);
                 }
             }
         }

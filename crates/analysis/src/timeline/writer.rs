@@ -159,6 +159,7 @@ impl<'a> CpuRows<'a> {
             let row = rows.add(store, RowKind::Cpu, &format!("CPU {number}"), "");
             if let Some(row) = rows.get_mut(row) {
                 row.parent = Some(group);
+                row.cpu = Some(number);
             }
             CpuRow { row, pending: Vec::new() }
         })
@@ -172,11 +173,23 @@ impl<'a> CpuRows<'a> {
         let mut content = self.timeline.write();
         for (by, from, to) in intervals {
             let by = if by == Occupant::Unclaimed { unclaimed } else { by };
-            let (linux, names) = (self.linux, &mut content.names);
-            let state = *self.states.entry(by).or_insert_with(|| named_occupant(linux, names, by));
-            let Content { store, begin, end, .. } = &mut *content;
+            let Content { store, names, rows, begin, end, .. } = &mut *content;
+            let state = *self.states.entry(by).or_insert_with(|| {
+                let state = named_occupant(self.linux, names, by);
+                if let Some(tid) = tid_of(self.linux, by) {
+                    rows.set_thread_of_cpu_state(state, tid);
+                }
+                state
+            });
             store.push(row, since(*begin, StateInterval { begin: from, end: to.min(*end), state }));
         }
+    }
+}
+
+fn tid_of(linux: &Linux, by: Occupant) -> Option<i32> {
+    match by {
+        Occupant::Thread(thread) => linux.threads.get(thread.0 as usize).map(|thread| thread.tid),
+        _ => None,
     }
 }
 

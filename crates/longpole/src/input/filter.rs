@@ -110,6 +110,12 @@ impl EventSelector {
         self.start_ns = Some(start_ns);
     }
 
+    /// Resolves the filter again for the classes of another catalogue, in a trace that begins then.
+    pub fn begins_anew(&mut self, start_ns: i64) {
+        self.classes.clear();
+        self.begins_at(start_ns);
+    }
+
     #[inline]
     pub fn passes(&mut self, event: &Event<'_>, catalogue: &Catalogue) -> bool {
         let class = event.class.0 as usize;

@@ -5,7 +5,7 @@ use crate::input::Input;
 use longpole_analysis::timeline::Timeline;
 use longpole_serve::PictureAnswers;
 use longpole_trace::derived::{self, Fingerprint, Place};
-use longpole_trace::is_recording;
+use longpole_trace::{is_recording, EventIndex};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::env;
@@ -23,6 +23,7 @@ pub struct Answers {
     pub lost: u64,
     pub report: Value,
     pub pictures: PictureAnswers,
+    pub index: EventIndex,
 }
 
 /// The place of what is kept of a trace, and what it must have been made from.

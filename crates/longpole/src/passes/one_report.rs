@@ -25,6 +25,7 @@ use longpole_analysis::scheduling::flame_graph::FlameGraphs;
 use longpole_analysis::timeline::{add_path, Timeline, TimelineWriter};
 use longpole_analysis::verdict;
 use longpole_analysis::verdict::limits::Limits;
+use longpole_trace::EventIndex;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub struct OneReport {
     pub from: Option<ProbeReading>,
     /// What is shown in addition to the timeline; empty if no timeline is shown.
     pub pictures: Pictures,
+    /// The places of the events; empty if no timeline is shown.
+    pub index: EventIndex,
 }
 
 /// A timeline that the reading fills.
@@ -61,15 +64,18 @@ pub fn read(
     let mut interactions = interactions::of(path, input.options(), input.rules()?)?;
     let selection = &subject.selection();
     let mut writer = shown.map(|shown| TimelineWriter::new(shown.timeline.clone()));
-    let follower = writer.as_mut().map(|writer| writer as &mut dyn Follower);
-    let Some(read) =
-        ReportPass::read(&mut interactions, subject.progress_times(), is_ranged, Also { picture: follower, cpu_times: false })?
-    else {
+    let picture = writer.as_mut().map(|writer| writer as &mut dyn Follower);
+    let mut index = EventIndex::default();
+    let also = Also { picture, index: shown.is_some().then_some(&mut index), cpu_times: false };
+    let Some(read) = ReportPass::read(&mut interactions, subject.progress_times(), is_ranged, also)? else {
         return of_log(&mut interactions, (subject, sensitivity), shown);
     };
     if let (Some(shown), Some(writer)) = (shown, writer) {
         timeline::finish(writer, &shown.timeline, &interactions, Some(read.occupancy()))?;
         (shown.states_known)(read.events(), read.lost());
+    }
+    if let Some(trace) = interactions.trace() {
+        index.finish(trace.catalogue());
     }
     let (mut critical, answers) = read.second_pass(&interactions, Request { selection, progress: None, keep_end: is_ranged, sensitivity });
     if let (Some(shown), Ok(critical)) = (shown, &critical) {
@@ -94,7 +100,8 @@ pub fn read(
         // A trace without interactions still has a report.
         Err(error) => eprintln!("longpole: note: without critical path: {}", in_one_line(&explained(error))),
     }
-    Ok(OneReport { report, from: Some(ProbeReading { pass, trace, events, from_begin: true }), pictures: pictures.with_flames(flames) })
+    let from = Some(ProbeReading { pass, trace, events, from_begin: true });
+    Ok(OneReport { report, from, pictures: pictures.with_flames(flames), index })
 }
 
 /// Returns the functions on the path from stack samples, and with `with_flames` the flame graphs.
@@ -146,5 +153,5 @@ fn of_log(
         shown.add_path(interactions, &critical.answer);
         (shown.states_known)(critical.answer.interactions, critical.answer.lost);
     }
-    Ok(OneReport { report: Report::of_machines(critical), from: None, pictures: Pictures::default() })
+    Ok(OneReport { report: Report::of_machines(critical), from: None, pictures: Pictures::default(), index: EventIndex::default() })
 }

@@ -63,7 +63,7 @@ fn read_trace(
     let paths = [path.to_owned()];
     let trace = Trace::open(&paths, part)?;
     let mut interactions = Interactions::of_trace(trace, &paths, Options::default(), rules.clone())?;
-    let also = Also { picture: None, cpu_times: true };
+    let also = Also { cpu_times: true, ..Also::default() };
     let read = ReportPass::read(&mut interactions, None, false, also)?.context("internal error: a period is no trace")?;
     let cpu = read.cpu(&interactions);
     let selection = &Selection::default();

@@ -33,6 +33,14 @@ pub(crate) struct Printer<W> {
     hosts: bool,
 }
 
+/// What the line of an item says beside the time and the CPU.
+pub(crate) struct ItemTexts {
+    pub who: String,
+    /// Name of the event; empty for a loss.
+    pub name: String,
+    pub values: String,
+}
+
 /// A name as text for people, and as a JSON string.
 struct Named {
     text: Piece,
@@ -257,6 +265,48 @@ impl<W: Write> Printer<W> {
         }
         std::mem::swap(&mut self.last_ns, last_ns);
         &self.line
+    }
+
+    /// Returns what the line of an item says beside the time and the CPU.
+    pub fn texts(&mut self, item: &Item<'_>, catalogue: &Catalogue) -> ItemTexts {
+        self.learn(catalogue);
+        let Printer { line, streams, subjects, classes, .. } = self;
+        line.clear();
+        let mut text = |write: &dyn Fn(&mut Vec<u8>)| {
+            line.clear();
+            write(line);
+            String::from_utf8_lossy(line).trim().to_owned()
+        };
+        match item {
+            Item::Event(event) => {
+                let (class, subject) = (&classes[event.class.0 as usize], &subjects[event.subject.0 as usize]);
+                let stream = &streams[event.stream.0 as usize];
+                let who = if subject.whole.is_empty() { &stream.who } else { &subject.whole };
+                let values = text(&|line| {
+                    line.extend_from_slice(b"{");
+                    if class.context.any && !event.context.is_empty() {
+                        class.context.text(line, event.context);
+                        line.extend_from_slice(b", {");
+                    }
+                    class.fields.text(line, event.fields);
+                    if event.is_partial(catalogue) {
+                        line.extend_from_slice(b" <damaged>");
+                    }
+                });
+                let name = catalogue.classes[event.class.0 as usize].event_name.as_str();
+                ItemTexts { who: text(&|line| who.put(line)), name: plain(name.to_owned()), values }
+            }
+            Item::Loss(loss) => {
+                let events = loss.events.map_or_else(|| "an unknown number of".to_owned(), |events| events.to_string());
+                let values = text(&|line| {
+                    line.extend_from_slice(format!("{events} events lost since [").as_bytes());
+                    TimeOfDay::default().show(line, loss.begin_ns);
+                    line.push(b']');
+                });
+                let who = text(&|line| streams[loss.stream.0 as usize].name.text.put(line));
+                ItemTexts { who, name: String::new(), values }
+            }
+        }
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
 use crate::passes::compared::{self, Sides};
+use crate::passes::event_lines;
 use crate::passes::kept_view::{Answers, Kept};
 use crate::passes::one_report::{self, Shown};
 use crate::passes::predictions;
@@ -18,7 +19,7 @@ use anyhow::{bail, Context};
 use longpole_analysis::pipeline::spool_to_end;
 use longpole_analysis::what_if::predicted::Predicted;
 use longpole_analysis::what_if::{Options, Scenario};
-use longpole_serve::{is_included, Analyst, PictureAnswers, Reading, Server, TraceCounts};
+use longpole_serve::{is_included, Analyst, EventLine, EventLines, EventQuery, PictureAnswers, Reading, Server, TraceCounts};
 use serde_json::Value;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -118,9 +119,9 @@ pub(super) struct Viewed {
 impl Analyst for Viewed {
     fn read(&self, path: &Path, reading: &Reading) -> Result<Value, String> {
         let kept = Kept::new(&self.input, path);
-        if let Some(Answers { events, lost, report, pictures }) = kept.as_ref().and_then(|kept| kept.read(&reading.timeline)) {
+        if let Some(Answers { events, lost, report, pictures, index }) = kept.as_ref().and_then(|kept| kept.read(&reading.timeline)) {
             reading.analyses(TraceCounts { events, lost });
-            reading.keep(pictures);
+            reading.keep(pictures, index);
             return Ok(report);
         }
         // The kernel counts what the process reads, so it is known only while it reads one trace.
@@ -135,7 +136,7 @@ impl Analyst for Viewed {
         let shown = Shown { timeline: reading.timeline.clone(), states_known: &states_known };
         let read = one_report::read(&self.input, path, (&SubjectArgs::default(), false), Some(&shown));
         let one = read.map_err(|error| in_one_line(&error))?;
-        reading.keep(PictureAnswers::new(&one.pictures, reading.timeline.range().0));
+        reading.keep(PictureAnswers::new(&one.pictures, reading.timeline.range().0), one.index);
         let report = serde_json::to_value(&one.report).map_err(|error| error.to_string())?;
         if let Some(kept) = kept {
             self.to_keep.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), (kept, counts.get()));
@@ -147,8 +148,9 @@ impl Analyst for Viewed {
         let to_keep = self.to_keep.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
         if let Some((kept, TraceCounts { events, lost })) = to_keep {
             let pictures = reading.pictures().cloned().unwrap_or_default();
+            let index = reading.event_index().cloned().unwrap_or_default();
             // Without it, the trace is read again the next time.
-            drop(kept.store(&reading.timeline, &Answers { events, lost, report: report.clone(), pictures }));
+            drop(kept.store(&reading.timeline, &Answers { events, lost, report: report.clone(), pictures, index }));
         }
     }
 
@@ -173,6 +175,19 @@ impl Analyst for Viewed {
             Ok(serde_json::to_value(compared::difference(&*side(base)?, &*side(new)?)?)?)
         };
         compared().map_err(|error: anyhow::Error| in_one_line(&error))
+    }
+
+    fn events(
+        &self,
+        path: &Path,
+        reading: &Reading,
+        query: &EventQuery,
+        complete: &dyn Fn(&mut EventLine) -> bool,
+    ) -> Result<EventLines, String> {
+        // Of a trace that could not be read, there are no events.
+        let Some(index) = reading.event_index() else { return Ok(EventLines::default()) };
+        let source = event_lines::Source { input: &self.input, path, index, origin: reading.timeline.range().0 };
+        event_lines::read(&source, query, complete).map_err(|error| format!("{error:#}"))
     }
 
     fn whole(&self, path: &Path) -> PathBuf {

@@ -17,6 +17,7 @@ pub(crate) enum Output {
     PathShares,
     Statistics,
     PathTable,
+    Events,
 }
 
 /// The shapes of outputs, each with requests of its own.
@@ -39,7 +40,7 @@ struct Descriptor {
 }
 
 impl Output {
-    const ALL: [Output; 10] = [
+    const ALL: [Output; 11] = [
         Output::CriticalPath,
         Output::Threads,
         Output::Machines,
@@ -50,6 +51,7 @@ impl Output {
         Output::PathShares,
         Output::Statistics,
         Output::PathTable,
+        Output::Events,
     ];
 
     pub fn id(self) -> &'static str {
@@ -64,6 +66,7 @@ impl Output {
             Output::PathShares => "longpole.path-shares",
             Output::Statistics => "longpole.statistics",
             Output::PathTable => "longpole.path-table",
+            Output::Events => "longpole.events",
         }
     }
 
@@ -73,7 +76,7 @@ impl Output {
             Output::CpuUsage | Output::RunningRows => Shape::Xy,
             Output::PathShares => Shape::GenericXy,
             Output::Statistics => Shape::DataTree,
-            Output::PathTable => Shape::Table,
+            Output::PathTable | Output::Events => Shape::Table,
         }
     }
 
@@ -89,6 +92,7 @@ impl Output {
             Output::PathShares => "Critical path by state",
             Output::Statistics => "Statistics of states",
             Output::PathTable => "Segments of the critical path",
+            Output::Events => "Events",
         }
     }
 
@@ -106,6 +110,7 @@ impl Output {
             Output::PathShares => "Share of the critical path that each state has",
             Output::Statistics => "How often each row was in each state, and for how long",
             Output::PathTable => "Begin, duration, row and state of each segment of the critical path",
+            Output::Events => "Time, name, thread, CPU and fields of each event, and each loss of events",
         }
     }
 
@@ -120,6 +125,7 @@ impl Output {
             Output::CriticalPath => matches!(kind, RowKind::Path | RowKind::Thread | RowKind::Machine | RowKind::Interrupt),
             Output::RunningRows => matches!(kind, RowKind::Thread | RowKind::Machine),
             Output::PathShares | Output::PathTable => kind == RowKind::Path,
+            Output::Events => false,
             Output::Statistics => matches!(kind, RowKind::Path | RowKind::Thread | RowKind::Machine | RowKind::Cpu | RowKind::Interrupt),
         }
     }

@@ -12,7 +12,8 @@ use longpole_analysis::timeline::{add_path, CpuRows, ThreadFacts, TimelineWriter
 use longpole_model::interaction::MachineId;
 use longpole_model::linux::watch::{ContextId, CpuId, Occupant};
 use longpole_model::linux::Linux;
-use longpole_serve::{Analyst, Options, PictureAnswers, Reading, Server, TraceCounts};
+use longpole_serve::{Analyst, EventLine, EventLines, EventQuery, Options, PictureAnswers, Reading, Server, TraceCounts};
+use longpole_trace::EventIndex;
 use serde_json::{json, Value};
 use std::collections::HashMap;
 use std::fs;
@@ -153,7 +154,7 @@ impl Analyst for LogAnalyst {
         let answer = path.answer(vocabulary).map_err(|error| error.to_string())?;
         add_path(&reading.timeline, vocabulary, &answer);
         let pictures = Pictures::default().with_flames(Some(FlameGraphs { all: flame_graph(), on_path: None }));
-        reading.keep(PictureAnswers::new(&pictures, ORIGIN));
+        reading.keep(PictureAnswers::new(&pictures, ORIGIN), EventIndex::default());
         let evidence = |begin: u64, end: u64| json!({"start_ns": ORIGIN + begin, "end_ns": ORIGIN + end});
         Ok(json!({
             "verdict": {"text": "parser is the bottleneck", "evidence": evidence(0, 600)},
@@ -162,6 +163,10 @@ impl Analyst for LogAnalyst {
                 {"kind": "nowhere", "subject": "disk", "count": 1, "share": 0.2, "evidence": evidence(0, 0), "advice": "none"},
             ],
         }))
+    }
+
+    fn events(&self, _: &Path, _: &Reading, _: &EventQuery, _: &dyn Fn(&mut EventLine) -> bool) -> Result<EventLines, String> {
+        Ok(EventLines::default())
     }
 
     fn what_if(&self, _: &Path, _: &[String]) -> Result<Value, String> {
