@@ -37,6 +37,9 @@ export interface Row {
   kind: RowKind;
   name: string;
   detail: string;
+  /** Id of a thread, number of a CPU. */
+  tid: number | null;
+  cpu: number | null;
   states: number;
   busy_ns: number;
   path_ns: number;

@@ -65,6 +65,20 @@ function follow({ timeline }: Viewer, interval: View): void {
   timeline.setView({ begin: middle - span(view) / 2, end: middle + span(view) / 2 });
 }
 
+/** Shows a moment: the state in which the row was just before, or without one the time alone. */
+export function showMoment(t: number, row: number | null): void {
+  const viewer = page.active;
+  guard(
+    (async () => {
+      const begin = Math.max(0, t - 1);
+      const answer = row === null ? undefined : await viewer.client?.states(row, begin, t + 1, 1);
+      const state = answer?.states[0];
+      if (row !== null && state) selectAndFollow(viewer, row, state);
+      else follow(viewer, { begin: t, end: t + 1 });
+    })(),
+  );
+}
+
 /** Selects the next (1) or previous (-1) state of the row of the selection. */
 export function stepInRow(direction: 1 | -1): void {
   const viewer = page.active;

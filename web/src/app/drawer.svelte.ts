@@ -4,13 +4,14 @@ import { untrack } from 'svelte';
 import type { Trace } from '../api/types.ts';
 import { page } from './page.svelte.ts';
 
-export type DrawerPanel = 'stacks' | 'latency' | 'queues' | 'interaction';
+export type DrawerPanel = 'stacks' | 'latency' | 'queues' | 'interaction' | 'events';
 
 export const DRAWER_PANELS: readonly { name: DrawerPanel; title: string }[] = [
   { name: 'stacks', title: 'Stacks' },
   { name: 'latency', title: 'Latency' },
   { name: 'queues', title: 'Queues' },
   { name: 'interaction', title: 'Interaction' },
+  { name: 'events', title: 'Events' },
 ];
 
 const LOWEST = 120;
