@@ -33,7 +33,7 @@ pub(crate) struct Printer<W> {
     hosts: bool,
 }
 
-/// What the line of an item says beside the time and the CPU.
+/// What the line of an item says apart from the time and the CPU.
 pub(crate) struct ItemTexts {
     pub who: String,
     /// Name of the event; empty for a loss.
@@ -267,7 +267,7 @@ impl<W: Write> Printer<W> {
         &self.line
     }
 
-    /// Returns what the line of an item says beside the time and the CPU.
+    /// Returns what the line of an item says apart from the time and the CPU.
     pub fn texts(&mut self, item: &Item<'_>, catalogue: &Catalogue) -> ItemTexts {
         self.learn(catalogue);
         let Printer { line, streams, subjects, classes, .. } = self;
