@@ -127,6 +127,18 @@ impl Timeline {
         self.read().rows.row_of(machine)
     }
 
+    /// Sets the thread ids of machines that are threads, as the programs' events tell them.
+    pub fn set_threads(&self, threads: impl Iterator<Item = (MachineId, i32)>) {
+        let mut content = self.write();
+        let rows = &mut content.rows;
+        for (machine, tid) in threads {
+            if let Some(row) = rows.row_of(machine).and_then(|row| rows.get_mut(row)) {
+                row.tid = Some(tid);
+            }
+        }
+        content.version += 1;
+    }
+
     /// Returns the items of these rows. An unknown row has none.
     ///
     /// # Errors

@@ -48,7 +48,7 @@ impl PictureAnswers {
 }
 
 /// A frame is five numbers, since there may be many of them; a name is sent once.
-fn flame_graph(graph: &FlameGraph) -> Value {
+pub(crate) fn flame_graph(graph: &FlameGraph) -> Value {
     let (mut names, mut places) = (Vec::new(), HashMap::new());
     let mut frames = Vec::new();
     for frame in &graph.frames {

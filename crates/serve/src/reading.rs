@@ -4,12 +4,15 @@ use crate::events::{EventLine, EventLines, EventQuery};
 use crate::path_walk::PathIndex;
 use crate::picture_answers::PictureAnswers;
 use crate::uuid;
+use longpole_analysis::pipeline::samples::SampleScope;
+use longpole_analysis::scheduling::flame_graph::FlameGraph;
 use longpole_analysis::timeline::Timeline;
 use longpole_trace::EventIndex;
 use serde::Serialize;
 use serde_json::{json, Value};
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -56,6 +59,14 @@ pub trait Analyst: Send + Sync + 'static {
         query: &EventQuery,
         complete: &dyn Fn(&mut EventLine) -> bool,
     ) -> Result<EventLines, String>;
+
+    /// Returns the sampled stacks of some threads or CPUs in a range, in ns on the trace's clock;
+    /// `None` if the trace has none.
+    ///
+    /// # Errors
+    ///
+    /// A text for people, such as that the trace has gone.
+    fn stacks(&self, path: &Path, range: Range<u64>, scope: SampleScope) -> Result<Option<FlameGraph>, String>;
 
     /// Returns the trace to which a path belongs, for a part of a recording the whole recording.
     /// Some clients name each directory with metadata as a trace of its own.

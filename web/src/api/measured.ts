@@ -34,6 +34,16 @@ export function readStacks(trace: Trace, signal: AbortSignal): Promise<Stacks | 
   return measurement(trace, 'stacks', signal);
 }
 
+/** The stacks of some rows in a range, as `all`; they are read from the trace. */
+export function readStacksOf(
+  trace: Trace,
+  range: { begin: number; end: number; rows: number[] },
+  signal: AbortSignal,
+): Promise<Stacks | null> {
+  const [begin, end] = [Math.max(0, Math.floor(range.begin)), Math.ceil(range.end)];
+  return measurement(trace, `stacks?begin=${begin}&end=${end}&rows=${range.rows.join(',')}`, signal);
+}
+
 export type LatencyKind = 'rpc' | 'span' | 'signal' | 'activity' | 'object' | 'custom';
 
 /** A row of what `longpole latency --json` prints. */

@@ -14,7 +14,7 @@ use longpole_model::interaction::MachineId;
 use std::collections::HashMap;
 
 /// Number of frames of a flame graph that are kept. More cannot be told apart on a screen.
-const MAX_FRAMES: usize = 20_000;
+pub const MAX_FRAMES: usize = 20_000;
 
 /// What is shown of a trace, limited in its size: a server keeps it as long as the trace is open.
 #[derive(Debug, Default)]

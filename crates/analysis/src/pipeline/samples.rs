@@ -9,6 +9,7 @@ use crate::scheduling::probed::Cpu;
 use crate::scheduling::stacks::{Counts, Folded, FunctionShare, Functions};
 use longpole_symbols::Stacks;
 use longpole_trace::{Catalogue, Item, StreamKind, Trace};
+use std::collections::HashSet;
 use std::path::{Path as FilePath, PathBuf};
 
 /// The samples that a pass collects from a part of a trace.
@@ -21,6 +22,8 @@ pub struct StackSamples<'a> {
     folded: Option<Folded>,
     /// Process to which the samples are limited.
     pid: Option<i32>,
+    /// Threads and CPUs to which the samples are limited.
+    scope: Option<SampleScope>,
     /// Matcher for samples on a critical path. If it is set, `functions` has only the samples on
     /// the path, and `all` has the profile of all samples.
     on_path: Option<OnPath<'a>>,
@@ -29,6 +32,19 @@ pub struct StackSamples<'a> {
     /// Stacks of all samples, and of those on the path, in addition to the functions.
     flames: Option<Box<[Folded; 2]>>,
     lost: u64,
+}
+
+/// Threads and CPUs whose samples count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampleScope {
+    pub tids: HashSet<i32>,
+    pub cpus: HashSet<u32>,
+}
+
+impl SampleScope {
+    fn holds(&self, tid: i32, cpu: Option<u32>) -> bool {
+        self.tids.contains(&tid) || cpu.is_some_and(|cpu| self.cpus.contains(&cpu))
+    }
 }
 
 impl<'a> StackSamples<'a> {
@@ -42,12 +58,18 @@ impl<'a> StackSamples<'a> {
             functions: Functions::default(),
             folded: fold.then(Folded::default),
             pid,
+            scope: None,
             on_path: None,
             tops: Tops::default(),
             all: Functions::default(),
             flames: None,
             lost: 0,
         }
+    }
+
+    /// Limits the samples to those of some threads or CPUs.
+    pub fn of(self, scope: SampleScope) -> StackSamples<'a> {
+        StackSamples { scope: Some(scope), ..self }
     }
 
     /// Limits the samples to those on a path.
@@ -80,6 +102,9 @@ impl<'a> StackSamples<'a> {
                 let stacks = self.stacks.get_or_insert_with(|| Stacks::open(self.recording.as_deref()));
                 let Some(stack) = stacks.follow(catalogue, event) else { return };
                 if !in_part || self.pid.is_some_and(|pid| pid != stack.pid) {
+                    return;
+                }
+                if self.scope.as_ref().is_some_and(|scope| !scope.holds(stack.tid, stack.cpu)) {
                     return;
                 }
                 if let Some(flames) = &mut self.flames {

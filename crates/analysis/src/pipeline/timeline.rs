@@ -7,6 +7,7 @@ use crate::critical_path::cpu_holders::OccupancyLog;
 use crate::timeline::{CpuRows, ThreadFacts, Timeline, TimelineWriter};
 use crate::verdict::limits::Limits;
 use crate::verdict::subjects::Thread;
+use longpole_model::causes::{Composer, RunsOn};
 use longpole_model::interaction::MachineId;
 use std::collections::HashMap;
 
@@ -28,6 +29,11 @@ pub fn finish(
     let facts = |machine: MachineId| Some((machine, facts(by_name.get(vocabulary.machine_name(machine))?)));
     let threads: HashMap<MachineId, ThreadFacts> = vocabulary.machines().filter_map(facts).collect();
     writer.finish(vocabulary, &threads);
+    let places = interactions.composer().map_or(&[][..], Composer::runs_on).iter();
+    timeline.set_threads(places.filter_map(|&(machine, place)| match place {
+        RunsOn::Thread(tid) => Some((machine, tid)),
+        RunsOn::Cpu(_) => None,
+    }));
     if let (Some(occupancy), Some(composer)) = (occupancy, interactions.composer()) {
         let mut cpus = CpuRows::new(timeline, composer.linux());
         let read = occupancy.replay(composer.linux(), &mut cpus);

@@ -4,8 +4,10 @@ use crate::input::{self, Input};
 use crate::render::diagnostics::print_one;
 use anyhow::bail;
 use longpole_analysis::critical_path::Answer;
-use longpole_analysis::pipeline::samples::{has_samples, path_functions, PathFunctions, StackSamples};
+use longpole_analysis::pipeline::pictures::MAX_FRAMES;
+use longpole_analysis::pipeline::samples::{has_samples, path_functions, PathFunctions, SampleScope, StackSamples};
 use longpole_analysis::pipeline::Interactions;
+use longpole_analysis::scheduling::flame_graph::FlameGraph;
 use longpole_trace::Moment;
 use longpole_trace::Options;
 use longpole_trace::Trace;
@@ -37,6 +39,14 @@ pub fn read_quietly(input: &Input, samples: &mut StackSamples) -> anyhow::Result
         samples.item(catalogue, &item, item.t_ns() >= begin_ns);
     }
     Ok(trace)
+}
+
+/// Reads the stacks of some threads or CPUs in a part of a trace; `None` if it has no samples.
+/// `input` names the trace and the part.
+pub fn flame_graph(input: &Input, scope: SampleScope) -> anyhow::Result<Option<FlameGraph>> {
+    let mut samples = StackSamples::new(input.sampled()?, None, true).of(scope);
+    let trace = read_quietly(input, &mut samples)?;
+    Ok(has_samples(&trace).then(|| samples.flame_graph().limited(MAX_FRAMES)))
 }
 
 /// Returns the functions on the path, and sets the function of each row in `answer`. `read` reads

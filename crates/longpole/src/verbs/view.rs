@@ -12,18 +12,23 @@ use crate::passes::event_lines;
 use crate::passes::kept_view::{Answers, Kept};
 use crate::passes::one_report::{self, Shown};
 use crate::passes::predictions;
+use crate::passes::samples;
 use crate::render::progress::ReadShare;
 use crate::say;
 use crate::WrongUsage;
 use anyhow::{bail, Context};
+use longpole_analysis::pipeline::samples::SampleScope;
 use longpole_analysis::pipeline::spool_to_end;
+use longpole_analysis::scheduling::flame_graph::FlameGraph;
 use longpole_analysis::what_if::predicted::Predicted;
 use longpole_analysis::what_if::{Options, Scenario};
 use longpole_serve::{is_included, Analyst, EventLine, EventLines, EventQuery, PictureAnswers, Reading, Server, TraceCounts};
+use longpole_trace::Moment;
 use serde_json::Value;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{channel, SendError, Sender};
@@ -188,6 +193,13 @@ impl Analyst for Viewed {
         let Some(index) = reading.event_index() else { return Ok(EventLines::default()) };
         let source = event_lines::Source { input: &self.input, path, index, origin: reading.timeline.range().0 };
         event_lines::read(&source, query, complete).map_err(|error| format!("{error:#}"))
+    }
+
+    fn stacks(&self, path: &Path, range: Range<u64>, scope: SampleScope) -> Result<Option<FlameGraph>, String> {
+        let at = |ns: u64| i64::try_from(ns).ok().map(Moment::At);
+        // The end of a part belongs to it.
+        let part = Input { begin: at(range.start), end: at(range.end.saturating_sub(1)), ..self.input.of(path) };
+        samples::flame_graph(&part, scope).map_err(|error| in_one_line(&error))
     }
 
     fn whole(&self, path: &Path) -> PathBuf {

@@ -6,6 +6,7 @@ use longpole_analysis::critical_path::cpu_holders::Replayed;
 use longpole_analysis::critical_path::{CriticalPath, Options as PathOptions};
 use longpole_analysis::machine_log::Reader;
 use longpole_analysis::pipeline::pictures::Pictures;
+use longpole_analysis::pipeline::samples::SampleScope;
 use longpole_analysis::scheduling::flame_graph::{Code, FlameGraph, FlameGraphs, Frame};
 use longpole_analysis::scheduling::stacks::Counts;
 use longpole_analysis::timeline::{add_path, CpuRows, ThreadFacts, TimelineWriter};
@@ -19,6 +20,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -167,6 +169,10 @@ impl Analyst for LogAnalyst {
 
     fn events(&self, _: &Path, _: &Reading, _: &EventQuery, _: &dyn Fn(&mut EventLine) -> bool) -> Result<EventLines, String> {
         Ok(EventLines::default())
+    }
+
+    fn stacks(&self, _: &Path, _: Range<u64>, _: SampleScope) -> Result<Option<FlameGraph>, String> {
+        Ok(None)
     }
 
     fn what_if(&self, _: &Path, _: &[String]) -> Result<Value, String> {
