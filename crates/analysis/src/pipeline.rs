@@ -39,6 +39,7 @@ mod first_pass;
 pub mod follow;
 mod interactions;
 pub mod kernel;
+pub mod live_pass;
 mod parties;
 mod path_end;
 pub mod pictures;

@@ -29,7 +29,7 @@ pub use rows::{Row, RowKind, ThreadFacts};
 pub use search::{Found, Match};
 pub use state_names::{StateClass, StateId, StateName};
 pub use store::{RowId, StateInterval};
-pub use writer::{add_path, CpuRows, TimelineWriter};
+pub use writer::{add_path, CpuRows, CpuRowsWriter, TimelineWriter};
 
 use longpole_model::interaction::MachineId;
 use rows::Rows;
@@ -55,6 +55,8 @@ struct Content {
     end: u64,
     /// Grows with each change.
     version: u64,
+    /// Number of the fillings before this one.
+    generation: u64,
 }
 
 /// The rows and states of a timeline at one moment.
@@ -113,6 +115,20 @@ impl Timeline {
 
     pub fn version(&self) -> u64 {
         self.read().version
+    }
+
+    /// Returns the number of times that the content was replaced. Ids of rows and states are valid
+    /// in one generation.
+    pub fn generation(&self) -> u64 {
+        self.read().generation
+    }
+
+    /// Replaces the content by that of another timeline, which is empty afterwards.
+    pub fn replace_by(&self, other: &Timeline) {
+        let new = std::mem::take(&mut *other.write());
+        let mut content = self.write();
+        let (version, generation) = (content.version.max(new.version) + 1, content.generation + 1);
+        *content = Content { version, generation, ..new };
     }
 
     /// Returns all rows and states.

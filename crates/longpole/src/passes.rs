@@ -13,6 +13,7 @@ pub(crate) mod event_lines;
 pub(crate) mod html_report;
 pub(crate) mod kept_view;
 pub(crate) mod kernel;
+pub(crate) mod live_reading;
 pub(crate) mod one_report;
 pub(crate) mod period;
 pub(crate) mod predictions;

@@ -31,5 +31,5 @@ pub use events::{EventFrom, EventLine, EventLines, EventQuery};
 pub use html::{HtmlError, HtmlReport};
 pub use page::is_included;
 pub use picture_answers::PictureAnswers;
-pub use reading::{Analyst, Phase, Reading, TraceCounts};
+pub use reading::{Analyst, LiveState, Phase, Reading, TraceCounts};
 pub use server::{Error, Options, Server};

@@ -79,6 +79,8 @@ pub trait Analyst: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
+    /// The trace is still being recorded, and its states are read meanwhile.
+    Live,
     /// The states are being read.
     Reading,
     /// All states are known; the path and the verdict are being computed.
@@ -115,8 +117,18 @@ pub struct Reading {
     progress: OnceLock<Progress>,
 }
 
+/// What is known only of a trace that is still being recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LiveState {
+    /// Time in ns by which the picture is older than the recording.
+    pub behind_ns: u64,
+    /// What happens to the recording, or what is missing in the picture, for people.
+    pub note: Option<String>,
+}
+
 struct State {
     phase: Phase,
+    live: Option<LiveState>,
     counts: TraceCounts,
     report: Option<Arc<Value>>,
     error: Option<String>,
@@ -124,7 +136,7 @@ struct State {
 
 impl Reading {
     pub(crate) fn new(id: u32, path: PathBuf) -> Reading {
-        let state = State { phase: Phase::Reading, counts: TraceCounts::default(), report: None, error: None };
+        let state = State { phase: Phase::Reading, live: None, counts: TraceCounts::default(), report: None, error: None };
         let real_path = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
         let uuid = uuid::of([b"trace".as_slice(), real_path.as_os_str().as_bytes()]);
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -147,6 +159,18 @@ impl Reading {
     /// Sets what tells how much of the trace has been read; without it, this is not known.
     pub fn measure(&self, progress: impl Fn() -> f64 + Send + Sync + 'static) {
         drop(self.progress.set(Box::new(progress)));
+    }
+
+    /// Notes how far the reading of a trace is that is still being recorded.
+    pub fn follows(&self, counts: TraceCounts, live: LiveState) {
+        let mut state = self.state();
+        (state.phase, state.counts, state.live) = (Phase::Live, counts, Some(live));
+    }
+
+    /// Notes that the trace is no longer being recorded, and is now read as a whole.
+    pub fn ends_live(&self) {
+        let mut state = self.state();
+        (state.phase, state.live) = (Phase::Reading, None);
     }
 
     /// Notes that all states are read.
@@ -193,7 +217,7 @@ impl Reading {
     }
 
     pub(crate) fn is_reading(&self) -> bool {
-        self.state().phase == Phase::Reading
+        matches!(self.phase(), Phase::Live | Phase::Reading)
     }
 
     /// Returns true if nothing more will be known of the trace.
@@ -205,7 +229,8 @@ impl Reading {
         self.state().phase
     }
 
-    pub(crate) fn counts(&self) -> TraceCounts {
+    /// Returns the numbers of events that were read until now.
+    pub fn counts(&self) -> TraceCounts {
         self.state().counts
     }
 
@@ -237,13 +262,13 @@ impl Reading {
 
     pub(crate) fn described(&self) -> Value {
         let (begin, end) = self.timeline.range();
-        let version = self.timeline.version();
+        let (version, generation) = (self.timeline.version(), self.timeline.generation());
         let state = self.state();
         let progress = self.progress.get().filter(|_| state.phase == Phase::Reading).map(|progress| progress());
         json!({
             "id": self.id, "name": self.name, "path": self.path.to_string_lossy(), "origin_ns": begin.to_string(), "end": end - begin,
             "phase": state.phase, "progress": progress, "events": state.counts.events, "lost": state.counts.lost, "version": version,
-            "error": state.error,
+            "generation": generation, "live": state.live, "error": state.error,
         })
     }
 }

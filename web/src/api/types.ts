@@ -1,7 +1,7 @@
 // The shapes of the server's answers, as docs/internals/viewer-interface.md describes them. All
 // times are ns since the begin of the trace, and exact up to 2^53.
 
-export type Phase = 'reading' | 'analysing' | 'ready' | 'failed';
+export type Phase = 'live' | 'reading' | 'analysing' | 'ready' | 'failed';
 
 export interface Trace {
   id: number;
@@ -15,7 +15,18 @@ export interface Trace {
   events: number;
   lost: number;
   version: number;
+  /** Ids of rows and states are valid in one generation. */
+  generation: number;
+  /** Null unless the phase is `live`. */
+  live: Live | null;
   error: string | null;
+}
+
+export interface Live {
+  /** Time by which the picture is older than the recording. */
+  behind_ns: number;
+  /** What is missing in the picture, or what happens to the recording. */
+  note: string | null;
 }
 
 export type RowKind =

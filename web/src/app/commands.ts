@@ -49,6 +49,13 @@ const allCommands: readonly Command[] = [
   { title: 'Move right', group: 'View', keys: [{ code: 'KeyD' }], motion: 'right' },
   { title: 'Show the whole trace', group: 'View', keys: [{ code: 'KeyF' }], run: actions.fit },
   {
+    title: 'Follow the newest time of a running recording',
+    group: 'View',
+    keys: [{ code: 'KeyN' }],
+    needsServer: true,
+    run: () => page.toggleFollow(),
+  },
+  {
     title: 'Zoom to the selected range or state',
     group: 'View',
     keys: [{ code: 'KeyR' }],

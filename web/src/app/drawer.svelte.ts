@@ -51,7 +51,7 @@ export class Measurement<T> {
       const trace = id === undefined ? null : untrack(() => page.active.trace);
       this.value = null;
       this.error = '';
-      if (!trace || phase === 'reading' || phase === 'analysing') return;
+      if (!trace || phase === 'live' || phase === 'reading' || phase === 'analysing') return;
       const abort = new AbortController();
       read(trace, abort.signal).then(
         (value) => (this.value = value),

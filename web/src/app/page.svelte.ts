@@ -8,7 +8,7 @@ import { source } from '../api/source.ts';
 import type { Trace } from '../api/types.ts';
 import { TimeAxis } from '../timeline/time_axis.ts';
 import { ViewHistory, type Place } from '../timeline/view_history.ts';
-import type { View } from '../timeline/viewport.ts';
+import { span, type View } from '../timeline/viewport.ts';
 import { Comparison } from './comparison.svelte.ts';
 import { readLink, writeLink, type Link, type TraceLink } from './link.ts';
 import { Viewer, type ViewerHost } from './viewer.svelte.ts';
@@ -16,6 +16,12 @@ import { Viewer, type ViewerHost } from './viewer.svelte.ts';
 export type PanelName = 'changes' | 'states' | 'details' | 'findings' | 'search' | 'notes';
 
 const LINK_DELAY_MS = 300;
+/** Width of the view of a trace that is being recorded, at first. */
+const FOLLOW_WIDTH_NS = 10e9;
+
+function isSame(one: View, other: View): boolean {
+  return one.begin === other.begin && one.end === other.end;
+}
 
 export class Page implements ViewerHost {
   traces = $state.raw<Trace[]>([]);
@@ -30,7 +36,15 @@ export class Page implements ViewerHost {
 
   readonly axis = new TimeAxis();
   readonly history = new ViewHistory();
-  userMoved = false;
+  /** The view keeps the newest time of a trace that is being recorded. */
+  followsNewest = $state(false);
+  /** The first trace is being recorded. */
+  isLive = $state(false);
+  /** Width of the view that follows, in ns. */
+  private followWidth = FOLLOW_WIDTH_NS;
+  /** The view that following has set. */
+  private followed: View | null = null;
+  private hasMoved = false;
   /** The view that the address asks for; null if it was shown, or does not matter any more. */
   private wanted: View | null = null;
   /** Time of the axis at the pointer; null if it is not on a timeline. */
@@ -45,8 +59,47 @@ export class Page implements ViewerHost {
     return !this.userMoved && !this.wanted && !this.comparison;
   }
 
+  get userMoved(): boolean {
+    return this.hasMoved;
+  }
+
+  set userMoved(moved: boolean) {
+    this.hasMoved = moved;
+    if (moved) this.followsNewest = false;
+  }
+
   follow(): void {
-    if (!this.userMoved) this.axis.setView(this.wanted ?? this.axis.extent);
+    const { axis, followed } = this;
+    if (this.followsNewest) {
+      if (followed && !isSame(followed, axis.view)) this.userMoved = true;
+      else this.showNewest();
+    } else if (!this.userMoved) axis.setView(this.wanted ?? axis.extent);
+  }
+
+  setLive(isLive: boolean): void {
+    if (isLive === this.isLive) return;
+    this.isLive = isLive;
+    if (!isLive) this.followsNewest = false;
+    else if (!this.userMoved && !this.wanted) this.followNewest(FOLLOW_WIDTH_NS);
+  }
+
+  /** Begins or ends to follow the newest time. */
+  toggleFollow(): void {
+    if (this.followsNewest) this.userMoved = true;
+    else if (this.isLive) this.followNewest(span(this.axis.view));
+  }
+
+  private followNewest(width: number): void {
+    this.showAgain();
+    this.followWidth = width;
+    this.followsNewest = true;
+    this.showNewest();
+  }
+
+  private showNewest(): void {
+    const { end } = this.axis.extent;
+    this.axis.setView({ begin: end - this.followWidth, end });
+    this.followed = this.axis.view;
   }
 
   /** Shows what the address asks for. */
@@ -142,7 +195,8 @@ export class Page implements ViewerHost {
 
   rested(): void {
     const scrolls = this.viewers.map((viewer) => viewer.timeline?.scroll ?? 0);
-    this.history.record({ view: this.axis.view, scrolls });
+    // Only what the user looked at on purpose is a place of the history.
+    if (!this.followsNewest) this.history.record({ view: this.axis.view, scrolls });
     this.keepLink();
   }
 

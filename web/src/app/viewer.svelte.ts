@@ -11,8 +11,9 @@ import { emptyScene, type Scene } from '../timeline/scene.ts';
 import { RowTree, type RowSettings } from '../timeline/row_tree.ts';
 import type { TimeAxis } from '../timeline/time_axis.ts';
 import { Timeline } from '../timeline/timeline.ts';
-import { viewAround, type View } from '../timeline/viewport.ts';
+import { shifted, viewAround, type View } from '../timeline/viewport.ts';
 import { NO_TRACE_LINK, type TraceLink } from './link.ts';
+import { NewGeneration } from './new_generation.ts';
 import { highlightedNames } from './path_states.ts';
 import { preferences } from './preferences.svelte.ts';
 
@@ -45,8 +46,10 @@ export interface ViewerHost {
   readonly highlight: string | null;
   /** False until the user has moved the view. Until then, the view follows the traces. */
   userMoved: boolean;
-  /** Until the user has moved the view, shows all that is known. */
+  /** Until the user has moved the view, shows all that is known, or the newest time. */
   follow(): void;
+  /** The trace is being recorded, or is no longer. */
+  setLive(isLive: boolean): void;
   /** The view or the scroll position has come to rest. */
   rested(): void;
   /** Something that the address holds has changed. */
@@ -86,6 +89,7 @@ export class Viewer {
   /** Time of the axis at which the trace begins. */
   private offset = 0;
   private pollTimer = 0;
+  private generation = 0;
   /** The user, or the address, has decided which rows are collapsed. */
   private rowsDecided = false;
 
@@ -118,6 +122,7 @@ export class Viewer {
     this.link = link;
     this.client = source.open(trace);
     this.trace = trace;
+    this.generation = trace.generation;
     this.rows = NO_ROWS;
     this.report = null;
     this.rowsDecided = link.rows !== null;
@@ -240,11 +245,12 @@ export class Viewer {
       if (client !== this.client) return;
       const grown = trace.version !== this.rows.version || first;
       this.trace = trace;
+      this.host.setLive(trace.phase === 'live');
       if (grown) await this.readRows(client, trace);
       if (client !== this.client) return;
       // Not earlier: the rows are sorted by their time on the path only when it is known.
       if (!this.report && trace.phase === 'ready') await this.readReport(client);
-      if (trace.phase === 'reading') next = POLL_READING_MS;
+      if (trace.phase === 'live' || trace.phase === 'reading') next = POLL_READING_MS;
       else if (trace.phase === 'analysing') next = POLL_ANALYSING_MS;
       else if (trace.phase === 'ready' && !this.report) next = POLL_ANALYSING_MS;
     } catch (error) {
@@ -260,13 +266,34 @@ export class Viewer {
     const { timeline } = this;
     if (client !== this.client || !timeline) return;
     const firstRows = this.rows === NO_ROWS;
+    if (trace.generation !== this.generation) this.adopt(client, trace, rows);
     this.rows = rows;
+    this.scene = { ...this.scene, originNs: BigInt(trace.origin_ns) };
     if (!this.rowsDecided) this.collapseBystanders();
     timeline.setStates(rows.states);
     timeline.setLayout(this.tree, this.layout);
     timeline.setExtent(trace.end, trace.version);
     this.host.follow();
     if (firstRows) await this.restoreSelection(client);
+  }
+
+  /** Takes up rows with new ids: what the user has set is kept. */
+  private adopt(client: TraceClient, trace: Trace, rows: Rows): void {
+    const shift = Number(this.scene.originNs - BigInt(trace.origin_ns));
+    const adopted = new NewGeneration(this.rows, rows, shift);
+    const hasNotes = this.scene.notes.length > 0 && this.notesRead;
+    this.generation = trace.generation;
+    this.settings = adopted.settings(this.settings);
+    this.focusedRow = this.focusedRow === null ? null : adopted.row(this.focusedRow);
+    this.changeScene(adopted.scene(this.scene));
+    const { timeline } = this;
+    if (timeline) {
+      const { view } = timeline;
+      timeline.open(client);
+      timeline.setExtent(trace.end, trace.version);
+      timeline.setView(shifted(view, shift));
+    }
+    if (hasNotes) void client.saveNotes(this.scene.notes).catch((error) => this.host.fail(error));
   }
 
   private async restoreSelection(client: TraceClient): Promise<void> {

@@ -33,13 +33,12 @@ pub fn has_kernel_ids(recordings: &[Recording]) -> bool {
 }
 
 /// Returns what the recordings in a trace describe of the command and the recorder.
-pub(super) fn about(trace: &Trace) -> About {
-    let first = |of: fn(&Recording) -> Option<i32>| trace.recordings().iter().find_map(of);
+pub(super) fn about(recordings: &[Recording]) -> About {
+    let first = |of: fn(&Recording) -> Option<i32>| recordings.iter().find_map(of);
     About {
         command: first(|recording| recording.command_pid),
-        recorder: first(|recording| recording.recorder_pid).filter(|_| has_kernel_ids(trace.recordings())),
-        page_fault_ns: trace
-            .recordings()
+        recorder: first(|recording| recording.recorder_pid).filter(|_| has_kernel_ids(recordings)),
+        page_fault_ns: recordings
             .iter()
             .find_map(|recording| recording.kernel_events.as_ref()?.page_fault_ns)
             .map(|ns| ns.max(0.0) as u64)
@@ -52,7 +51,7 @@ impl Composed {
         if let several @ 2.. = kernel_sources(paths, &trace) {
             return Err(Error::SeveralKernels(several));
         }
-        let composer = Composer::with_rules(rules, about(&trace))?;
+        let composer = Composer::with_rules(rules, about(trace.recordings()))?;
         let begin_ns = begin_ns(part.begin, &trace);
         Ok(Composed { trace, composer, begin_ns, last_ns: None, paths: paths.to_vec(), part: part.clone(), at_end: None, finished: false })
     }

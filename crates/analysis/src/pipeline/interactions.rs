@@ -239,7 +239,7 @@ impl Interactions {
     /// Returns true if a command was recorded, whose end is the end of the path. A machine log
     /// counts as one with a command.
     pub fn has_command(&self) -> bool {
-        self.trace().is_none_or(|trace| about(trace).command.is_some())
+        self.trace().is_none_or(|trace| about(trace.recordings()).command.is_some())
     }
 
     /// The trace that the interactions are composed from; `None` for a machine log.

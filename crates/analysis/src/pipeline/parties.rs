@@ -14,7 +14,7 @@ use crate::verdict::subjects::{self, FromTo, Subjects, Thread};
 use crate::verdict::titles::Titled;
 use crate::verdict::traffic::Traffic;
 use crate::verdict::{Case, Cpus, Missing};
-use longpole_model::causes::ThreadOfMachine;
+use longpole_model::causes::{Composer, ThreadOfMachine};
 use longpole_model::interaction::MachineId;
 use std::collections::{HashMap, HashSet};
 
@@ -106,22 +106,21 @@ pub(super) fn anchor(
 
 /// Returns the subjects that a verdict can name.
 fn subjects(interactions: &Interactions, sockets: &SocketActivities, traffic: &Traffic, limits: &Limits) -> Subjects {
-    let mut threads = titled_threads(interactions, limits);
+    let mut threads = interactions.composer().map_or_else(HashMap::new, |composer| titled_threads(composer, limits));
     subjects::remove_item_scripts(&mut threads, traffic, interactions.vocabulary(), limits.considerable_share);
     let stages = subjects::stages(traffic, &threads, interactions.vocabulary(), limits.min_occurrences);
     Subjects::new(threads, sockets, &stages)
 }
 
 /// Returns the threads behind machines, by the machines' names, with the titles of their processes.
-pub(super) fn titled_threads(interactions: &Interactions, limits: &Limits) -> HashMap<String, Thread> {
-    let mut threads = threads(interactions);
-    subjects::add_titles(&mut threads, &titled(interactions), limits.min_varying_roles);
+pub(super) fn titled_threads(composer: &Composer, limits: &Limits) -> HashMap<String, Thread> {
+    let mut threads = threads(composer);
+    subjects::add_titles(&mut threads, &titled(composer), limits.min_varying_roles);
     threads
 }
 
 /// Returns, by process id, the titles that each process gave itself.
-fn titled(interactions: &Interactions) -> HashMap<i32, Titled> {
-    let Some(composer) = interactions.composer() else { return HashMap::new() };
+fn titled(composer: &Composer) -> HashMap<i32, Titled> {
     let of_programs = composer.threads_of_machines().iter().filter(|behind| !behind.is_kernel);
     let titled = |behind: &ThreadOfMachine| {
         let process = composer.linux().processes.get(behind.process);
@@ -134,8 +133,7 @@ fn titled(interactions: &Interactions) -> HashMap<i32, Titled> {
 }
 
 /// Returns the threads behind machines, by the machines' names.
-fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
-    let Some(composer) = interactions.composer() else { return HashMap::new() };
+fn threads(composer: &Composer) -> HashMap<String, Thread> {
     let vocabulary = composer.vocabulary();
     // The script belongs to the program that the process executed last; before that it was another
     // program.

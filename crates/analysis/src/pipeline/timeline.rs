@@ -23,24 +23,31 @@ pub fn finish(
     interactions: &Interactions,
     occupancy: Option<&OccupancyLog>,
 ) -> Result<(), Error> {
-    let limits = Limits::built_in()?;
-    let by_name = parties::titled_threads(interactions, &limits);
-    let vocabulary = interactions.vocabulary();
-    let facts = |machine: MachineId| Some((machine, facts(by_name.get(vocabulary.machine_name(machine))?)));
-    let threads: HashMap<MachineId, ThreadFacts> = vocabulary.machines().filter_map(facts).collect();
-    writer.finish(vocabulary, &threads);
+    let threads = match interactions.composer() {
+        Some(composer) => thread_facts(composer, &Limits::built_in()?),
+        None => HashMap::new(),
+    };
+    writer.finish(interactions.vocabulary(), &threads);
     let places = interactions.composer().map_or(&[][..], Composer::runs_on).iter();
     timeline.set_threads(places.filter_map(|&(machine, place)| match place {
         RunsOn::Thread(tid) => Some((machine, tid)),
         RunsOn::Cpu(_) => None,
     }));
     if let (Some(occupancy), Some(composer)) = (occupancy, interactions.composer()) {
-        let mut cpus = CpuRows::new(timeline, composer.linux());
-        let read = occupancy.replay(composer.linux(), &mut cpus);
+        let mut cpus = CpuRows::default();
+        let read = occupancy.replay(composer.linux(), &mut cpus.filled(timeline, composer.linux()));
         read.map_err(|source| Error::Spool { name: "the CPU occupancy".to_owned(), source })?;
-        cpus.finish();
+        cpus.filled(timeline, composer.linux()).finish();
     }
     Ok(())
+}
+
+/// Returns what is known about the threads behind machines.
+pub(super) fn thread_facts(composer: &Composer, limits: &Limits) -> HashMap<MachineId, ThreadFacts> {
+    let by_name = parties::titled_threads(composer, limits);
+    let vocabulary = composer.vocabulary();
+    let facts = |machine: MachineId| Some((machine, facts(by_name.get(vocabulary.machine_name(machine))?)));
+    vocabulary.machines().filter_map(facts).collect()
 }
 
 fn facts(thread: &Thread) -> ThreadFacts {

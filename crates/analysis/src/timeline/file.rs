@@ -45,7 +45,7 @@ impl Timeline {
     /// If the file cannot be written, or the file of the states cannot be read.
     pub fn write_file(&self, file: &mut File, key: &[u8], attachment: &[u8]) -> io::Result<()> {
         let content = self.read();
-        let Content { store, names, rows, path, begin, end, version } = &*content;
+        let Content { store, names, rows, path, begin, end, version, .. } = &*content;
         let mut lengths = vec![store.write_data(file)?];
         let mut out = Counted { out: BufWriter::new(file), count: 0 };
         store.write_tables(&mut out)?;
@@ -94,7 +94,7 @@ impl Timeline {
             return Err(invalid());
         }
         let store = Store::read(file, data, &mut source.take(tables), (count, names.all().len() as u32))?;
-        *self.write() = Content { store, names, rows, path, begin, end, version };
+        *self.write() = Content { store, names, rows, path, begin, end, version, generation: 0 };
         Ok(Some(attachment))
     }
 }

@@ -58,7 +58,7 @@ pub struct MachineStates {
     ids: IdMap<Current, StateId>,
 }
 
-/// A state that is over.
+/// A state that is over, or its part up to now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     pub machine: MachineId,
@@ -126,10 +126,12 @@ impl MachineStates {
         }
     }
 
-    /// Ends all states at `t`, the end of the trace.
-    pub fn finish(&mut self, vocabulary: &Vocabulary, names: &mut StateNames, t: u64, mut ended: impl FnMut(Ended)) {
-        for machine in 0..self.machines.len() as u32 {
-            self.change(vocabulary, names, t, MachineId(machine), &mut |tracked| tracked.exists = false).into_iter().for_each(&mut ended);
+    /// Passes the states that last at `t` to `open`, as if they ended there.
+    pub fn open_states(&mut self, vocabulary: &Vocabulary, names: &mut StateNames, t: u64, mut open: impl FnMut(Ended)) {
+        for (machine, tracked) in (0..).zip(&self.machines) {
+            let Some(state) = tracked.current().filter(|_| tracked.since < t) else { continue };
+            let state = *self.ids.entry(state).or_insert_with(|| named(vocabulary, names, state));
+            open(Ended { machine: MachineId(machine), interval: StateInterval { begin: tracked.since, end: t, state } });
         }
     }
 

@@ -5,7 +5,7 @@ use super::state_names::StateId;
 use super::store::{RowId, Store};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 
 /// What a row shows. Groups have no states of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -59,6 +59,10 @@ pub struct ThreadFacts {
     pub is_recorder: bool,
 }
 
+/// What distinguishes groups: host, kind, process, name. A process that executes another program is
+/// another group.
+type GroupKey = (String, RowKind, i32, String);
+
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Rows {
     /// The rows by their ids in the store.
@@ -66,6 +70,9 @@ pub(super) struct Rows {
     /// Row of each machine, while the trace is read.
     #[serde(skip)]
     machines: HashMap<MachineId, RowId>,
+    /// Rows of the groups, while the trace is read.
+    #[serde(skip)]
+    groups: HashMap<GroupKey, RowId>,
     /// Row with the time on the critical path of each row that is on it.
     on_path: HashMap<RowId, RowId>,
     /// Row of each state of the critical path; none for links.
@@ -152,20 +159,29 @@ impl Rows {
         self.cpu_threads.get(&state).copied()
     }
 
-    /// Groups the rows. `threads` are the facts about the threads behind machines.
+    /// Returns the row of a group; added if necessary.
+    fn group_row(&mut self, store: &mut Store, key: GroupKey) -> RowId {
+        if let Some(&row) = self.groups.get(&key) {
+            return row;
+        }
+        let row = self.add(store, key.1, &key.3, "");
+        self.groups.insert(key, row);
+        row
+    }
+
+    /// Groups the rows, as far as they are known. `threads` are the facts about the threads behind
+    /// machines.
     pub fn group(&mut self, store: &mut Store, vocabulary: &Vocabulary, threads: &HashMap<MachineId, ThreadFacts>) {
         let mut machines: Vec<(MachineId, RowId)> = self.machine_rows().collect();
         machines.sort_unstable();
-        let mut hosts: BTreeMap<String, RowId> = BTreeMap::new();
         let several_hosts = {
             let first = machines.first().map(|&(machine, _)| vocabulary.host(machine));
             machines.iter().any(|&(machine, _)| Some(vocabulary.host(machine)) != first)
         };
-        // A process that executes another program is another group.
-        let mut groups: HashMap<(String, RowKind, i32, String), RowId> = HashMap::new();
+        let mut seen: HashSet<RowId> = HashSet::new();
         for (machine, id) in machines {
             let host = vocabulary.host(machine).to_owned();
-            let parent = several_hosts.then(|| *hosts.entry(host.clone()).or_insert_with(|| self.add(store, RowKind::Host, &host, "")));
+            let parent = several_hosts.then(|| self.group_row(store, (String::new(), RowKind::Host, 0, host.clone())));
             let facts = threads.get(&machine);
             let kind = self.rows.get(&id).map_or(RowKind::Machine, |row| row.kind);
             let (group_kind, group_of, name, detail) = match (kind, facts) {
@@ -178,13 +194,10 @@ impl Rows {
                 }
                 (_, None) => (RowKind::Machines, 0, "programs".to_owned(), String::new()),
             };
-            let group = *groups.entry((host, group_kind, group_of, name.clone())).or_insert_with(|| {
-                let group = self.add(store, group_kind, &name, &detail);
-                if let Some(row) = self.rows.get_mut(&group) {
-                    row.parent = parent;
-                }
-                group
-            });
+            let group = self.group_row(store, (host, group_kind, group_of, name));
+            if let Some(row) = self.rows.get_mut(&group).filter(|_| seen.insert(group)) {
+                (row.parent, row.detail) = (parent, detail);
+            }
             if let Some(row) = self.rows.get_mut(&id) {
                 row.parent = Some(group);
                 if let Some(facts) = facts {
@@ -197,7 +210,10 @@ impl Rows {
 
     /// Returns all rows, heads before their rows: by kind, then by time on the path, then by name.
     pub fn all(&self, store: &Store) -> Vec<Row> {
-        let mut rows: Vec<Row> = self.rows.values().cloned().collect();
+        // A row changes its group when more is known about it, so a group may have lost its rows.
+        let parents: HashSet<RowId> = self.rows.values().filter_map(|row| row.parent).collect();
+        let left: HashSet<RowId> = self.groups.values().filter(|&row| !parents.contains(row)).copied().collect();
+        let mut rows: Vec<Row> = self.rows.values().filter(|row| !left.contains(&row.id)).cloned().collect();
         rows.iter_mut().for_each(|row| row.states = store.states(row.id));
         let mut sums: HashMap<RowId, (u64, u64)> = HashMap::new();
         for row in &rows {

@@ -77,6 +77,12 @@ impl TimelineWriter {
     /// Ends the open states, and groups the rows by processes. `threads` are the facts about the
     /// threads behind machines.
     pub fn finish(mut self, vocabulary: &Vocabulary, threads: &HashMap<MachineId, ThreadFacts>) {
+        self.show(vocabulary, threads);
+    }
+
+    /// Adds the open states up to now, and groups the rows by processes. Interactions may follow: an
+    /// open state is then continued, so the timeline will be the same as without this call.
+    pub fn show(&mut self, vocabulary: &Vocabulary, threads: &HashMap<MachineId, ThreadFacts>) {
         let timeline = self.timeline.clone();
         let mut content = timeline.write();
         let content = &mut *content;
@@ -84,7 +90,7 @@ impl TimelineWriter {
         let Content { store, names, rows, begin: origin, .. } = content;
         let states = &mut self.states;
         let mut ended = Vec::new();
-        states.finish(vocabulary, names, self.last, |state| ended.push(state));
+        states.open_states(vocabulary, names, self.last, |state| ended.push(state));
         for Ended { machine, interval } in ended {
             let row = rows.of_machine(store, vocabulary, machine, states.is_context(machine));
             store.push(row, since(*origin, interval));
@@ -114,14 +120,20 @@ impl Content {
     }
 }
 
-/// Adds a row for each CPU: which thread or interrupt had it.
-#[derive(Debug)]
-pub struct CpuRows<'a> {
-    timeline: &'a Timeline,
-    linux: &'a Linux,
+/// The rows of the CPUs: which thread or interrupt had each of them.
+#[derive(Debug, Default)]
+pub struct CpuRows {
     group: Option<RowId>,
     cpus: HashMap<CpuId, CpuRow>,
     states: HashMap<Occupant, StateId>,
+}
+
+/// Fills the rows of the CPUs.
+#[derive(Debug)]
+pub struct CpuRowsWriter<'a> {
+    rows: &'a mut CpuRows,
+    timeline: &'a Timeline,
+    linux: &'a Linux,
 }
 
 /// The row of a CPU, and its last intervals, from the first one on whose thread is not known yet.
@@ -134,14 +146,17 @@ struct CpuRow {
 /// Number of intervals after which a thread that is not known stays unknown.
 const MAX_PENDING: usize = 256;
 
-impl<'a> CpuRows<'a> {
-    pub fn new(timeline: &'a Timeline, linux: &'a Linux) -> CpuRows<'a> {
-        CpuRows { timeline, linux, group: None, cpus: HashMap::new(), states: HashMap::new() }
+impl CpuRows {
+    /// Returns what fills the rows. The timeline is always the same one.
+    pub fn filled<'a>(&'a mut self, timeline: &'a Timeline, linux: &'a Linux) -> CpuRowsWriter<'a> {
+        CpuRowsWriter { rows: self, timeline, linux }
     }
+}
 
+impl CpuRowsWriter<'_> {
     /// Completes the rows after the last interval.
     pub fn finish(mut self) {
-        let cpus: Vec<CpuId> = self.cpus.keys().copied().collect();
+        let cpus: Vec<CpuId> = self.rows.cpus.keys().copied().collect();
         cpus.into_iter().for_each(|cpu| self.write(cpu, Occupant::Unclaimed));
         let mut content = self.timeline.write();
         content.add_busy_times();
@@ -150,7 +165,7 @@ impl<'a> CpuRows<'a> {
 
     /// Returns the row of a CPU; added if necessary.
     fn cpu(&mut self, cpu: CpuId) -> &mut CpuRow {
-        let CpuRows { timeline, linux, group, cpus, .. } = self;
+        let CpuRowsWriter { timeline, linux, rows: CpuRows { group, cpus, .. } } = self;
         cpus.entry(cpu).or_insert_with(|| {
             let mut content = timeline.write();
             let Content { store, rows, .. } = &mut *content;
@@ -174,7 +189,7 @@ impl<'a> CpuRows<'a> {
         for (by, from, to) in intervals {
             let by = if by == Occupant::Unclaimed { unclaimed } else { by };
             let Content { store, names, rows, begin, end, .. } = &mut *content;
-            let state = *self.states.entry(by).or_insert_with(|| {
+            let state = *self.rows.states.entry(by).or_insert_with(|| {
                 let state = named_occupant(self.linux, names, by);
                 if let Some(tid) = tid_of(self.linux, by) {
                     rows.set_thread_of_cpu_state(state, tid);
@@ -210,7 +225,7 @@ fn named_occupant(linux: &Linux, names: &mut StateNames, by: Occupant) -> StateI
     }
 }
 
-impl Replayed for CpuRows<'_> {
+impl Replayed for CpuRowsWriter<'_> {
     /// The intervals of each CPU arrive in the order of time.
     fn occupied(&mut self, cpu: CpuId, by: Occupant, begin_ns: i64, end_ns: i64) {
         let pending = &mut self.cpu(cpu).pending;

@@ -4,12 +4,14 @@
 //! once; the same reading fills the timeline and yields the report.
 
 use crate::in_one_line;
+use crate::input::in_progress;
 use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
 use crate::passes::compared::{self, Sides};
 use crate::passes::event_lines;
 use crate::passes::kept_view::{Answers, Kept};
+use crate::passes::live_reading::Followed;
 use crate::passes::one_report::{self, Shown};
 use crate::passes::predictions;
 use crate::passes::samples;
@@ -20,6 +22,7 @@ use anyhow::{bail, Context};
 use longpole_analysis::pipeline::samples::SampleScope;
 use longpole_analysis::pipeline::spool_to_end;
 use longpole_analysis::scheduling::flame_graph::FlameGraph;
+use longpole_analysis::timeline::Timeline;
 use longpole_analysis::what_if::predicted::Predicted;
 use longpole_analysis::what_if::{Options, Scenario};
 use longpole_serve::{is_included, Analyst, EventLine, EventLines, EventQuery, PictureAnswers, Reading, Server, TraceCounts};
@@ -45,11 +48,16 @@ answers nothing. The server runs until it is interrupted (Ctrl-C).
 
 Examples:
   longpole view                              the newest recording
+  longpole view --live                       the recording in progress, while it grows
   longpole view BEFORE AFTER                 two recordings, which the page can compare
   longpole view --no-open --port 8123 DIR    only print the address; on a fixed port")]
 pub struct Args {
     #[command(flatten)]
     input: Input,
+
+    /// Follow the recording in progress, or the one that is made in TRACE
+    #[arg(long)]
+    live: bool,
 
     /// Print the address, and do not open it
     #[arg(long)]
@@ -67,9 +75,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !is_included() {
         bail!("view is not included, because this program was built without the page; install Node, and build it with `make`");
     }
-    let traces = args.input.paths()?;
+    let viewed = match args.live {
+        true => Viewed { followed: Some(followed(&args.input)?), ..Viewed::new(args.input) },
+        false => Viewed::new(args.input),
+    };
+    let traces = match &viewed.followed {
+        Some(followed) => vec![followed.running.path.clone()],
+        None => viewed.input.paths()?,
+    };
     let options = longpole_serve::Options { traces, port: args.port, ..Default::default() };
-    let server = Server::start(options, Arc::new(Viewed::new(args.input)))?;
+    let server = Server::start(options, Arc::new(viewed))?;
     let address = server.address();
     say(&address)?;
     io::stdout().flush()?;
@@ -78,6 +93,23 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     server.run()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the recording in progress that the arguments name.
+fn followed(input: &Input) -> anyhow::Result<Followed> {
+    let ([] | [_]) = input.traces.as_slice() else {
+        bail!(WrongUsage("--live follows one recording; name only that".to_owned()));
+    };
+    if !input.is_as_recorded() {
+        bail!(WrongUsage("--live shows all of a recording as it is; leave --begin, --end and --offset out".to_owned()));
+    }
+    let none = "nothing is being recorded; begin with `longpole record` or `longpole start`";
+    let (running, runtime) = in_progress::in_directory(input.traces.first().map(PathBuf::as_path), none)?;
+    let mode = in_progress::description(&running)["mode"].clone();
+    if mode == "overwrite" {
+        bail!("this recording keeps only its newest events, in memory, so it does not grow; `longpole snapshot` saves them for `longpole view`");
+    }
+    Ok(Followed { running, runtime })
 }
 
 /// Time in which a browser that was started reads the page that leads to the address.
@@ -112,6 +144,8 @@ struct Question {
 /// Reads traces for the server.
 pub(super) struct Viewed {
     input: Input,
+    /// The recording that is followed until it ends.
+    followed: Option<Followed>,
     /// Threads that answer questions about changes, by trace. A trace is read again at the first
     /// question, and what the replays need stays in the memory of its thread.
     replays: Mutex<HashMap<PathBuf, Sender<Question>>>,
@@ -123,29 +157,16 @@ pub(super) struct Viewed {
 
 impl Analyst for Viewed {
     fn read(&self, path: &Path, reading: &Reading) -> Result<Value, String> {
-        let kept = Kept::new(&self.input, path);
-        if let Some(Answers { events, lost, report, pictures, index }) = kept.as_ref().and_then(|kept| kept.read(&reading.timeline)) {
-            reading.analyses(TraceCounts { events, lost });
-            reading.keep(pictures, index);
-            return Ok(report);
-        }
-        // The kernel counts what the process reads, so it is known only while it reads one trace.
-        if let Some(share) = ReadShare::of(path).filter(|_| self.input.traces.len() <= 1) {
-            reading.measure(move || share.now());
-        }
-        let counts = Cell::default();
-        let states_known = |events, lost| {
-            counts.set(TraceCounts { events, lost });
-            reading.analyses(counts.get());
+        let Some(followed) = self.followed.as_ref().filter(|followed| followed.running.path == path) else {
+            return self.read_into(&reading.timeline, path, reading);
         };
-        let shown = Shown { timeline: reading.timeline.clone(), states_known: &states_known };
-        let read = one_report::read(&self.input, path, (&SubjectArgs::default(), false), Some(&shown));
-        let one = read.map_err(|error| in_one_line(&error))?;
-        reading.keep(PictureAnswers::new(&one.pictures, reading.timeline.range().0), one.index);
-        let report = serde_json::to_value(&one.report).map_err(|error| error.to_string())?;
-        if let Some(kept) = kept {
-            self.to_keep.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), (kept, counts.get()));
-        }
+        let follow = || followed.follow(self.input.rules()?, reading);
+        follow().map_err(|error: anyhow::Error| in_one_line(&error))?;
+        // The picture until now stays until the finished recording is read.
+        reading.ends_live();
+        let timeline = Arc::new(Timeline::default());
+        let report = self.read_into(&timeline, path, reading)?;
+        reading.timeline.replace_by(&timeline);
         Ok(report)
     }
 
@@ -212,7 +233,35 @@ impl Analyst for Viewed {
 impl Viewed {
     /// Reads traces with these arguments.
     pub fn new(input: Input) -> Viewed {
-        Viewed { input, replays: Mutex::default(), to_keep: Mutex::default(), sides: Sides::default() }
+        Viewed { input, followed: None, replays: Mutex::default(), to_keep: Mutex::default(), sides: Sides::default() }
+    }
+
+    /// Reads a trace into a timeline. The rest of what is read goes to `reading`.
+    fn read_into(&self, timeline: &Arc<Timeline>, path: &Path, reading: &Reading) -> Result<Value, String> {
+        let kept = Kept::new(&self.input, path);
+        if let Some(Answers { events, lost, report, pictures, index }) = kept.as_ref().and_then(|kept| kept.read(timeline)) {
+            reading.analyses(TraceCounts { events, lost });
+            reading.keep(pictures, index);
+            return Ok(report);
+        }
+        // The kernel counts what the process reads, so it is known only while it reads one trace.
+        if let Some(share) = ReadShare::of(path).filter(|_| self.input.traces.len() <= 1) {
+            reading.measure(move || share.now());
+        }
+        let counts = Cell::default();
+        let states_known = |events, lost| {
+            counts.set(TraceCounts { events, lost });
+            reading.analyses(counts.get());
+        };
+        let shown = Shown { timeline: timeline.clone(), states_known: &states_known };
+        let read = one_report::read(&self.input, path, (&SubjectArgs::default(), false), Some(&shown));
+        let one = read.map_err(|error| in_one_line(&error))?;
+        reading.keep(PictureAnswers::new(&one.pictures, timeline.range().0), one.index);
+        let report = serde_json::to_value(&one.report).map_err(|error| error.to_string())?;
+        if let Some(kept) = kept {
+            self.to_keep.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), (kept, counts.get()));
+        }
+        Ok(report)
     }
 
     /// Starts a thread that answers questions about changes of a trace, one after the other.

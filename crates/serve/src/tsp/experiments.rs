@@ -45,7 +45,7 @@ impl Experiment {
     /// Returns how complete what is known about the traces is.
     pub fn status(&self) -> Status {
         let phases = self.phases();
-        if phases.iter().any(|phase| matches!(phase, Phase::Reading | Phase::Analysing)) {
+        if phases.iter().any(|phase| matches!(phase, Phase::Live | Phase::Reading | Phase::Analysing)) {
             return Status::Running;
         }
         let errors: Vec<String> = self.traces.iter().filter_map(|reading| reading.error()).collect();

@@ -56,7 +56,7 @@ pub(crate) fn described(reading: &Reading) -> Value {
 /// Returns the status of traces: running while one of them is being read. A trace that could not be
 /// read to its end is closed.
 pub(crate) fn indexing_status(phases: &[Phase]) -> &'static str {
-    if phases.iter().any(|phase| matches!(phase, Phase::Reading | Phase::Analysing)) {
+    if phases.iter().any(|phase| matches!(phase, Phase::Live | Phase::Reading | Phase::Analysing)) {
         "RUNNING"
     } else if phases.contains(&Phase::Failed) {
         "CLOSED"

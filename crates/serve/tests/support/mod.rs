@@ -74,7 +74,8 @@ pub fn log_with_cpus() -> String {
 
 fn add_cpus(reading: &Reading) {
     let linux = Linux::new(0, i64::MAX).unwrap();
-    let mut cpus = CpuRows::new(&reading.timeline, &linux);
+    let mut cpus = CpuRows::default();
+    let mut cpus = cpus.filled(&reading.timeline, &linux);
     let begin = ORIGIN as i64;
     let interrupt = Occupant::Context(ContextId(0));
     for (cpu, by, from, to) in [

@@ -49,6 +49,17 @@ impl OccupancyLog {
         OccupancyLog { make: Some(spill.make), file: None, ends: Vec::new(), held: Vec::new(), last_ns: 0 }
     }
 
+    /// Returns a log that is kept in memory, to be emptied by [`OccupancyLog::drain`] often enough.
+    pub fn in_memory() -> OccupancyLog {
+        OccupancyLog { make: None, file: None, ends: Vec::new(), held: Vec::new(), last_ns: 0 }
+    }
+
+    /// Replays the entries of a log in memory, and removes them.
+    pub fn drain(&mut self, linux: &Linux, replayed: &mut impl Replayed) {
+        Piece { bytes: &self.held, last_ns: &mut 0 }.replay(linux, replayed);
+        (self.last_ns, self.held) = (0, Vec::new());
+    }
+
     fn entry(&mut self, kind: u8, cpu: CpuId, by: Occupant) {
         if self.held.len() >= PIECE {
             self.write();

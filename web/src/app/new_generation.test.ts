@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Row, RowKind, Rows } from '../api/types.ts';
+import { emptyScene } from '../timeline/scene.ts';
+import { NewGeneration } from './new_generation.ts';
+
+function row(id: number, parent: number | null, kind: RowKind, name: string): Row {
+  return { id, parent, kind, name, detail: '', states: 1, busy_ns: 0, path_ns: 0 };
+}
+
+const before: Rows = {
+  version: 1,
+  rows: [
+    row(1, null, 'process', 'server'),
+    row(0, 1, 'thread', 'worker'),
+    row(2, 1, 'thread', 'worker'),
+    row(5, null, 'process', 'gone'),
+  ],
+  states: [
+    { name: 'parse', class: 'running' },
+    { name: 'read', class: 'blocked' },
+  ],
+};
+
+const after: Rows = {
+  version: 9,
+  rows: [
+    row(7, null, 'process', 'server'),
+    row(3, 7, 'thread', 'worker'),
+    row(4, 7, 'thread', 'worker'),
+  ],
+  states: [
+    { name: 'read', class: 'blocked' },
+    { name: 'parse', class: 'running' },
+  ],
+};
+
+test('settings keep the rows of the same names, and forget those that are gone', () => {
+  const settings = new NewGeneration(before, after, 0).settings({
+    collapsed: new Set([1, 5]),
+    hidden: new Set([5]),
+    pinned: [2, 0],
+    filter: 'w',
+    order: 'name',
+  });
+  assert.deepEqual(settings, {
+    collapsed: new Set([7]),
+    hidden: new Set(),
+    pinned: [4, 3],
+    filter: 'w',
+    order: 'name',
+  });
+});
+
+test('a selection, a range, marks and notes keep their rows, states and moments', () => {
+  const scene = new NewGeneration(before, after, -10).scene({
+    ...emptyScene(),
+    selection: { row: 2, begin: 20, end: 30, state: 1 },
+    range: { begin: 15, end: 40, rows: [0, 5] },
+    marks: [12],
+    notes: [
+      { t: 11, row: 0, text: 'here' },
+      { t: 12, row: 5, text: 'no row' },
+    ],
+  });
+  assert.deepEqual(scene, {
+    selection: { row: 4, begin: 10, end: 20, state: 0 },
+    range: { begin: 5, end: 30, rows: [3] },
+    marks: [2],
+    notes: [
+      { t: 1, row: 3, text: 'here' },
+      { t: 2, row: null, text: 'no row' },
+    ],
+  });
+});
+
+test('a selected state that is gone is no longer selected', () => {
+  const selection = { row: 5, begin: 20, end: 30, state: 1 };
+  const scene = new NewGeneration(before, after, 0).scene({ ...emptyScene(), selection });
+  assert.equal(scene.selection, null);
+});
