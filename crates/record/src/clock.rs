@@ -165,6 +165,18 @@ impl Calibration {
 }
 
 impl Clock {
+    /// Returns the clock that a recording on this host describes: the name of its counter, its rate
+    /// in Hz, and the Unix time in ns of counter value 0. `None` if it has no such counter.
+    pub fn described(source: &str, frequency: u64, offset_ns: i64) -> Option<Clock> {
+        let source = [ClockSource::Counter, ClockSource::MonoRaw].into_iter().find(|known| known.name() == source)?;
+        if frequency == 0 {
+            return None;
+        }
+        let rest = offset_ns.rem_euclid(1_000_000_000) as u128;
+        let offset = (rest * u128::from(frequency) / 1_000_000_000) as u64;
+        Some(Clock { source, frequency, offset_s: offset_ns.div_euclid(1_000_000_000), offset })
+    }
+
     pub fn now(&self) -> u64 {
         self.source.now()
     }

@@ -39,7 +39,7 @@ mod survey;
 use longpole_ftrace::{TraceFs, TraceFsError};
 use std::sync::{Mutex, PoisonError};
 
-pub use convert::{convert, convert_while, is_pending, ConvertError, Converted};
+pub use convert::{convert, convert_while, is_pending, ConvertError, Converted, LivePages};
 pub use groups::{Context, EventRequest, Group, RequestError};
 pub use importance::{steps, Step};
 pub use overload::{Advice, Fill, Overload, SwitchedOff};

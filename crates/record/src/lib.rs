@@ -44,7 +44,7 @@ mod text;
 
 pub use clock::{counter_is_a_clock, Clock, ClockSource};
 pub use control::condition::Condition;
-pub use control::mailbox::{Asked, Request};
+pub use control::mailbox::{Asked, Flush, Request};
 pub use control::options::{Options, Scope};
 pub use control::policy::{ring_size, Config, Mode, Packets, Policy, PolicyError};
 pub use control::stop::{leave_streams, Stop};

@@ -137,6 +137,7 @@ impl Recorder {
         }
         self.directories.search_if_reported(&mut self.recording, &mut self.intake);
         let pressure = self.take_events()?;
+        self.answer_flushes();
         self.recording.files.captures.flush(&mut self.recording.account);
         self.write_outputs(false);
         if self.sources.kernel.note_switched_off() {

@@ -7,6 +7,9 @@
 //!
 //! Events of several streams are yielded in the order of time if the caller allows for the slowest
 //! stream: see [`RecordingFollower::next_until`].
+//!
+//! The kernel's events are raw pages as long as the recording lasts. A caller that converts them
+//! meanwhile adds their streams with [`RecordingFollower::add_kernel`].
 
 pub(crate) mod ctf_live;
 
@@ -41,6 +44,8 @@ pub struct RecordingFollower {
     shared: Shared,
     metadata: Arc<Metadata>,
     plan: Rc<Plan>,
+    /// Metadata and plan of the kernel's streams.
+    kernel: Option<(Arc<Metadata>, Rc<Plan>)>,
     /// Bytes of metadata that were read.
     length: u64,
     listed: Option<SystemTime>,
@@ -64,6 +69,7 @@ pub struct RecordingFollower {
 struct Tail {
     path: PathBuf,
     stream: StreamId,
+    is_kernel: bool,
     /// Offset and index of the last packet that was read.
     last: Option<(u64, u64)>,
     /// Offset of the next packet.
@@ -87,6 +93,7 @@ impl RecordingFollower {
             shared,
             metadata,
             plan,
+            kernel: None,
             length,
             listed: None,
             known: HashSet::new(),
@@ -99,6 +106,46 @@ impl RecordingFollower {
             current: None,
             value_buffer: ValueBuffer::default(),
         })
+    }
+
+    /// Adds streams of the kernel, which are written in whole packets in the order of time.
+    /// `metadata` describes them and does not grow; `streams` are their names and files. With
+    /// `foreign_pids`, the kernel numbers threads differently from the programs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Metadata`] if the metadata cannot be parsed.
+    pub fn add_kernel(
+        &mut self,
+        metadata: &str,
+        streams: impl Iterator<Item = (String, PathBuf)>,
+        foreign_pids: bool,
+    ) -> Result<(), Error> {
+        let parsed =
+            Metadata::parse(metadata.as_bytes()).map_err(|source| Error::Metadata { path: PathBuf::from("kernel/metadata"), source })?;
+        let metadata = Arc::new(parsed);
+        let plan = Rc::new(Plan::grown(&metadata, &mut self.shared, None));
+        for (name, path) in streams {
+            let stream = self.shared.stream(name, StreamKind::Kernel);
+            self.add_tail(Tail { path, stream, is_kernel: true, last: None, next: 0, source: None });
+        }
+        self.shared.catalogue.foreign_pids |= foreign_pids;
+        self.kernel = Some((metadata, plan));
+        Ok(())
+    }
+
+    fn add_tail(&mut self, tail: Tail) {
+        self.idle.push(self.tails.len());
+        self.live += 1;
+        self.tails.push(tail);
+    }
+
+    /// Returns metadata and plan of a stream.
+    fn read_of(&self, tail: &Tail) -> (Arc<Metadata>, Rc<Plan>) {
+        match &self.kernel {
+            Some(kernel) if tail.is_kernel => kernel.clone(),
+            _ => (self.metadata.clone(), self.plan.clone()),
+        }
     }
 
     /// Looks at all streams once more, including those that seemed to have ended. To be called
@@ -184,16 +231,19 @@ impl RecordingFollower {
     fn continue_to(&mut self, index: usize, end: u64, last: (u64, u64)) -> Result<(), Error> {
         // The recorder writes an event's class to the metadata before it commits a packet with such
         // an event.
-        self.learn()?;
+        if !self.tails[index].is_kernel {
+            self.learn()?;
+        }
+        let read = self.read_of(&self.tails[index]);
         let tail = &mut self.tails[index];
         let file = StreamFile { path: tail.path.clone(), length: end };
         if tail.source.is_none() {
-            let decoder = decoder(&self.metadata, &file, self.live)?;
-            let source = CtfSource::new(decoder, self.plan.clone(), tail.stream, tail.path.clone());
-            tail.source = Some(Box::new(source.of_recorder()));
+            let decoder = decoder(&read.0, &file, self.live)?;
+            let source = CtfSource::new(decoder, read.1.clone(), tail.stream, tail.path.clone());
+            tail.source = Some(Box::new(source.in_order(!tail.is_kernel)));
         }
         if let Some(source) = &mut tail.source {
-            source.grow(&file, self.live, &(self.metadata.clone(), self.plan.clone()), Growth::Stream)?;
+            source.grow(&file, self.live, &read, Growth::Stream)?;
         }
         (tail.last, tail.next) = (Some(last), end);
         Ok(())
@@ -212,10 +262,8 @@ impl RecordingFollower {
             }
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let stream = self.shared.stream(format!("user/{name}"), StreamKind::User);
-            self.idle.push(self.tails.len());
-            self.live += 1;
-            self.tails.push(Tail { path: path.clone(), stream, last: None, next: 0, source: None });
-            self.known.insert(path);
+            self.known.insert(path.clone());
+            self.add_tail(Tail { path, stream, is_kernel: false, last: None, next: 0, source: None });
         }
         self.listed = settled.then_some(changed);
         Ok(())
@@ -238,7 +286,7 @@ impl RecordingFollower {
         let tail = &self.tails[index];
         let Ok(file) = StreamFile::look(&tail.path) else { return Ok(Look::Closed) };
         // Only headers are read, so a small window is enough.
-        let mut decoder = decoder(&self.metadata, &file, usize::MAX)?;
+        let mut decoder = decoder(&self.read_of(tail).0, &file, usize::MAX)?;
         let after = tail.last.map_or(0, |(_, index)| index + 1);
         decoder.seek(tail.next, after);
         let (mut end, mut last) = (tail.next, None);
@@ -254,7 +302,7 @@ impl RecordingFollower {
                     decoder.skip_packet();
                 }
                 Ok(Some(_)) => {}
-                Ok(None) if last.is_none() && end >= file.length && file.length > 0 => return Ok(Look::Closed),
+                Ok(None) if !tail.is_kernel && last.is_none() && end >= file.length && file.length > 0 => return Ok(Look::Closed),
                 // A header that cannot be decoded is being written; a later call reads it.
                 Ok(None) | Err(_) => break,
             }

@@ -80,8 +80,8 @@ impl TimelineWriter {
         self.show(vocabulary, threads);
     }
 
-    /// Adds the open states up to now, and groups the rows by processes. Interactions may follow: an
-    /// open state is then continued, so the timeline will be the same as without this call.
+    /// Adds the open states up to now, and groups the rows by processes. Interactions may follow:
+    /// they continue an open state, so the timeline will be the same as without this call.
     pub fn show(&mut self, vocabulary: &Vocabulary, threads: &HashMap<MachineId, ThreadFacts>) {
         let timeline = self.timeline.clone();
         let mut content = timeline.write();

@@ -1,28 +1,37 @@
 //! Follows a running recording for `view --live`: fills the timeline until the recorder ends.
 //!
 //! The recorder's files are the buffer between the two processes. A reader that is too slow falls
-//! behind, and the recorder does not notice it.
+//! behind, and the recorder does not notice it. Twice a second the recorder is asked to write all
+//! events that have happened ([`Flush`]), since a page of the kernel waits for long on a CPU that
+//! has little to do. Its answer is what makes the order certain: no earlier event follows.
 
 use crate::input::in_progress;
 use crate::render::table::plain;
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::pipeline::live_pass::LivePass;
 use longpole_model::rules::Rules;
+use longpole_record::kernel::LivePages;
 use longpole_record::runtime_dir::session::RunningRecording;
-use longpole_record::RuntimeDir;
+use longpole_record::{Clock, Flush, RuntimeDir};
 use longpole_serve::{LiveState, Reading, TraceCounts};
 use longpole_trace::{Recording, RecordingFollower};
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Nice value of the thread that reads: what is recorded, and the recorder, have priority.
 const PATIENT: i32 = 10;
 /// Time between two looks at the recording.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Time after which an event of a program is certainly in the recording's files: three periods of a
-/// recorder with default settings, and the duration of its turn.
-const WRITE_DELAY: Duration = Duration::from_millis(350);
+/// Time that a thread may need from the time of an event until the event can be seen: it may lose
+/// its CPU in between.
+const EVENT_DELAY: Duration = Duration::from_millis(100);
+/// Difference in ns that rounding makes between two conversions of a time.
+const ROUNDING_NS: i64 = 3;
+/// Time in which the recorder writes its events, and time between two looks whether it has.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+const FLUSH_PAUSE: Duration = Duration::from_millis(20);
 /// Time in which a recorder that has begun knows the process of its command.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -96,36 +105,128 @@ impl Followed {
 
 /// The reading of a recording that grows.
 struct Live {
+    path: PathBuf,
+    foreign_pids: bool,
+    clock: Option<Clock>,
     follower: RecordingFollower,
+    kernel: Kernel,
     pass: LivePass,
+    /// What is missing in the picture.
+    note: Option<String>,
+}
+
+/// The kernel's events of the recording.
+enum Kernel {
+    None,
+    /// The recorder has not begun to record them.
+    Awaited,
+    Read(Box<LivePages>),
+}
+
+/// What the recorder has written.
+enum Flushed {
+    /// All events that have happened until it was asked.
+    All,
+    /// It has not answered, so it is not known which events are in the files.
+    NotYet,
+    /// It takes no requests any more.
+    Ended,
 }
 
 impl Live {
     fn begin(path: &Path, rules: Rules, reading: &Reading) -> anyhow::Result<Live> {
         let description = begun(path)?;
-        let pass = LivePass::new(&description, rules, reading.timeline.clone())?;
-        Ok(Live { follower: RecordingFollower::open(path)?, pass })
+        let kernel = if description.kernel_events.is_some() { Kernel::Awaited } else { Kernel::None };
+        Ok(Live {
+            path: path.to_owned(),
+            foreign_pids: description.kernel_events.as_ref().is_some_and(|kernel| kernel.foreign_pids),
+            clock: clock(&description),
+            follower: RecordingFollower::open(path)?,
+            kernel,
+            pass: LivePass::new(&description, rules, reading.timeline.clone())?,
+            note: None,
+        })
     }
 
     /// Reads what was written since the last step, as far as it is certain that no earlier event is
     /// still to come.
     fn step(&mut self, reading: &Reading) -> anyhow::Result<()> {
-        let until = now_ns() - WRITE_DELAY.as_nanos() as i64;
-        self.follower.refresh()?;
-        while let Some((item, catalogue)) = self.follower.next_until(until)? {
-            self.pass.item(catalogue, &item);
+        let Some(clock) = self.clock else { bail!("its clock is not one of this host") };
+        let now = clock.now();
+        match self.flush()? {
+            Flushed::All => {}
+            Flushed::NotYet => return Ok(()),
+            Flushed::Ended => {
+                let note = "the recording has ended; the recorder completes it".to_owned();
+                reading.follows(reading.counts(), LiveState { note: Some(note), ..LiveState::default() });
+                return Ok(());
+            }
         }
-        self.pass.show();
-        let (events, lost) = self.pass.counts();
-        let behind_ns = u64::try_from(now_ns() - until).unwrap_or(0);
-        reading.follows(TraceCounts { events, lost }, LiveState { behind_ns, note: None });
-        Ok(())
+        let until = now.saturating_sub(clock.ticks(EVENT_DELAY));
+        self.begin_kernel();
+        loop {
+            let reached = match &mut self.kernel {
+                Kernel::Read(pages) => pages.step(until)?,
+                Kernel::None => until,
+                // Its first events are earlier than those of programs.
+                Kernel::Awaited => return Ok(()),
+            };
+            self.follower.refresh()?;
+            let reached_ns = clock.unix_ns(reached) + ROUNDING_NS;
+            while let Some((item, catalogue)) = self.follower.next_until(reached_ns)? {
+                self.pass.item(catalogue, &item);
+            }
+            self.pass.show();
+            let (events, lost) = self.pass.counts();
+            let behind_ns = u64::try_from(clock.unix_ns(clock.now()) - reached_ns).unwrap_or(0);
+            reading.follows(TraceCounts { events, lost }, LiveState { behind_ns, note: self.note.clone() });
+            if reached >= until {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lets the recorder write all events that have happened until now.
+    fn flush(&mut self) -> anyhow::Result<Flushed> {
+        let flush = match Flush::ask(&self.path) {
+            Ok(flush) => flush,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Flushed::Ended),
+            Err(error) => return Err(error).context("the recorder cannot be asked to write its events; run as the user who records"),
+        };
+        let since = Instant::now();
+        while since.elapsed() < FLUSH_TIMEOUT {
+            match flush.is_done() {
+                Ok(true) => return Ok(Flushed::All),
+                Ok(false) => thread::sleep(FLUSH_PAUSE),
+                Err(_) => return Ok(Flushed::Ended),
+            }
+        }
+        Ok(Flushed::NotYet)
+    }
+
+    /// Begins to read the kernel's events as soon as the recorder records them.
+    fn begin_kernel(&mut self) {
+        let Kernel::Awaited = self.kernel else { return };
+        let opened = LivePages::open(&self.path).map_err(anyhow::Error::from).and_then(|pages| {
+            let Some(pages) = pages else { return Ok(None) };
+            self.follower.add_kernel(&pages.metadata(), pages.streams(), self.foreign_pids)?;
+            Ok(Some(pages))
+        });
+        match opened {
+            Ok(None) => {}
+            Ok(Some(pages)) => self.kernel = Kernel::Read(Box::new(pages)),
+            Err(error) => {
+                self.kernel = Kernel::None;
+                self.note = Some(format!("the kernel's events are shown only at the end: {}", crate::in_one_line(&error)));
+            }
+        }
     }
 }
 
-fn now_ns() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+/// Returns the clock of a recording, if it is one of this host.
+fn clock(description: &Recording) -> Option<Clock> {
+    let of = &description.clock;
+    Clock::described(of.source.as_deref()?, of.frequency_hz?, of.offset_ns?)
 }
 
 /// Returns the recording's description, which soon after its begin has the process of the command.

@@ -1,7 +1,8 @@
 //! Requests to a running recorder, through a folder in its recording.
 //!
-//! A request is a file that gets its final name when it is complete; the answer is another file in
-//! the same folder. The folder is `.requests` with mode 0700, which the recorder makes and removes.
+//! A request for a snapshot is a file that gets its final name when it is complete; the answer is
+//! another file in the same folder. A request to write all events ([`Flush`]) is an empty file, which
+//! the recorder removes when that is done. The folder is `.requests` with mode 0700, which the recorder makes and removes.
 //! A user with write access there has write access to the whole recording anyway. Programs with
 //! probes, which are not trusted, do not use it.
 
@@ -19,6 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const NAME: &str = ".requests";
 const REQUEST: &str = "request";
 const ANSWER: &str = "answer";
+const FLUSH: &str = ".flush";
 const MAX_BYTES: u64 = 1 << 20;
 /// Limit of the number of requests that are handled at a time.
 const MAX_REQUESTS: usize = 64;
@@ -83,6 +85,18 @@ impl Mailbox {
         all
     }
 
+    /// Names of the requests to write all events.
+    pub fn flushes(&self) -> Vec<String> {
+        let names = self.folder.names().unwrap_or_default();
+        let names = names.into_iter().filter_map(|name| name.into_string().ok());
+        names.filter(|name| name.ends_with(FLUSH)).take(MAX_REQUESTS).collect()
+    }
+
+    /// Answers a request to write all events.
+    pub fn flushed(&self, name: &str) {
+        let _ = self.folder.remove(name);
+    }
+
     /// Removes a request if its process was killed and its lock is gone.
     pub fn remove_if_left(&self, name: &str) {
         if self.folder.read(name).is_ok_and(|file| lock::is_free(&file.into())) {
@@ -115,6 +129,45 @@ impl Mailbox {
 /// Removes the folder of a recorder that was killed.
 pub(crate) fn left(recording: &Path) {
     let _ = std::fs::remove_dir_all(recording.join(NAME));
+}
+
+/// A request to write all events that happened until now to the files of the recording, also those
+/// that would otherwise wait for a page of the kernel to be full. A process that follows the
+/// recording makes it.
+#[derive(Debug)]
+pub struct Flush {
+    folder: Folder,
+    name: String,
+}
+
+impl Flush {
+    /// Makes the request. Fails with `NotFound` if the recorder takes no requests or has ended.
+    pub fn ask(recording: &Path) -> io::Result<Flush> {
+        let folder = Folder::open(&recording.join(NAME))?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
+        let name = format!("{now:020}-{}{FLUSH}", std::process::id());
+        // The recorder is told of files that get a name by being renamed.
+        let hidden = format!(".{name}.new");
+        folder.create(&hidden)?;
+        folder.rename(&hidden, &folder, &name)?;
+        Ok(Flush { folder, name })
+    }
+
+    /// Returns true once all of these events are in the files. Fails with `NotFound` if the
+    /// recorder has ended meanwhile.
+    pub fn is_done(&self) -> io::Result<bool> {
+        if self.folder.holds(&self.name) {
+            return Ok(false);
+        }
+        // The whole folder is removed at the end, before the last events are written.
+        std::fs::metadata(self.folder.path()).map(|_| true)
+    }
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        let _ = self.folder.remove(&self.name);
+    }
 }
 
 /// A request that was made and is not yet answered.

@@ -15,7 +15,9 @@ mod calls;
 mod classes;
 mod conversion;
 mod cpu_pages;
+mod event_writer;
 mod follow;
+mod live;
 mod marks;
 mod source;
 mod state_events;
@@ -30,6 +32,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use live::LivePages;
 #[cfg(test)]
 pub(crate) use state_events::classes as statedump_classes;
 

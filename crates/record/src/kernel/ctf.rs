@@ -117,7 +117,8 @@ impl Stream {
         Ok(self.written)
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    /// Writes the packet that is being filled, if it has events.
+    pub fn flush(&mut self) -> io::Result<()> {
         if self.packet.len() > HEADER {
             self.write()?;
         }

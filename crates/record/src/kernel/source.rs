@@ -222,6 +222,20 @@ impl KernelSource {
         SelfExclusion::begin(instance, CALLS.into_iter().filter(|name| self.records_event(name)).map(asked).collect())
     }
 
+    /// Begins to move all events that were recorded until now, also those in pages that are not
+    /// full. Returns the number of this flush. The events of a flight recorder stay in the kernel.
+    pub fn flush(&self) -> u64 {
+        if self.overwrites {
+            return 0;
+        }
+        self.shared.begin_flush(&self.wake)
+    }
+
+    /// Number of the last flush that is complete.
+    pub fn flushed(&self) -> u64 {
+        self.shared.flushed()
+    }
+
     /// Bytes of pages that were moved until now.
     pub fn bytes(&self) -> u64 {
         self.shared.bytes()

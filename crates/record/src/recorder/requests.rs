@@ -1,4 +1,5 @@
 //! Requests for snapshots: those that are answered at once, and those that wait for a condition.
+//! Requests to write all events, from processes that follow the recording.
 
 use super::Recorder;
 use crate::control::condition::Condition;
@@ -15,6 +16,8 @@ pub(super) struct Requests {
     mailbox: Option<Mailbox>,
     /// True if a request arrived or was withdrawn.
     changed: bool,
+    /// Requests to write all events, each with the number of the kernel's flush that it waits for.
+    flushes: Vec<(String, u64)>,
 }
 
 impl Requests {
@@ -54,6 +57,31 @@ impl Requests {
         triggers.names().for_each(|name| mailbox.remove_if_left(name));
     }
 
+    /// Notes new requests to write all events. `begin` begins to write those of the kernel, and
+    /// returns the number of this flush.
+    fn note_flushes(&mut self, begin: impl FnOnce() -> u64) {
+        let Some(mailbox) = &self.mailbox else { return };
+        let mut new = mailbox.flushes();
+        new.retain(|name| self.flushes.iter().all(|(known, _)| known != name));
+        if !new.is_empty() {
+            let number = begin();
+            self.flushes.extend(new.into_iter().map(|name| (name, number)));
+        }
+    }
+
+    /// Answers the requests to write all events that were noted before the last turn took events.
+    /// `done` is the number of the kernel's last flush that is complete.
+    fn answer_flushes(&mut self, done: u64) {
+        let Some(mailbox) = &self.mailbox else { return };
+        self.flushes.retain(|(name, number)| {
+            let is_done = *number <= done;
+            if is_done {
+                mailbox.flushed(name);
+            }
+            !is_done
+        });
+    }
+
     /// Moves to the next chunk. Returns a diagnostic if that is not possible.
     pub fn move_to(&self, old: &Path, new: &Path) -> Result<(), String> {
         let Some(mailbox) = &self.mailbox else { return Ok(()) };
@@ -72,8 +100,15 @@ impl Requests {
 }
 
 impl Recorder {
+    /// Answers requests to write all events, after events were taken.
+    pub(super) fn answer_flushes(&mut self) {
+        self.requests.answer_flushes(self.sources.kernel.flushed());
+    }
+
     /// Takes up new requests, and drops those that were withdrawn.
     pub(super) fn answer_requests(&mut self) {
+        let Recorder { requests, sources, .. } = self;
+        requests.note_flushes(|| sources.kernel.flush());
         let requests = self.requests.existing();
         let names: Vec<&str> = requests.iter().map(|(name, _)| name.as_str()).collect();
         self.recording.triggers.keep(&names);

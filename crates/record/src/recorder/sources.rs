@@ -178,6 +178,17 @@ impl Slot<KernelSource> {
         }
     }
 
+    /// Begins to write all events that the kernel has recorded until now, also those in pages that
+    /// are not full. Returns the number of this flush.
+    pub fn flush(&self) -> u64 {
+        self.running.as_ref().map_or(0, KernelSource::flush)
+    }
+
+    /// Number of the last flush that is complete.
+    pub fn flushed(&self) -> u64 {
+        self.running.as_ref().map_or(u64::MAX, KernelSource::flushed)
+    }
+
     /// Number of events that the kernel has lost until now; `None` without kernel events, or if its
     /// buffers overwrite the oldest events, which does not count as a loss.
     pub fn lost(&self) -> Option<u64> {

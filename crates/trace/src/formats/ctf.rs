@@ -370,9 +370,10 @@ impl CtfSource {
         }
     }
 
-    /// The source of a stream that Longpole's recorder writes from probes.
-    pub fn of_recorder(self) -> CtfSource {
-        CtfSource { pending_loss: PendingLoss::new(true), ordered: true, trusted: true, ..self }
+    /// The source of a stream that Longpole's recorder writes in the order of time. `of_probes`:
+    /// from probes, whose losses it notes in its own way.
+    pub fn in_order(self, of_probes: bool) -> CtfSource {
+        CtfSource { pending_loss: PendingLoss::new(of_probes), ordered: true, trusted: true, ..self }
     }
 
     pub fn stream(&self) -> StreamId {

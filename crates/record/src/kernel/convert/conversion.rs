@@ -1,18 +1,17 @@
 //! One conversion: the pages of all CPUs become the streams of a CTF trace, in the order of time.
 
 use super::super::ctf::{self, Preamble, Stream};
-use super::super::layout::encode::integer;
-use super::super::layout::known_threads::KnownThreads;
-use super::super::layout::{Layout, I32};
-use super::classes::{Class, Classes};
-use super::cpu_pages::{Bounds, CpuPages, Next};
+use super::super::layout::Layout;
+use super::classes::Classes;
+use super::cpu_pages::CpuPages;
+use super::event_writer::EventWriter;
 use super::follow::{Context, Running};
 use super::source::{self, Description};
-use super::{marks, state_events, ConvertError, Converted, PROGRESS_STEP};
+use super::{ConvertError, Converted, PROGRESS_STEP};
 use crate::output::folder::Folder;
 use longpole_ftrace::{ByteOrder, PageLayout};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::io::{self, Write as _};
 
 /// State of a conversion.
@@ -20,16 +19,7 @@ struct Conversion<'a> {
     raw: &'a Folder,
     building: &'a Folder,
     classes: &'a Classes,
-    threads: KnownThreads,
-    context: Context,
-    /// Events that were switched off and are not written yet, in order of time.
-    switched_off: VecDeque<marks::SwitchedOffEvent>,
-    /// Clock ticks of one second.
-    second: u64,
-    /// Number of events of each class, by its id.
-    counts: Vec<u64>,
-    done: Converted,
-    order: ByteOrder,
+    events: EventWriter,
 }
 
 /// Converts the pages in `raw` into the folder `building`, metadata included.
@@ -52,27 +42,15 @@ pub fn pages_to_ctf(
     let page = description.page_layout(raw, order, formats.first())?;
     let context = Context::new(&description.context, formats.first());
     let classes = Classes::new(&formats, &description, &layout, order, (!context.is_empty(), page.long_size()));
-    let switched_off =
-        description.switched_off.iter().map(|off| marks::SwitchedOffEvent::new(off, |event| classes.name_of(&formats, event)));
-    let mut conversion = Conversion {
-        raw,
-        building,
-        switched_off: switched_off.collect(),
-        threads: KnownThreads::default(),
-        context,
-        second: description.second,
-        counts: vec![0; classes.names.len()],
-        classes: &classes,
-        done,
-        order,
-    };
+    let events = EventWriter::new(&description, context, &classes, &formats, (order, done));
+    let mut conversion = Conversion { raw, building, classes: &classes, events };
     let mut pages = conversion.open_pages(&mut description, page);
     let (mut heap, mut streams) = conversion.begin_streams(&description, &layout, &mut pages)?;
     conversion.merge(&mut heap, &mut pages, &mut streams, &mut |read| progress(read, total))?;
     conversion.end_streams(&description, &pages, streams)?;
     // The metadata is written last, when it is known which classes are used.
     conversion.write_metadata(&description)?;
-    let mut done = conversion.done;
+    let mut done = conversion.events.done;
     done.cpus = pages.len();
     done.raw_bytes = pages.iter().map(|cpu_pages| cpu_pages.read).sum();
     if !progress(total, total) {
@@ -82,21 +60,14 @@ pub fn pages_to_ctf(
 }
 
 /// CPUs by the time of their next event or loss, the earliest first.
-type ByTime = BinaryHeap<Reverse<(u64, usize)>>;
+pub type ByTime = BinaryHeap<Reverse<(u64, usize)>>;
 
 impl Conversion<'_> {
     fn open_pages(&mut self, description: &mut Description, page: PageLayout) -> Vec<CpuPages> {
         let mut pages = Vec::new();
         for source::Pages { cpu, file, .. } in std::mem::take(&mut description.pages) {
-            let counted = description.counted.get(&cpu);
-            let bounds = Bounds {
-                begin: description.earliest.saturating_sub(description.second),
-                end: description.end.map_or(u64::MAX, |end| end.saturating_add(description.second)),
-                slack: description.second / 1000,
-                most_lost: counted.map_or(u64::MAX, |counted| counted.lost.saturating_add(counted.read)),
-            };
-            self.done.damaged_pages += u64::from(file.is_none());
-            pages.push(CpuPages::new(cpu, file, page, bounds));
+            self.events.done.damaged_pages += u64::from(file.is_none());
+            pages.push(CpuPages::new(cpu, file, page, description.bounds(cpu)));
         }
         pages
     }
@@ -104,7 +75,7 @@ impl Conversion<'_> {
     /// Time of the CPU's next event or loss; `None` at the end of its pages.
     fn next_time(&mut self, cpu_pages: &mut CpuPages) -> Result<Option<u64>, ConvertError> {
         let path = self.raw.join(format!("cpu{}", cpu_pages.cpu));
-        cpu_pages.time(&mut self.done).map_err(ConvertError::io("read", path))
+        cpu_pages.time(&mut self.events.done).map_err(ConvertError::io("read", path))
     }
 
     fn write_error(&self, error: io::Error) -> ConvertError {
@@ -131,12 +102,10 @@ impl Conversion<'_> {
             streams.push(stream.map_err(ConvertError::io("write", self.building.join(name)))?);
         }
         if let Some(stream) = streams.first_mut() {
-            let Conversion { threads, context, done, counts, classes, .. } = self;
-            let mut dump =
-                state_events::StateEvents { stream, time: start, first: classes.dump, counts, context: context.nobody(), layout };
-            let written = dump.write(self.raw.read("state.jsonl"), self.raw.read("names.jsonl"), threads, done);
+            let dumped = (self.raw.read("state.jsonl"), self.raw.read("names.jsonl"));
+            let written = self.events.state_dump(self.classes, layout, (stream, start), dumped);
             written.map_err(|error| self.write_error(error))?;
-            self.write_switched_off_until(start, stream).map_err(|error| self.write_error(error))?;
+            self.events.write_switched_off_until(self.classes, start, stream).map_err(|error| self.write_error(error))?;
         }
         Ok((heap, streams))
     }
@@ -156,7 +125,7 @@ impl Conversion<'_> {
             let until = heap.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
             let cpu_pages = &mut pages[index];
             let before = cpu_pages.read;
-            let written = self.run((cpu_pages, &mut running[index]), &mut streams[index], until);
+            let written = self.events.run(self.classes, (cpu_pages, &mut running[index]), &mut streams[index], until);
             written.map_err(ConvertError::io("write", self.building.join(format!("cpu{}", cpu_pages.cpu))))?;
             heap.extend(self.next_time(cpu_pages)?.map(|time| Reverse((time, index))));
             read += cpu_pages.read - before;
@@ -168,7 +137,7 @@ impl Conversion<'_> {
             }
         }
         match streams.first_mut() {
-            Some(stream) => self.write_switched_off_until(u64::MAX, stream).map_err(|error| self.write_error(error)),
+            Some(stream) => self.events.write_switched_off_until(self.classes, u64::MAX, stream).map_err(|error| self.write_error(error)),
             None => Ok(()),
         }
     }
@@ -190,15 +159,15 @@ impl Conversion<'_> {
                 }
                 None => stream.gap().map_err(ConvertError::io("write", path()))?,
             }
-            self.done.lost += stream.discarded();
-            self.done.bytes += stream.finish().map_err(ConvertError::io("write", path()))?;
+            self.events.done.lost += stream.discarded();
+            self.events.done.bytes += stream.finish().map_err(ConvertError::io("write", path()))?;
         }
         if description.counted.is_empty() {
             let what = "what the kernel counted as lost was not noted to the end; how many events are missing is not known";
-            self.done.note(what.to_owned());
+            self.events.done.note(what.to_owned());
         }
-        if self.done.moved > 0 {
-            self.done.note(format!("{} events lay before their predecessor in time, and were moved to it", self.done.moved));
+        if self.events.done.moved > 0 {
+            self.events.done.note(format!("{} events lay before their predecessor in time, and were moved to it", self.events.done.moved));
         }
         Ok(())
     }
@@ -210,120 +179,23 @@ impl Conversion<'_> {
             kernel: &description.kernel,
             clock_source: &description.clock_source,
             clock: &description.clock,
-            damaged_pages: self.done.damaged_pages,
-            context: &self.context.fields(),
+            damaged_pages: self.events.done.damaged_pages,
+            context: &self.events.context.fields(),
         });
-        let Classes { names, filters, calls, .. } = &self.classes;
-        for (id, ((name, fields), &count)) in names.iter().zip(&self.counts).enumerate() {
+        let Classes { names, filters, calls, .. } = self.classes;
+        for (id, ((name, fields), &count)) in names.iter().zip(&self.events.counts).enumerate() {
             // Of system calls, only those that occurred get a class, because there are hundreds.
             if count > 0 || id < usize::from(calls.first) {
                 let filter = filters.get(id).and_then(Option::as_deref);
                 ctf::class(&mut text, id as u16, name, fields, filter);
             }
             if count > 0 {
-                *self.done.names.entry(name.clone()).or_insert(0) += count;
+                *self.events.done.names.entry(name.clone()).or_insert(0) += count;
             }
         }
         let written = self.building.create("metadata").and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
         written.map_err(ConvertError::io("write", self.building.join("metadata")))?;
-        self.done.bytes += text.len() as u64;
-        Ok(())
-    }
-
-    /// Writes the notes about events that were switched off until `time`. Called before an event of
-    /// that time is written.
-    fn write_switched_off_until(&mut self, time: u64, stream: &mut Stream) -> io::Result<()> {
-        while self.switched_off.front().is_some_and(|off| off.time <= time) {
-            let Some(off) = self.switched_off.pop_front() else { break };
-            self.counts[usize::from(self.classes.switched_off)] += 1;
-            // Events may be lost on this CPU, so that its stream is already later than the moment
-            // of switching off.
-            let time = off.time.max(stream.last());
-            let out = stream.event(time, self.classes.switched_off)?;
-            out.extend_from_slice(&self.context.nobody());
-            off.write(time, self.second, out);
-        }
-        Ok(())
-    }
-
-    /// Writes the events of the CPU's current page, up to the time `until`.
-    fn run(&mut self, (cpu_pages, running): (&mut CpuPages, &mut Running), stream: &mut Stream, until: u64) -> io::Result<()> {
-        self.threads.cpu = cpu_pages.cpu;
-        while let Some(next) = cpu_pages.next(until) {
-            match next {
-                Next::Loss { time, count, gap } => {
-                    running.lost();
-                    stream.loss(time, count)?;
-                    if gap {
-                        stream.gap()?;
-                    }
-                }
-                Next::Event { time, id, data } => {
-                    self.write_switched_off_until(time, stream)?;
-                    self.done.moved += u64::from(time < stream.last());
-                    self.done.events += 1;
-                    self.event(running, stream, (time.max(stream.last()), id, data))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Begins an event of this class; its fields follow. `data` is the record of the kernel.
-    fn begin<'s>(&mut self, stream: &'s mut Stream, time: u64, id: u16, data: &[u8]) -> io::Result<&'s mut Vec<u8>> {
-        self.counts[usize::from(id)] += 1;
-        let out = stream.event(time, id)?;
-        self.context.write(data, self.order, &self.threads, out);
-        Ok(out)
-    }
-
-    /// Writes one event of the kernel: its time, the id of its format, and its record.
-    fn event(&mut self, running: &mut Running, stream: &mut Stream, (time, id, data): (u64, u16, &[u8])) -> io::Result<()> {
-        let classes = self.classes;
-        let class = classes.get(id);
-        let to = match class {
-            Some(Class::Plain { to: Some(to), .. }) => to.int(data, self.order).ok(),
-            _ => None,
-        };
-        if let Some(tid) = running.unseen(self.context.tid(data, self.order), to.map(|to| to as i32)) {
-            let out = self.begin(stream, time, classes.running, data)?;
-            integer(out, tid.into(), I32);
-        }
-        match class {
-            Some(Class::Plain { id, plan, follow, .. }) => {
-                let out = self.begin(stream, time, *id, data)?;
-                if !plan.encode(data, &mut self.threads, out) {
-                    self.done.short += 1;
-                }
-                follow.see(data, self.order, &mut self.threads);
-            }
-            Some(Class::Mark(marks)) => match marks.mask(data, self.order) {
-                Some(mask) => {
-                    let out = self.begin(stream, time, classes.mask + u16::from(mask.is_at_end()), data)?;
-                    mask.write(time, self.second, out);
-                }
-                None => self.unknown(stream, (time, id, data))?,
-            },
-            Some(Class::SysEnter) => {
-                let out = self.begin(stream, time, classes.calls.enter_id(data), data)?;
-                classes.calls.write_enter(data, out);
-            }
-            Some(Class::SysExit) => {
-                let out = self.begin(stream, time, classes.calls.exit_id(data), data)?;
-                classes.calls.write_exit(data, out);
-            }
-            None => self.unknown(stream, (time, id, data))?,
-        }
-        Ok(())
-    }
-
-    /// Writes the bytes of an event whose format is not known.
-    fn unknown(&mut self, stream: &mut Stream, (time, id, data): (u64, u16, &[u8])) -> io::Result<()> {
-        self.done.unknown += 1;
-        let out = self.begin(stream, time, self.classes.unknown, data)?;
-        out.extend_from_slice(&id.to_ne_bytes());
-        out.extend_from_slice(&(data.len() as u32).to_ne_bytes());
-        out.extend_from_slice(data);
+        self.events.done.bytes += text.len() as u64;
         Ok(())
     }
 }

@@ -51,6 +51,8 @@ pub struct CpuPages {
     last: u64,
     page: u64,
     ended: bool,
+    /// True if the file is still being written. Then the end of the file is not that of the pages.
+    grows: bool,
     /// Bytes read from the file.
     pub read: u64,
     /// Events that were yielded.
@@ -105,9 +107,20 @@ impl CpuPages {
             last: bounds.begin,
             page: 0,
             ended: false,
+            grows: false,
             read: 0,
             found: 0,
         }
+    }
+
+    /// Reads a file that is still being written.
+    pub fn growing(self) -> CpuPages {
+        CpuPages { grows: true, ..self }
+    }
+
+    /// Looks for pages that were written since the end was reached.
+    pub fn look_again(&mut self) {
+        self.ended = false;
     }
 
     /// Returns the time of the next event or loss in ticks. Reads the next page if the current one
@@ -149,7 +162,7 @@ impl CpuPages {
             self.fill(size)?;
         }
         let bytes = &self.buffer[self.at..self.filled.min(self.at + size)];
-        if bytes.is_empty() {
+        if bytes.is_empty() || self.grows && bytes.len() < size {
             self.ended = true;
             return Ok(());
         }
@@ -245,13 +258,13 @@ impl CpuPages {
         self.filled -= self.at;
         self.at = 0;
         if left == 0 {
-            self.file = None;
+            self.file = self.file.take().filter(|_| self.grows);
             return Ok(());
         }
         while self.filled < room {
             match file.read(&mut self.buffer[self.filled..]) {
                 Ok(0) => {
-                    self.file = None;
+                    self.file = self.file.take().filter(|_| self.grows);
                     break;
                 }
                 Ok(count) => {

@@ -1,6 +1,7 @@
 //! Reads the description of the pages: `source.json`, the events' formats, the header of a page,
 //! and the recording's clock.
 
+use super::cpu_pages::Bounds;
 use super::{ConvertError, Converted, MAX_BYTES};
 use crate::output::folder::Folder;
 use crate::output::metadata::Uuid;
@@ -40,6 +41,8 @@ pub struct Description {
     pub uuid: [u8; 16],
     /// Time at which the streams begin if there is no event.
     pub begin: u64,
+    /// True if the recorder has written the state dump.
+    pub has_state_dump: bool,
     /// Time at which the tracer was started: no event in the pages is earlier.
     pub earliest: u64,
     /// Context fields that the user requested for every event, about the thread that caused it.
@@ -121,15 +124,26 @@ impl Description {
             clock,
             uuid: sibling(uuid),
             begin,
+            has_state_dump: source["state_dump"].is_object(),
             earliest: source["begin"].as_u64().unwrap_or(begin),
             end: source["end"].as_u64(),
             context: source["context"].clone(),
             filters: source["filters"].clone(),
             page_size: source["page_size"].as_u64(),
-            switched_off: source["switched_off"].as_array().into_iter().flatten().take(MAX_STEPS).filter_map(stored_switch_off).collect(),
+            switched_off: stored_switch_offs(&source),
             pages: pages(raw, &counted, done)?,
             counted,
         })
+    }
+
+    /// Limits for the content of a CPU's pages.
+    pub fn bounds(&self, cpu: u32) -> Bounds {
+        Bounds {
+            begin: self.earliest.saturating_sub(self.second),
+            end: self.end.map_or(u64::MAX, |end| end.saturating_add(self.second)),
+            slack: self.second / 1000,
+            most_lost: self.counted.get(&cpu).map_or(u64::MAX, |counted| counted.lost.saturating_add(counted.read)),
+        }
     }
 
     pub fn uuid_text(&self) -> String {
@@ -245,6 +259,15 @@ fn pages(raw: &Folder, counted: &HashMap<u32, Counted>, done: &mut Converted) ->
 /// disappear, so the conversion fails with them and can be repeated.
 fn is_not_there(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) || error.raw_os_error() == Some(libc::ELOOP)
+}
+
+/// Returns the events that were given up until now.
+pub fn switched_off(raw: &Folder) -> Vec<StoredSwitchOff> {
+    stored_switch_offs(&json(raw, "source.json", MAX_DESCRIPTION, &mut Converted::default()))
+}
+
+fn stored_switch_offs(source: &Value) -> Vec<StoredSwitchOff> {
+    source["switched_off"].as_array().into_iter().flatten().take(MAX_STEPS).filter_map(stored_switch_off).collect()
 }
 
 fn stored_switch_off(json: &Value) -> Option<StoredSwitchOff> {

@@ -158,7 +158,16 @@ impl StateEvents<'_> {
         self.event(START, &[])?;
         // Recordings of older recorders have no names.
         let names: Box<dyn Read> = names.map_or_else(|_| Box::new(io::empty()) as Box<dyn Read>, |file| Box::new(file));
-        let mut reader = BufReader::new(file.chain(names));
+        let broken = self.lines(BufReader::new(file.chain(names)), threads)?;
+        self.event(END, &[])?;
+        if broken > 0 {
+            done.note(format!("{broken} lines of the state dump are not JSON"));
+        }
+        Ok(())
+    }
+
+    /// Writes an event for each line. Returns the number of broken lines.
+    pub fn lines(&mut self, mut reader: impl BufRead, threads: &mut KnownThreads) -> io::Result<u64> {
         let (mut line, mut payload, mut broken) = (Vec::new(), Vec::new(), 0u64);
         loop {
             line.clear();
@@ -236,11 +245,7 @@ impl StateEvents<'_> {
             };
             self.event(kind, &payload)?;
         }
-        self.event(END, &[])?;
-        if broken > 0 {
-            done.note(format!("{broken} lines of the state dump are not JSON"));
-        }
-        Ok(())
+        Ok(broken)
     }
 }
 

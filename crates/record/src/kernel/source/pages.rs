@@ -37,6 +37,9 @@ pub(in crate::kernel) struct Shared {
     stop: AtomicBool,
     order: Mutex<Option<Order>>,
     bytes: AtomicU64,
+    /// Numbers of the last flush that was asked for, and of the last one that is complete.
+    flush_wanted: AtomicU64,
+    flush_done: AtomicU64,
     troubles: Mutex<BTreeMap<String, u64>>,
     /// Steps by which events were given up, in order of time.
     pub(in crate::kernel) switched_off: Mutex<Vec<SwitchedOff>>,
@@ -72,6 +75,19 @@ impl Shared {
     pub(super) fn stop(&self, wake: &OwnedFd) {
         self.stop.store(true, Ordering::Release);
         let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
+    }
+
+    /// Lets the thread move all events that were recorded until now. Returns the number of this
+    /// flush.
+    pub(super) fn begin_flush(&self, wake: &OwnedFd) -> u64 {
+        let number = self.flush_wanted.fetch_add(1, Ordering::AcqRel) + 1;
+        let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
+        number
+    }
+
+    /// Number of the last flush that is complete.
+    pub(super) fn flushed(&self) -> u64 {
+        self.flush_done.load(Ordering::Acquire)
     }
 
     /// Gives an order to the thread that moves the pages.
@@ -117,10 +133,17 @@ pub(super) fn move_all(mut readers: Vec<CpuReader>, wake: &OwnedFd, shared: &Sha
             order.answer(moved.map(|()| all));
             continue;
         }
+        let flush = shared.flush_wanted.load(Ordering::Acquire);
+        let flushes = flush != shared.flushed();
         let mut moved = 0;
         for reader in readers.iter_mut().filter(|_| !overwrites) {
             moved += reader.turn(shared);
+            if flushes {
+                // No finished page is left, so what was recorded before is in the next page.
+                moved += reader.move_pages(shared, |reader, file| reader.copy_page_to(file.as_fd()));
+            }
         }
+        shared.flush_done.store(flush, Ordering::Release);
         if woken > 0 && moved == 0 && !shared.stop.load(Ordering::Acquire) {
             std::thread::sleep(PAUSE);
         }
