@@ -213,7 +213,10 @@ impl Rows {
         // A row changes its group when more is known about it, so a group may have lost its rows.
         let parents: HashSet<RowId> = self.rows.values().filter_map(|row| row.parent).collect();
         let left: HashSet<RowId> = self.groups.values().filter(|&row| !parents.contains(row)).copied().collect();
-        let mut rows: Vec<Row> = self.rows.values().filter(|row| !left.contains(&row.id)).cloned().collect();
+        // While a recording is followed, a row is shown from the next grouping on.
+        let is_new =
+            |row: &Row| !self.groups.is_empty() && row.parent.is_none() && matches!(row.kind, RowKind::Machine | RowKind::Interrupt);
+        let mut rows: Vec<Row> = self.rows.values().filter(|row| !left.contains(&row.id) && !is_new(row)).cloned().collect();
         rows.iter_mut().for_each(|row| row.states = store.states(row.id));
         let mut sums: HashMap<RowId, (u64, u64)> = HashMap::new();
         for row in &rows {

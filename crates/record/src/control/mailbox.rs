@@ -1,10 +1,12 @@
 //! Requests to a running recorder, through a folder in its recording.
 //!
 //! A request for a snapshot is a file that gets its final name when it is complete; the answer is
-//! another file in the same folder. A request to write all events ([`Flush`]) is an empty file, which
-//! the recorder removes when that is done. The folder is `.requests` with mode 0700, which the recorder makes and removes.
-//! A user with write access there has write access to the whole recording anyway. Programs with
-//! probes, which are not trusted, do not use it.
+//! another file in the same folder. A request to write all events ([`Flush`]) is an empty file,
+//! which the recorder removes when that is done.
+//!
+//! The folder is `.requests` with mode 0700, which the recorder makes and removes. A user with
+//! write access there has write access to the whole recording anyway. Programs with probes, which
+//! are not trusted, do not use it.
 
 use crate::files::lock;
 use crate::output::folder::Folder;
@@ -146,7 +148,7 @@ impl Flush {
         let folder = Folder::open(&recording.join(NAME))?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
         let name = format!("{now:020}-{}{FLUSH}", std::process::id());
-        // The recorder is told of files that get a name by being renamed.
+        // The recorder's watch reports files that were renamed.
         let hidden = format!(".{name}.new");
         folder.create(&hidden)?;
         folder.rename(&hidden, &folder, &name)?;
