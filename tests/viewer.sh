@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Uses the page of `longpole view` in Chromium, and files of `longpole report --html`: on recordings
-# of probes that it makes itself, and on the first one of the demo.
+# of probes that it makes itself, also while they grow, and on the first one of the demo.
 # SCREENSHOTS names a folder for pictures of the page.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -41,8 +41,10 @@ slow=$(record 3)
 fast=$(record 1)
 "$longpole" demo -o "$place/demo" >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
 demo=("$place/demo"/*/)
-mkdir "$place/html"
+mkdir "$place/html" "$place/live"
+cc -O2 -std=gnu11 -Iinclude -pthread -o "$place/until_closed" tests/programs/until_closed.c
 cd "$place/test"
 node viewer.js "$longpole" "$chromium" "$slow" ${screenshots:+"$screenshots"}
 node comparison.js "$longpole" "$chromium" "$slow" "$fast" ${screenshots:+"$screenshots"}
+node live.js "$longpole" "$chromium" "$place/until_closed" "$place/live" ${screenshots:+"$screenshots"}
 node html_report.js "$longpole" "$chromium" "${demo[0]%/}" "$slow" "$place/html" ${screenshots:+"$screenshots"}
