@@ -62,8 +62,8 @@ impl LivePass {
     /// Shows in the timeline what is known up to the last item: open states, processes, CPUs.
     pub fn show(&mut self) {
         let LivePass { composer, timeline, writer, occupancy, cpus, limits, .. } = self;
-        occupancy.drain(composer.linux(), &mut cpus.filled(timeline, composer.linux()));
         writer.show(composer.vocabulary(), &thread_facts(composer, limits));
+        occupancy.drain(composer.linux(), &mut cpus.filled(timeline, composer.linux()));
     }
 
     /// Returns the numbers of events and of lost events until now.

@@ -32,7 +32,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// Bytes of pages that one step converts, at most about.
-const MAX_STEP: u64 = 8 << 20;
+const MAX_STEP: u64 = 2 << 20;
 /// Bytes of names that one step reads, at most.
 const MAX_NAMES: u64 = 1 << 20;
 
