@@ -218,13 +218,20 @@ impl Cpu {
     /// Frees the memory of what was read of the stream, which is all of it.
     fn free(&mut self) -> io::Result<()> {
         let Some(written) = self.stream.as_ref().map(|stream| stream.written) else { return Ok(()) };
-        if written > self.freed {
+        // Only whole pages can be freed.
+        let end = written - written % memory_page();
+        if end > self.freed {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            fallocate(&self.file, flags, self.freed, written - self.freed)?;
-            self.freed = written;
+            fallocate(&self.file, flags, self.freed, end - self.freed)?;
+            self.freed = end;
         }
         Ok(())
     }
+}
+
+fn memory_page() -> u64 {
+    // SAFETY: asks for a constant of the system.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 fn memory_file() -> io::Result<File> {
