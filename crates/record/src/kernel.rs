@@ -5,7 +5,8 @@
 //! ([`source`]); no code looks at a single event. What is needed to understand the pages later is
 //! saved as well ([`state_reader`]): the events' formats before the first event, and the processes,
 //! files and devices that existed when the recording began. At the end, [`convert`](fn@convert)
-//! turns the pages into CTF. A recorder that is killed leaves pages and an instance behind;
+//! turns the pages into CTF; a process that follows the recording does so meanwhile, in memory
+//! ([`LivePages`]). A recorder that is killed leaves pages and an instance behind;
 //! [`reap`] saves and removes them.
 //!
 //! [`groups`] and [`light`] list the events, [`plan`] chooses those that this kernel has,

@@ -94,7 +94,15 @@ impl Followed {
         let path = &self.running.path;
         let now = in_progress::again(&self.running, &self.runtime)?;
         if path.is_dir() {
-            return Ok(if now.is_some_and(|now| now.path == *path) { Fate::Running } else { Fate::Ended });
+            return Ok(match now {
+                Some(now) if now.path == *path => Fate::Running,
+                Some(now) => {
+                    let next = plain(now.path.display().to_string());
+                    eprintln!("longpole: note: the recording continues in {next}; `longpole view --live` shows it");
+                    Fate::Ended
+                }
+                None => Fate::Ended,
+            });
         }
         match now.filter(|now| now.path != *path) {
             Some(now) => bail!("the recording is now {}; name that directory", plain(now.path.display().to_string())),
