@@ -312,5 +312,7 @@ fn a_chunk_of_a_recording_is_followed_to_its_end() {
     let trace = view.end();
     assert_eq!(trace["phase"], "ready", "{trace}");
     assert_eq!(Path::new(trace["path"].as_str().unwrap()), first);
+    let note = trace["note"].as_str().unwrap();
+    assert!(note.contains("continues in") && !note.contains(first.to_str().unwrap()), "{note}");
     recording.end();
 }

@@ -137,7 +137,7 @@ impl HtmlReport<'_> {
             "trace": {
                 "id": 1, "name": self.name(), "path": self.name(), "origin_ns": begin.to_string(), "end": end - begin,
                 "phase": "ready", "progress": null, "events": self.counts.events, "lost": self.counts.lost, "version": 1,
-                "generation": 0, "live": null, "error": null,
+                "generation": 0, "live": null, "note": null, "error": null,
             },
             "rows": contents.rows, "states": states, "path": listing.path.map(|path| path.0), "path_rows": path_rows,
             "left_out": contents.left_out,

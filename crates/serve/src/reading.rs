@@ -122,13 +122,12 @@ pub struct Reading {
 pub struct LiveState {
     /// Time in ns by which the picture is older than the recording.
     pub behind_ns: u64,
-    /// What happens to the recording, or what is missing in the picture, for people.
-    pub note: Option<String>,
 }
 
 struct State {
     phase: Phase,
     live: Option<LiveState>,
+    note: Option<String>,
     counts: TraceCounts,
     report: Option<Arc<Value>>,
     error: Option<String>,
@@ -136,7 +135,7 @@ struct State {
 
 impl Reading {
     pub(crate) fn new(id: u32, path: PathBuf) -> Reading {
-        let state = State { phase: Phase::Reading, live: None, counts: TraceCounts::default(), report: None, error: None };
+        let state = State { phase: Phase::Reading, live: None, note: None, counts: TraceCounts::default(), report: None, error: None };
         let real_path = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
         let uuid = uuid::of([b"trace".as_slice(), real_path.as_os_str().as_bytes()]);
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -165,6 +164,11 @@ impl Reading {
     pub fn follows(&self, counts: TraceCounts, live: LiveState) {
         let mut state = self.state();
         (state.phase, state.counts, state.live) = (Phase::Live, counts, Some(live));
+    }
+
+    /// Sets what people should know of the recording, or of what is missing in the picture.
+    pub fn set_note(&self, note: Option<String>) {
+        self.state().note = note;
     }
 
     /// Notes that the trace is no longer being recorded, and is now read as a whole.
@@ -268,7 +272,8 @@ impl Reading {
         json!({
             "id": self.id, "name": self.name, "path": self.path.to_string_lossy(), "origin_ns": begin.to_string(), "end": end - begin,
             "phase": state.phase, "progress": progress, "events": state.counts.events, "lost": state.counts.lost, "version": version,
-            "generation": generation, "live": state.live, "error": state.error,
+            "generation": generation, "live": state.live, "note": state.note,
+            "error": state.error,
         })
     }
 }

@@ -19,14 +19,14 @@ export interface Trace {
   generation: number;
   /** Null unless the phase is `live`. */
   live: Live | null;
+  /** What people should know of the recording, or of what is missing in the picture. */
+  note: string | null;
   error: string | null;
 }
 
 export interface Live {
   /** Time by which the picture is older than the recording. */
   behind_ns: number;
-  /** What is missing in the picture, or what happens to the recording. */
-  note: string | null;
 }
 
 export type RowKind =

@@ -45,8 +45,9 @@ pub struct Followed {
 enum Fate {
     /// Its recorder still writes to its directory.
     Running,
-    /// Its recorder has ended, or has begun another chunk.
     Ended,
+    /// Its recorder has begun another chunk, and this one is complete.
+    InNextChunk(PathBuf),
 }
 
 impl Followed {
@@ -80,12 +81,19 @@ impl Followed {
                 }
             }
             if let Err(error) = &step {
-                let note = format!("the picture no longer grows: {}", crate::in_one_line(error));
-                reading.follows(reading.counts(), LiveState { note: Some(note), ..LiveState::default() });
+                reading.set_note(Some(format!("The picture no longer grows: {}.", crate::in_one_line(error))));
             }
             match fate {
-                Fate::Ended => return Ok(()),
                 Fate::Running => thread::sleep(PAUSE),
+                Fate::Ended => {
+                    reading.set_note(None);
+                    return Ok(());
+                }
+                Fate::InNextChunk(next) => {
+                    let next = plain(next.display().to_string());
+                    reading.set_note(Some(format!("The recording continues in {next}; `longpole view --live` shows it.")));
+                    return Ok(());
+                }
             }
         }
     }
@@ -96,11 +104,7 @@ impl Followed {
         if path.is_dir() {
             return Ok(match now {
                 Some(now) if now.path == *path => Fate::Running,
-                Some(now) => {
-                    let next = plain(now.path.display().to_string());
-                    eprintln!("longpole: note: the recording continues in {next}; `longpole view --live` shows it");
-                    Fate::Ended
-                }
+                Some(now) => Fate::InNextChunk(now.path),
                 None => Fate::Ended,
             });
         }
@@ -165,8 +169,7 @@ impl Live {
             Flushed::All => {}
             Flushed::NotYet => return Ok(()),
             Flushed::Ended => {
-                let note = "the recording has ended; the recorder completes it".to_owned();
-                reading.follows(reading.counts(), LiveState { note: Some(note), ..LiveState::default() });
+                reading.set_note(Some("The recording has ended; the recorder completes it.".to_owned()));
                 return Ok(());
             }
         }
@@ -187,7 +190,8 @@ impl Live {
             self.pass.show();
             let (events, lost) = self.pass.counts();
             let behind_ns = u64::try_from(clock.unix_ns(clock.now()) - reached_ns).unwrap_or(0);
-            reading.follows(TraceCounts { events, lost }, LiveState { behind_ns, note: self.note.clone() });
+            reading.follows(TraceCounts { events, lost }, LiveState { behind_ns });
+            reading.set_note(self.note.clone());
             if reached >= until {
                 return Ok(());
             }
@@ -225,7 +229,7 @@ impl Live {
             Ok(Some(pages)) => self.kernel = Kernel::Read(Box::new(pages)),
             Err(error) => {
                 self.kernel = Kernel::None;
-                self.note = Some(format!("the kernel's events are shown only at the end: {}", crate::in_one_line(&error)));
+                self.note = Some(format!("The kernel's events are shown only at the end: {}.", crate::in_one_line(&error)));
             }
         }
     }
