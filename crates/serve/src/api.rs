@@ -4,7 +4,7 @@ mod events;
 mod pictures;
 
 use crate::notes;
-use crate::reading::Reading;
+use crate::reading::{Phase, Reading};
 use crate::shared::Shared;
 use crate::tiles;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
@@ -220,6 +220,9 @@ async fn what_if(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Json(re
         return Err(bad(format!("name 1 to {MAX_CHANGES} changes")));
     }
     let (analyst, reading) = (shared.analyst.clone(), of(&shared, id)?);
+    if reading.phase() == Phase::Live {
+        return Err(bad("the trace is still being recorded; ask again when the recording has ended"));
+    }
     match shared.run_long(move || analyst.what_if(&reading.path, &request.changes)).await {
         Some(Ok(predictions)) => Ok(Json(json!({"predictions": predictions})).into_response()),
         Some(Err(error)) => Err(bad(error)),
