@@ -88,7 +88,9 @@ test('when the recording ends, the verdict follows, and a pinned row stays pinne
   recorder.stdin.end();
   await recorded;
   await until(async () => (await api('')).phase === 'ready');
-  await page.getByRole('region', { name: 'Verdict' }).getByText('of the critical path').first().waitFor();
+  const { verdict } = await api('/report');
+  await page.getByRole('region', { name: 'Verdict' }).getByText(verdict.text, { exact: false }).waitFor();
+  await page.getByRole('group', { name: 'Share of each state of the critical path' }).waitFor();
   const { phase, live, generation } = await api('');
   assert.deepEqual([phase, live, generation], ['ready', null, 1]);
   assert.ok(!(await followButton.isVisible()));
