@@ -78,10 +78,14 @@ impl TimelineWriter {
     /// threads behind machines.
     pub fn finish(mut self, vocabulary: &Vocabulary, threads: &HashMap<MachineId, ThreadFacts>) {
         self.show(vocabulary, threads);
+        let mut content = self.timeline.write();
+        content.add_busy_times();
+        content.version += 1;
     }
 
     /// Adds the open states up to now, and groups the rows by processes. Interactions may follow:
-    /// they continue an open state, so the timeline will be the same as without this call.
+    /// they continue an open state, so the timeline will be the same as without this call. Rows are
+    /// sorted by their busy times, so these are not added: rows would change their places.
     pub fn show(&mut self, vocabulary: &Vocabulary, threads: &HashMap<MachineId, ThreadFacts>) {
         let timeline = self.timeline.clone();
         let mut content = timeline.write();
@@ -96,7 +100,6 @@ impl TimelineWriter {
             store.push(row, since(*origin, interval));
         }
         rows.group(store, vocabulary, threads);
-        content.add_busy_times();
         content.version += 1;
     }
 }
