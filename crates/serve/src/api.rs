@@ -37,6 +37,7 @@ pub(crate) fn router() -> Router<Arc<Shared>> {
         .route("/traces/{id}/report", get(report))
         .route("/traces/{id}/events", get(events::lines))
         .route("/traces/{id}/event-names", get(events::names))
+        .route("/traces/{id}/instance", get(events::instance))
         .route("/traces/{id}/stacks", get(pictures::stacks))
         .route("/traces/{id}/latency", get(pictures::latencies))
         .route("/traces/{id}/latency/{place}", get(pictures::latency))

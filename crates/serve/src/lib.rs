@@ -14,6 +14,7 @@ mod api;
 mod event_places;
 mod events;
 mod html;
+mod instance;
 mod notes;
 mod page;
 mod path_walk;

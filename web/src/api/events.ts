@@ -58,6 +58,29 @@ export async function readEvents(
   return response.status === 202 ? null : response.json();
 }
 
+/** One execution of a thread: from the time at which it got a CPU to that at which it left it. */
+export interface Instance {
+  begin: number;
+  end: number;
+  cpu: number;
+  cpu_row: number;
+  /** When it became able to run, and who woke it. */
+  wake: { t: number; by: string; row: number | null } | null;
+  /** The last interrupt on the CPU before. */
+  interrupt: { name: string; begin: number; end: number; gap_ns: number } | null;
+}
+
+/** Reads the execution of a thread's row at a time. Null if it has no CPU then. */
+export async function readInstance(
+  trace: Trace,
+  { row, at }: { row: number; at: number },
+  signal: AbortSignal,
+): Promise<Instance | null> {
+  const address = `api/traces/${trace.id}/instance?row=${row}&at=${Math.max(0, Math.floor(at))}`;
+  const response = await request(address, { signal });
+  return response.status === 202 ? null : (await response.json()).instance;
+}
+
 /** Reads the number of events of each name. Null as long as the trace is read. */
 export async function readEventNames(
   trace: Trace,

@@ -51,6 +51,9 @@ export interface Row {
   /** Id of a thread, number of a CPU. */
   tid: number | null;
   cpu: number | null;
+  /** CPUs that a thread used, and may use, such as `0-3,8`. */
+  used_cpus: string | null;
+  allowed_cpus: string | null;
   states: number;
   busy_ns: number;
   path_ns: number;

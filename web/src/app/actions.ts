@@ -97,6 +97,31 @@ export function stepInRow(direction: 1 | -1): void {
   );
 }
 
+/** Selects the first state of the next (1) or previous (-1) execution of the selected thread.
+ * `current` is the one of the selection; null if the thread is not on a CPU. */
+export function stepInstance(direction: 1 | -1, current: View | null): void {
+  const viewer = page.active;
+  guard(
+    (async () => {
+      const { client, trace } = viewer;
+      const { selection } = viewer.scene;
+      if (!client || !trace || !selection) return;
+      const { row } = selection;
+      let place: View = current ?? selection;
+      for (;;) {
+        const state =
+          direction === 1
+            ? await firstAfter(client, row, place.end, trace.end)
+            : await lastBefore(client, row, place.begin, span(place));
+        if (!state) return;
+        const kind = viewer.rows.states[state.state]?.class;
+        if (kind === 'running' || kind === 'call') return selectAndFollow(viewer, row, state);
+        place = state;
+      }
+    })(),
+  );
+}
+
 async function firstAfter(
   client: TraceClient,
   row: number,

@@ -70,6 +70,11 @@ export class EventList {
     return dropped;
   }
 
+  /** True if the list is of these events. */
+  isOf({ filter, row }: EventSelection): boolean {
+    return this.known && this.selection.filter === filter && this.selection.row === row;
+  }
+
   cancel(): void {
     this.abort.abort();
     this.abort = new AbortController();

@@ -11,7 +11,7 @@ import {
 } from './row_tree.ts';
 
 function row(id: number, parent: number | null, kind: RowKind, name: string, pathNs = 0): Row {
-  return { id, parent, kind, name, detail: '', tid: null, cpu: null, states: 1, busy_ns: 0, path_ns: pathNs };
+  return { id, parent, kind, name, detail: '', tid: null, cpu: null, used_cpus: null, allowed_cpus: null, states: 1, busy_ns: 0, path_ns: pathNs };
 }
 
 const ROWS = [

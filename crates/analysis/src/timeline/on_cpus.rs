@@ -1,6 +1,7 @@
 //! Which thread had a CPU at a time, for events that tell only their CPU.
 
 use super::rows::RowKind;
+use super::state_names::StateId;
 use super::store::RowId;
 use super::Timeline;
 use std::collections::HashMap;
@@ -25,6 +26,11 @@ pub struct OnCpu {
 }
 
 impl Timeline {
+    /// Returns the thread of a state of a CPU; `None` for interrupts and the like.
+    pub fn thread_of_cpu_state(&self, state: StateId) -> Option<i32> {
+        self.read().rows.thread_of_cpu_state(state)
+    }
+
     /// Prepares to answer who had a CPU.
     pub fn threads_on_cpus(&self) -> ThreadsOnCpus<'_> {
         let content = self.read();

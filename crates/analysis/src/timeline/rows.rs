@@ -5,7 +5,7 @@ use super::state_names::StateId;
 use super::store::{RowId, Store};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// What a row shows. Groups have no states of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -40,6 +40,10 @@ pub struct Row {
     /// Id of a thread, number of a CPU.
     pub tid: Option<i32>,
     pub cpu: Option<u32>,
+    /// CPUs on which a thread ran, and those that its affinity mask allowed at the begin, such as
+    /// `0-3,8`. `None` if the trace does not tell.
+    pub used_cpus: Option<String>,
+    pub allowed_cpus: Option<String>,
     pub states: u64,
     /// Time in which it executes code, and time on the critical path, in ns.
     pub busy_ns: u64,
@@ -101,7 +105,21 @@ impl Rows {
     pub fn add(&mut self, store: &mut Store, kind: RowKind, name: &str, detail: &str) -> RowId {
         let id = store.add_row();
         let (name, detail) = (name.to_owned(), detail.to_owned());
-        self.rows.insert(id, Row { id, parent: None, kind, name, detail, tid: None, cpu: None, states: 0, busy_ns: 0, path_ns: 0 });
+        let row = Row {
+            id,
+            parent: None,
+            kind,
+            name,
+            detail,
+            tid: None,
+            cpu: None,
+            used_cpus: None,
+            allowed_cpus: None,
+            states: 0,
+            busy_ns: 0,
+            path_ns: 0,
+        };
+        self.rows.insert(id, row);
         id
     }
 
@@ -157,6 +175,15 @@ impl Rows {
 
     pub fn thread_of_cpu_state(&self, state: StateId) -> Option<i32> {
         self.cpu_threads.get(&state).copied()
+    }
+
+    /// Sets the CPUs of the rows of threads, by the ids of the threads.
+    pub fn set_cpus(&mut self, used: &HashMap<i32, BTreeSet<u32>>, allowed: impl Fn(i32) -> Option<Vec<u32>>) {
+        for row in self.rows.values_mut() {
+            let Some(tid) = row.tid else { continue };
+            row.used_cpus = used.get(&tid).map(|cpus| ranges(cpus.iter().copied()));
+            row.allowed_cpus = allowed(tid).map(|cpus| ranges(cpus.into_iter()));
+        }
     }
 
     /// Returns the row of a group; added if necessary.
@@ -238,4 +265,17 @@ impl Rows {
         });
         rows
     }
+}
+
+/// Returns ascending numbers as ranges, such as `0-3,8`.
+fn ranges(numbers: impl Iterator<Item = u32>) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut().filter(|(_, last)| last.checked_add(1) == Some(number)) {
+            Some((_, last)) => *last = number,
+            None => ranges.push((number, number)),
+        }
+    }
+    let range = |&(first, last): &(u32, u32)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    ranges.iter().map(range).collect::<Vec<_>>().join(",")
 }

@@ -13,8 +13,8 @@ use longpole_model::interaction::block::Block;
 use longpole_model::interaction::{Interaction, MachineId, Vocabulary};
 use longpole_model::kinds::{LinkKind, SegmentKind};
 use longpole_model::linux::watch::{Base, CpuId, Occupant};
-use longpole_model::linux::Linux;
-use std::collections::HashMap;
+use longpole_model::linux::{Linux, Thread};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Writes the states of machines to a timeline while it follows the interactions.
@@ -129,6 +129,8 @@ pub struct CpuRows {
     group: Option<RowId>,
     cpus: HashMap<CpuId, CpuRow>,
     states: HashMap<Occupant, StateId>,
+    /// CPUs on which each thread ran.
+    used: HashMap<i32, BTreeSet<u32>>,
 }
 
 /// Fills the rows of the CPUs.
@@ -163,6 +165,8 @@ impl CpuRowsWriter<'_> {
         cpus.into_iter().for_each(|cpu| self.write(cpu, Occupant::Unclaimed));
         let mut content = self.timeline.write();
         content.add_busy_times();
+        let masks: HashMap<i32, &Thread> = self.linux.threads.iter().map(|thread| (thread.tid, thread)).collect();
+        content.rows.set_cpus(&self.rows.used, |tid| masks.get(&tid)?.mask.at_begin().map(|cpus| cpus.to_vec()));
         content.version += 1;
     }
 
@@ -200,6 +204,9 @@ impl CpuRowsWriter<'_> {
                 state
             });
             store.push(row, since(*begin, StateInterval { begin: from, end: to.min(*end), state }));
+            if let (Some(tid), Some(cpu)) = (rows.thread_of_cpu_state(state), rows.get_mut(row).and_then(|row| row.cpu)) {
+                self.rows.used.entry(tid).or_default().insert(cpu);
+            }
         }
     }
 }

@@ -1,13 +1,16 @@
-//! Requests for the events of a trace: some of them as lines, and their numbers by name.
+//! Requests for the events of a trace: some of them as lines, their numbers by name, and what led to
+//! an execution.
 
 use super::{bad, of, Answer, Refused};
 use crate::event_places;
 use crate::events::{EventFrom, EventLine, EventQuery, MAX_LINES};
+use crate::instance;
 use crate::shared::Shared;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::Json;
+use longpole_analysis::timeline::RowId;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
@@ -46,6 +49,26 @@ pub(super) async fn lines(State(shared): State<Arc<Shared>>, Path(id): Path<u32>
         Some(Ok(lines)) => Ok(Json(lines).into_response()),
         Some(Err(error)) => Err(bad(error)),
         None => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the events were not read".to_owned())),
+    }
+}
+
+/// A row, and a time in ns since the timeline's begin.
+#[derive(Deserialize)]
+pub(super) struct InstanceRequest {
+    row: u32,
+    at: u64,
+}
+
+pub(super) async fn instance(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(request): Query<InstanceRequest>) -> Answer {
+    let reading = of(&shared, id)?;
+    if !reading.is_over() {
+        return Ok((StatusCode::ACCEPTED, Json(reading.described())).into_response());
+    }
+    let analyst = shared.analyst.clone();
+    match shared.run_long(move || instance::at(&*analyst, &reading, RowId(request.row), request.at)).await {
+        Some(Ok(instance)) => Ok(Json(json!({"instance": instance})).into_response()),
+        Some(Err(error)) => Err(bad(error)),
+        None => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the execution was not found".to_owned())),
     }
 }
 
