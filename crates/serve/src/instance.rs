@@ -102,8 +102,8 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Walks back over the thread's own states and the interrupts between them. Returns the begin of
-    /// the first own one, `None` without one, and the last interrupt before it.
+    /// Walks back over the thread's own states and the interrupts between them. Returns the begin
+    /// of the first own one, `None` without one, and the last interrupt before it.
     fn begin(&self, row: RowId, now: StateInterval) -> io::Result<(Option<u64>, Option<StateInterval>)> {
         let (mut begin, mut interrupt) = (None, None);
         let mut at = Some(now);

@@ -1,5 +1,5 @@
-//! Requests for the events of a trace: some of them as lines, their numbers by name, and what led to
-//! an execution.
+//! Requests for the events of a trace: some of them as lines, their numbers by name, and what led
+//! to an execution.
 
 use super::{bad, of, Answer, Refused};
 use crate::event_places;
