@@ -269,6 +269,14 @@ const allCommands: readonly Command[] = [
     run: () => preferences.togglePalette(),
   },
   {
+    title: 'Edit the colours',
+    group: 'Appearance',
+    keys: [],
+    run: () => {
+      page.dialog = 'colours';
+    },
+  },
+  {
     title: 'Relative times or UTC',
     group: 'Appearance',
     keys: [{ code: 'KeyT' }],

@@ -29,7 +29,7 @@ export class Page implements ViewerHost {
   comparison = $state.raw<Comparison | null>(null);
   active = $state.raw<Viewer>(this.first);
   panel = $state<PanelName>('states');
-  dialog = $state<'keys' | 'commands' | 'compare' | null>(null);
+  dialog = $state<'keys' | 'commands' | 'compare' | 'colours' | null>(null);
   error = $state<string | null>(null);
   highlight = $state<string | null>(null);
   viewers = $derived(this.comparison ? [this.first, this.comparison.second] : [this.first]);

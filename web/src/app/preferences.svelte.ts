@@ -1,8 +1,18 @@
 // What a person likes: theme, palette, display of times, the wheel. Kept by the browser, unlike
 // the view, which is in the address.
 
-import { paletteOf, type PaletteName, type Theme } from '../timeline/palette.ts';
+import type { StateClass } from '../api/types.ts';
+import type { PaletteName, Theme } from '../timeline/palette.ts';
 import type { TimeDisplay } from '../timeline/time_format.ts';
+import {
+  MOST_STATES,
+  NO_COLOURS,
+  ownPalette,
+  paletteKey,
+  readColours,
+  type ColoursByPalette,
+  type OwnColours,
+} from './own_colours.ts';
 
 const STORAGE_KEY = 'longpole-viewer';
 
@@ -11,6 +21,7 @@ type ThemeChoice = Theme | 'system';
 interface Stored {
   theme: ThemeChoice;
   palette: PaletteName;
+  colours: ColoursByPalette;
   timeDisplay: TimeDisplay;
   wheelZooms: boolean;
 }
@@ -18,6 +29,7 @@ interface Stored {
 const DEFAULTS: Stored = {
   theme: 'system',
   palette: 'standard',
+  colours: {},
   timeDisplay: 'relative',
   wheelZooms: false,
 };
@@ -25,7 +37,8 @@ const DEFAULTS: Stored = {
 /** Reads what was kept. A browser may forbid storage; then the defaults hold. */
 function stored(): Stored {
   try {
-    return { ...DEFAULTS, ...JSON.parse(localStorage.getItem(STORAGE_KEY) ?? '{}') };
+    const kept = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? '{}');
+    return { ...DEFAULTS, ...kept, colours: readColours(kept.colours) };
   } catch {
     return DEFAULTS;
   }
@@ -34,6 +47,12 @@ function stored(): Stored {
 class Preferences {
   private values = $state.raw<Stored>(stored());
   private systemDark = $state(matchMedia('(prefers-color-scheme: dark)').matches);
+
+  /** The user's colours for the palette and theme that are shown. */
+  readonly colours = $derived<OwnColours>(
+    this.values.colours[paletteKey(this.values.palette, this.theme)] ?? NO_COLOURS,
+  );
+  readonly palette = $derived(ownPalette(this.values.palette, this.theme, this.colours));
 
   constructor() {
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', (event) => {
@@ -50,10 +69,6 @@ class Preferences {
     return this.values.palette;
   }
 
-  get palette() {
-    return paletteOf(this.values.palette, this.theme);
-  }
-
   get timeDisplay(): TimeDisplay {
     return this.values.timeDisplay;
   }
@@ -68,6 +83,31 @@ class Preferences {
 
   togglePalette(): void {
     this.set({ palette: this.values.palette === 'standard' ? 'colour-blind' : 'standard' });
+  }
+
+  /** Gives a class a colour; null is that of the palette. */
+  colourClass(name: StateClass, colour: string | null): void {
+    const { [name]: _, ...others } = this.colours.classes;
+    const classes = colour === null ? others : { ...others, [name]: colour };
+    this.setColours({ ...this.colours, classes });
+  }
+
+  /** Gives the states with a name a colour; null is that of their class. */
+  colourState(name: string, colour: string | null): void {
+    const { [name]: _, ...others } = this.colours.states;
+    if (colour !== null && Object.keys(others).length >= MOST_STATES) return;
+    const states = colour === null ? others : { ...others, [name]: colour };
+    this.setColours({ ...this.colours, states });
+  }
+
+  /** Returns to the colours of the palette. */
+  resetColours(): void {
+    this.setColours(NO_COLOURS);
+  }
+
+  private setColours(own: OwnColours): void {
+    const key = paletteKey(this.values.palette, this.theme);
+    this.set({ colours: { ...this.values.colours, [key]: own } });
   }
 
   toggleTimeDisplay(): void {

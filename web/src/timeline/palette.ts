@@ -44,12 +44,21 @@ export interface Palette {
   selection: Colour;
   link: Colour;
   classes: Record<StateClass, Colour>;
+  /** Colours of single states, by their names. */
+  states: ReadonlyMap<string, Colour>;
 }
 
-function hex(text: string): Colour {
+/** Reads a colour such as #2f9157, the form that colour inputs use. */
+export function hex(text: string): Colour {
   const value = parseInt(text.slice(1), 16);
   return [value >> 16, (value >> 8) & 255, value & 255];
 }
+
+export function hexText(colour: Colour): string {
+  return `#${colour.map((part) => part.toString(16).padStart(2, '0')).join('')}`;
+}
+
+const NO_STATES: ReadonlyMap<string, Colour> = new Map();
 
 const LIGHT = {
   background: hex('#ffffff'),
@@ -60,6 +69,7 @@ const LIGHT = {
   path: hex('#0b0d10'),
   selection: hex('#0b57d0'),
   link: hex('#7a828c'),
+  states: NO_STATES,
 };
 
 const DARK = {
@@ -71,6 +81,7 @@ const DARK = {
   path: hex('#ffffff'),
   selection: hex('#8ab4f8'),
   link: hex('#8b93a0'),
+  states: NO_STATES,
 };
 
 const COMMON_LIGHT = {
@@ -161,19 +172,56 @@ export function contrast(a: Colour, b: Colour): number {
   return (high + 0.05) / (low + 0.05);
 }
 
-const BLACK: Colour = [16, 18, 22];
+/** Least contrast between a text and what is behind it, by WCAG 2 (AA). */
+const READABLE = 4.5;
+
+const BLACK: Colour = [0, 0, 0];
 const WHITE: Colour = [255, 255, 255];
 
-/** Black or white, whichever is easier to read on the colour. */
+/** Black or white, whichever is easier to read on the colour: one of them has at least 4.58 to 1 on
+ * every colour. */
 export function textOn(colour: Colour): Colour {
   return contrast(colour, WHITE) >= contrast(colour, BLACK) ? WHITE : BLACK;
 }
 
-/** The colour of one state: that of its class, a little lighter or darker depending on the name,
- * so that neighbours of one class differ. */
+/** The preferred colour of a text if it can be read on the colour, else black or white. */
+export function readableOn(colour: Colour, preferred: Colour): Colour {
+  return contrast(colour, preferred) >= READABLE ? preferred : textOn(colour);
+}
+
+/** The colour that a state has of its own, if it has one. A state of the critical path, such as
+ * nginx::write, has that of the state `write`, unless it has another one itself. */
+export function ownColour(palette: Palette, name: string): Colour | undefined {
+  const { states } = palette;
+  if (states.size === 0) return undefined;
+  for (let rest = name; ; ) {
+    const colour = states.get(rest);
+    const at = rest.indexOf('::');
+    if (colour || at < 0) return colour;
+    rest = rest.slice(at + 2);
+  }
+}
+
+/** The colour of a state where each class has one colour, such as in tables. Links of the critical
+ * path have no class. */
+export function plainColour(palette: Palette, stateClass: StateClass | null, name: string): Colour {
+  return (
+    ownColour(palette, name) ?? (stateClass === null ? palette.link : palette.classes[stateClass])
+  );
+}
+
+/** These classes are drawn as patterns, on which a text has a background of its own. */
+export function hasPattern(stateClass: StateClass): boolean {
+  return stateClass === 'unknown' || stateClass === 'lost';
+}
+
+/** The colour of one state: its own, or that of its class, a little lighter or darker depending on
+ * the name, so that neighbours of one class differ. */
 export function stateColour(palette: Palette, stateClass: StateClass, name: string): Colour {
+  const own = ownColour(palette, name);
+  if (own) return own;
   const base = palette.classes[stateClass];
-  if (stateClass === 'asleep' || stateClass === 'unknown' || stateClass === 'lost') return base;
+  if (stateClass === 'asleep' || hasPattern(stateClass)) return base;
   let hash = 0;
   for (let i = 0; i < name.length; i++) hash = (Math.imul(hash, 31) + name.charCodeAt(i)) | 0;
   const shade = [0, 0.16, -0.12, 0.08, -0.06][Math.abs(hash) % 5];
@@ -205,13 +253,16 @@ export function stateLooks(
   highlight: ReadonlySet<string> | null,
 ): StateLook[] {
   const isFaded = fading(highlight);
-  return states.map((state) => {
-    const colour = stateColour(palette, state.class, state.name);
-    return {
-      colour: isFaded(state.name) ? mix(colour, palette.background, FADED) : colour,
-      classIndex: CLASSES.indexOf(state.class),
-    };
-  });
+  return states.map((state) => ({
+    colour: drawnColour(palette, state, isFaded(state.name)),
+    classIndex: CLASSES.indexOf(state.class),
+  }));
+}
+
+/** The colour in which the timeline draws a state. */
+export function drawnColour(palette: Palette, state: State, isFaded: boolean): Colour {
+  const colour = stateColour(palette, state.class, state.name);
+  return isFaded ? mix(colour, palette.background, FADED) : colour;
 }
 
 function mix(a: Colour, b: Colour, part: number): Colour {

@@ -3,7 +3,16 @@
 
 import type { State } from '../api/types.ts';
 import { rowY, type Frame, type PlacedRow } from './frame.ts';
-import { css, fading, textOn } from './palette.ts';
+import {
+  css,
+  drawnColour,
+  fading,
+  hasPattern,
+  readableOn,
+  textOn,
+  type Colour,
+  type Palette,
+} from './palette.ts';
 import type { TileCache } from './tile_cache.ts';
 import { timeToPixel, tileSpan } from './viewport.ts';
 
@@ -30,13 +39,8 @@ export class TextDrawing {
     const { view, width, states, palette } = frame;
     context.font = TEXT_FONT;
     context.textBaseline = 'middle';
-    const colours = new Map<string, string>();
-    for (const [name, colour] of Object.entries(palette.classes)) {
-      const plain = name === 'asleep' || name === 'unknown' || name === 'lost';
-      colours.set(name, css(plain ? palette.faintText : textOn(colour)));
-    }
     const isFaded = fading(frame.scene.highlight);
-    const onFaded = css(palette.faintText);
+    const colours = new Map<State, string>();
     let left = moving ? TEXTS_MOVING : TEXTS_RESTING;
     for (let tile = tiles.first; tile <= tiles.last; tile++) {
       const offset = timeToPixel(view, width, tile * tileSpan(level));
@@ -56,13 +60,18 @@ export class TextDrawing {
           if (!state) continue;
           const text = this.fitted(context, state, end - begin - 2 * PADDING);
           if (text === '') continue;
-          if (state.class === 'unknown' || state.class === 'lost') {
+          if (hasPattern(state.class)) {
             // Text on a pattern cannot be read.
             const textWidth = context.measureText(text).width;
             context.fillStyle = css(palette.background);
             context.fillRect(begin + 1, middle - 8, textWidth + 2 * PADDING - 2, 15);
           }
-          context.fillStyle = isFaded(state.name) ? onFaded : colours.get(state.class)!;
+          let colour = colours.get(state);
+          if (colour === undefined) {
+            colour = css(textColour(palette, state, isFaded(state.name)));
+            colours.set(state, colour);
+          }
+          context.fillStyle = colour;
           context.fillText(text, begin + PADDING, middle);
           if (--left <= 0) return;
         }
@@ -81,4 +90,10 @@ export class TextDrawing {
     const letters = Math.floor((available / width) * state.name.length) - 1;
     return letters < 3 ? '' : `${state.name.slice(0, letters)}…`;
   }
+}
+
+function textColour(palette: Palette, state: State, isFaded: boolean): Colour {
+  if (hasPattern(state.class)) return palette.faintText;
+  const colour = drawnColour(palette, state, isFaded);
+  return isFaded || state.class === 'asleep' ? readableOn(colour, palette.faintText) : textOn(colour);
 }
