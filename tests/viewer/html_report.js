@@ -150,6 +150,21 @@ test('what needs a server is not offered', async () => {
   await page.context().close();
 });
 
+test('the folded graph is in the file, and a click on a node selects its state', async () => {
+  const page = await opened(large.file);
+  await page.getByRole('button', { name: 'Graph' }).click();
+  const nodes = part(page, 'Graph').getByRole('button');
+  const expected = JSON.parse(execFileSync(longpole, ['graph', demo, '--json', '--most', '150']));
+  await nodes.first().waitFor();
+  assert.equal(await nodes.count(), expected.nodes.length);
+  await nodes.first().click();
+  const { class: machines, state } = expected.nodes[0];
+  assert.equal(await page.getByRole('tabpanel').getByTitle(`${machines}::${state}:`).getAttribute('aria-pressed'), 'true');
+  await page.getByRole('button', { name: 'Graph' }).click();
+  assert.equal(await nodes.count(), 0);
+  await page.context().close();
+});
+
 test('a small recording is in the file completely, with the answers of the server', async () => {
   const page = await opened(whole.file);
   assert.equal(await page.getByText('not in this file').count(), 0);
@@ -206,6 +221,8 @@ test('names stay text', async () => {
   for (const row of report.criticality) {
     await page.getByText(`::${row.state}`, { exact: false }).first().waitFor();
   }
+  await page.getByRole('button', { name: 'Graph' }).click();
+  await part(page, 'Graph').getByText(SCRIPT.slice(0, 12), { exact: false }).first().waitFor();
   await page.waitForTimeout(500);
   const counts = await page.evaluate(() => [document.querySelectorAll('img').length, document.scripts.length, document.title]);
   assert.deepEqual(counts.slice(0, 2), [0, 5], 'four parts of data and one script');
@@ -223,6 +240,7 @@ test('names stay text', async () => {
 test('both themes are drawn without overflow, and axe finds no serious violation', async () => {
   for (const colorScheme of ['light', 'dark']) {
     const page = await opened(large.file, '', { colorScheme });
+    await page.getByRole('button', { name: 'Graph' }).click();
     await page.waitForTimeout(1500);
     const path = screenshots ? `${screenshots}/html-1280-${colorScheme}.png` : undefined;
     const image = await page.screenshot({ path });

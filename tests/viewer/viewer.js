@@ -395,12 +395,48 @@ test('a line of the events leads to the state of its thread', async () => {
   await part('Events').getByRole('button', { name, exact: true }).first().click();
 });
 
-test('a recording that is opened again has the same events, stacks, latencies, queues and waits', async () => {
+test('the graph is that of the command, and a click or a key on a node selects its state', async () => {
+  const { graph } = await api('graph');
+  const expected = answer('graph', '--most', '150');
+  const name = ({ class: machines, state }) => (state === null ? null : `${machines}::${state}`);
+  assert.deepEqual(graph.nodes.map((it) => it.state), expected.nodes.map(name));
+  assert.deepEqual(graph.nodes.map((it) => it.share), expected.nodes.map((it) => it.share));
+  for (const { from, to } of graph.edges) {
+    assert.ok(expected.edges.some((edge) => edge.from === from && edge.to === to));
+  }
+  for (const at of graph.nodes.keys()) {
+    assert.ok(graph.edges.some(({ from, to }) => from !== to && [from, to].includes(at)), graph.nodes[at].about);
+  }
+  await drawer('Graph').click();
+  const nodes = part('Graph').getByRole('button');
+  await nodes.first().waitFor();
+  assert.deepEqual(await nodes.evaluateAll((all) => all.map((it) => it.querySelector('title').textContent)), graph.nodes.map((it) => `${it.lines[1]}; ${it.about}`));
+  await part('Graph').getByRole('button', { name: graph.nodes[0].about }).waitFor();
+  const { state } = graph.nodes[0];
+  const rowOf = (state) => page.getByRole('tabpanel').getByTitle(`${state}:`);
+  await page.getByRole('tab', { name: 'Path' }).click();
+  if (await nodes.first().getAttribute('aria-pressed') === 'true') await nodes.first().click();
+  await nodes.first().click();
+  assert.equal(await nodes.first().getAttribute('aria-pressed'), 'true');
+  assert.equal(await rowOf(state).getAttribute('aria-pressed'), 'true');
+  assert.match(await settled(() => page.evaluate(() => location.hash)), new RegExp(`highlight=${encodeURIComponent(state)}(&|$)`));
+  await nodes.first().focus();
+  const key = graph.nodes[0].y > 0 ? 'ArrowUp' : 'ArrowDown';
+  await page.keyboard.press(key);
+  await page.keyboard.press('Enter');
+  const other = part('Graph').locator('[aria-pressed=true]');
+  assert.equal(await other.count(), 1);
+  assert.notEqual(await other.getAttribute('data-node'), '0');
+  await page.keyboard.press('Enter');
+  assert.equal(await other.count(), 0);
+});
+
+test('a recording that is opened again has the same events, stacks, latencies, queues, waits and graph', async () => {
   assert.ok(existsSync(`${recording}/derived/timeline`), 'the timeline is kept');
   const again = await startServer(longpole, [recording]);
   const ask = async (path) => (await fetch(`${again.address}api/traces/1${path}`)).json();
   while ((await ask('')).phase !== 'ready') await page.waitForTimeout(50);
-  for (const path of ['event-names', 'events?from=5', 'stacks', 'latency', 'latency/0', 'queues', 'queues/0', 'waits']) {
+  for (const path of ['event-names', 'events?from=5', 'stacks', 'latency', 'latency/0', 'queues', 'queues/0', 'waits', 'graph']) {
     assert.deepEqual(await ask(`/${path}`), await api(path), path);
   }
   again.server.removeAllListeners('exit');
@@ -464,7 +500,7 @@ test('colours of classes and of states can be changed by keyboard, are drawn and
 test('axe finds no serious violation in either theme, whatever panel is open', async () => {
   for (const colorScheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme });
-    for (const name of ['Stacks', 'Latency', 'Queues', 'Interaction', 'Events']) {
+    for (const name of ['Graph', 'Stacks', 'Latency', 'Queues', 'Interaction', 'Events']) {
       await drawer(name).click();
       await page.waitForTimeout(500);
       const { violations } = await new AxeBuilder({ page }).analyze();
@@ -476,7 +512,7 @@ test('axe finds no serious violation in either theme, whatever panel is open', a
 });
 
 test('the page is drawn in two sizes and themes', async () => {
-  for (const name of ['Stacks', 'Latency', 'Queues', 'Interaction', 'Events']) {
+  for (const name of ['Graph', 'Stacks', 'Latency', 'Queues', 'Interaction', 'Events']) {
     await page.setViewportSize({ width: 1280, height: 800 });
     await drawer(name).click();
     await settled(view);

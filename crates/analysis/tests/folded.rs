@@ -53,6 +53,11 @@ fn one_and_a_half_million_segments_fold_to_the_figure_of_2008() {
     assert!(graph.nodes.len() >= DEFAULT_SIZE / 3);
     let distinct: HashSet<_> = graph.nodes.iter().map(|node| (&node.class, &node.state)).collect();
     assert_eq!(distinct.len(), graph.nodes.len());
+    assert!(graph
+        .nodes
+        .iter()
+        .enumerate()
+        .all(|(at, _)| graph.edges.iter().any(|edge| { edge.from != edge.to && [edge.from, edge.to].contains(&(at as u32)) })));
     assert_eq!(graph.nodes.iter().map(|node| node.times.total_ns).sum::<u64>(), length);
     let steps = graph.edges.iter().map(|edge| edge.times.count).sum::<u64>() + graph.rare_edges.count;
     assert_eq!(steps + 1, graph.segments);

@@ -125,7 +125,71 @@ fn no_node_or_edge_occurs_twice_and_rare_ones_are_merged_without_loss_of_time() 
         assert_eq!(distinct.len(), edges.len());
         assert_eq!(sum(&graph["nodes"], "total_ns"), graph["length_ns"].as_u64().unwrap());
         assert_eq!(sum(&graph["edges"], "count") + graph["rare_edges"]["count"].as_u64().unwrap() + 1, graph["segments"].as_u64().unwrap());
-        assert!(graph["rare_nodes"].as_u64().unwrap() > 0 && nodes.last().unwrap()["class"].is_null());
+        assert!(graph["rare_nodes"].as_u64().unwrap() > 0 && nodes.last().unwrap()["state"].is_null());
+    }
+}
+
+/// A machine log in which the threads of `processes` pass work on, each in one of `states` states
+/// that become rarer.
+fn relay(processes: usize, states: usize, rounds: usize) -> String {
+    let machine = |at: usize| format!("p{at}/worker{at}");
+    let mut text: String = (0..processes).map(|at| format!("{{\"t\":0,\"machine\":\"{}\",\"blocked\":\"idle\"}}\n", machine(at))).collect();
+    writeln!(text, "{{\"t\":0,\"machine\":\"{}\",\"state\":\"begin\"}}", machine(0)).unwrap();
+    let (mut t, mut at) = (0, 0);
+    for round in 0..rounds {
+        let spread = (round * 7919 + round / 5) % (states * states);
+        let state = states - 1 - (spread as f64).sqrt() as usize;
+        let (one, next) = (machine(at), (at + 1 + round % 2) % processes);
+        t += 10 + round % 7;
+        writeln!(text, "{{\"t\":{t},\"machine\":\"{one}\",\"state\":\"state {state} of {at}\"}}").unwrap();
+        t += 20;
+        writeln!(text, "{{\"t\":{t},\"machine\":\"{}\",\"woken_by\":\"{one}\"}}", machine(next)).unwrap();
+        writeln!(text, "{{\"t\":{t},\"machine\":\"{}\",\"state\":\"begin\"}}", machine(next)).unwrap();
+        writeln!(text, "{{\"t\":{t},\"machine\":\"{one}\",\"blocked\":\"idle\"}}").unwrap();
+        at = next;
+    }
+    text
+}
+
+#[test]
+fn rare_states_are_one_node_per_process_and_every_node_has_an_edge() {
+    let place = TempDir::new().unwrap();
+    let log = log(&place, &relay(5, 60, 6000));
+    for most in [6, 40, 150, 545] {
+        let graph = json("graph", &["--json", "--most", &most.to_string()], &log);
+        schema::check(&schema::schema("graph"), &graph);
+        let (nodes, edges) = (graph["nodes"].as_array().unwrap(), graph["edges"].as_array().unwrap());
+        assert!(nodes.len() + edges.len() <= most, "{most}: {} {}", nodes.len(), edges.len());
+        let gathering: Vec<&Value> = nodes.iter().filter(|node| node["state"].is_null()).collect();
+        assert_eq!(sum(&gathering.iter().copied().cloned().collect(), "states"), graph["rare_nodes"].as_u64().unwrap());
+        let processes: HashSet<&Value> = gathering.iter().map(|node| &node["class"]).collect();
+        assert_eq!(processes.len(), gathering.len(), "one node per process");
+        if most == 150 {
+            let names: HashSet<&str> = processes.iter().filter_map(|process| process.as_str()).collect();
+            assert_eq!(names, HashSet::from(["p0", "p1", "p2", "p3", "p4"]));
+        }
+        for at in 0..nodes.len() as u64 {
+            let joins = |edge: &&Value| edge["from"] != edge["to"] && (edge["from"] == at || edge["to"] == at);
+            assert!(edges.iter().any(|edge| joins(&edge)), "{most}: {}", nodes[at as usize]);
+        }
+    }
+}
+
+#[test]
+fn a_picture_of_50_states_is_at_most_1600_pixels_wide_and_has_no_node_without_an_arrow() {
+    let place = TempDir::new().unwrap();
+    let log = log(&place, &relay(5, 40, 6000));
+    let svg = text(&["--format", "svg"], &log);
+    let width: f64 = svg.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+    assert!(width <= 1600.0, "{width}");
+    let graph = json("graph", &["--json", "--most", "150"], &log);
+    let nodes = graph["nodes"].as_array().unwrap();
+    assert!(nodes.len() >= 50, "{}", nodes.len());
+    let arrows: Vec<&str> = svg.lines().filter(|line| line.starts_with("<g opacity")).collect();
+    for node in nodes.iter().filter(|node| node["state"].is_string()) {
+        let name = format!("{}::{}", node["class"].as_str().unwrap(), node["state"].as_str().unwrap());
+        let joins = |arrow: &&str| arrow.contains(&format!("<title>{name} →")) || arrow.contains(&format!("→ {name}:"));
+        assert!(arrows.iter().any(|arrow| joins(&arrow)), "{name}");
     }
 }
 

@@ -44,6 +44,7 @@ pub(crate) fn router() -> Router<Arc<Shared>> {
         .route("/traces/{id}/queues", get(pictures::queues))
         .route("/traces/{id}/queues/{place}", get(pictures::queue))
         .route("/traces/{id}/waits", get(pictures::waits))
+        .route("/traces/{id}/graph", get(pictures::graph))
         .route("/traces/{id}/what-if", post(what_if))
         .route("/traces/{id}/notes", get(read_notes).put(write_notes))
         .route("/diff", get(diff))

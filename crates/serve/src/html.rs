@@ -73,6 +73,8 @@ pub struct HtmlReport<'a> {
     /// The timeline of the trace, which is complete.
     pub timeline: &'a Timeline,
     pub report: &'a Report,
+    /// The folded graph of the critical path, as the page shows it.
+    pub graph: Option<&'a Value>,
     pub counts: TraceCounts,
 }
 
@@ -143,6 +145,7 @@ impl HtmlReport<'_> {
             "left_out": contents.left_out,
             "slice": contents.slice.map(|(begin, end)| json!({"begin": begin, "end": end})),
             "level": contents.level, "levels": contents.levels,
+            "graph": self.graph,
             "notes": notes::read(self.path).map_or(Value::Null, |mut notes| notes["notes"].take()),
         }))
     }

@@ -20,6 +20,8 @@ pub struct PictureAnswers {
     /// Depths over time of each queue.
     pub(crate) depths: Vec<String>,
     pub(crate) waits: String,
+    /// The folded graph of the critical path.
+    pub(crate) graph: String,
 }
 
 impl Default for PictureAnswers {
@@ -43,8 +45,18 @@ impl PictureAnswers {
             queues: json!({"queues": queues}).to_string(),
             depths: pictures.queues.iter().map(|it| depths(it, since)).collect(),
             waits: waits(pictures.waits.as_ref()),
+            graph: graph(None),
         }
     }
+
+    /// Adds the folded graph of the critical path, as the page shows it; `None` without a path.
+    pub fn with_graph(self, of: Option<Value>) -> PictureAnswers {
+        PictureAnswers { graph: graph(of), ..self }
+    }
+}
+
+fn graph(of: Option<Value>) -> String {
+    json!({"graph": of}).to_string()
 }
 
 /// A frame is five numbers, since there may be many of them; a name is sent once.

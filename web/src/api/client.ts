@@ -1,6 +1,7 @@
 // What the page asks about traces: answered by the server of `longpole view`, or in a file of
 // `longpole report --html` by the data in the file.
 
+import type { PathGraph } from '../charts/path_graph.ts';
 import type { Report } from './report.ts';
 import type {
   Diff,
@@ -77,6 +78,8 @@ export interface TraceClient {
   ): Promise<SearchResult>;
   /** The report, or null as long as it is computed. */
   report(): Promise<Report | null>;
+  /** The folded graph of the path (null without a path), or null as long as it is computed. */
+  graph(signal: AbortSignal): Promise<{ graph: PathGraph | null } | null>;
   whatIf(changes: string[], signal: AbortSignal): Promise<Prediction[]>;
   notes(): Promise<Note[]>;
   saveNotes(notes: Note[]): Promise<void>;

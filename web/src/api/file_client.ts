@@ -160,6 +160,10 @@ export class FileClient implements TraceClient {
     return parseReport(this.data.report, this.data.head.trace.origin_ns);
   }
 
+  async graph() {
+    return { graph: this.data.head.graph };
+  }
+
   async whatIf(): Promise<Prediction[]> {
     throw new RequestError(0, 'A file cannot replay the trace; `longpole what-if` does.');
   }

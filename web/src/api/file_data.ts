@@ -9,6 +9,7 @@
 //
 // The last two are columns of numbers (`crates/serve/src/html/columns.rs`).
 
+import type { PathGraph } from '../charts/path_graph.ts';
 import type { Note, Row, State, Trace } from './types.ts';
 
 export interface FileHead {
@@ -23,6 +24,7 @@ export interface FileHead {
   level: number;
   levels: number;
   notes: Note[];
+  graph: PathGraph | null;
 }
 
 /** States or bins of a row, in the order of time. Times are ns. */

@@ -182,6 +182,7 @@ test('what needs single states beyond the slice is refused with the part that ha
       trace: { end: 40_000, origin_ns: '0', version: 1 } as never,
       rows: [row], states: CLASSES.map((name) => ({ name, class: name })), path: null,
       path_rows: [], left_out: 0, slice, level: 10, levels: 1, notes: [],
+      graph: null,
     },
     report: '', rows: new Map([[1, slicedRow(all, slice, 10)]]),
   });

@@ -1,5 +1,6 @@
 // Requests to the server. All addresses are relative to the page, whose address has the token.
 
+import type { PathGraph } from '../charts/path_graph.ts';
 import { RequestError, type Source, type TraceClient } from './client.ts';
 import { parseReport, type Report } from './report.ts';
 import type {
@@ -132,6 +133,11 @@ class ServerClient implements TraceClient {
     const response = await request(`${this.base}/report`);
     if (response.status === 202) return null;
     return parseReport(await response.text(), this.originNs);
+  }
+
+  async graph(signal: AbortSignal): Promise<{ graph: PathGraph | null } | null> {
+    const response = await request(`${this.base}/graph`, { signal });
+    return response.status === 202 ? null : response.json();
   }
 
   async whatIf(changes: string[], signal: AbortSignal): Promise<Prediction[]> {

@@ -230,7 +230,6 @@ const allCommands: readonly Command[] = [
     title,
     group: 'Panels' as const,
     keys: [],
-    needsServer: true,
     run: () => drawer.toggle(name),
   })),
   {

@@ -1,12 +1,21 @@
 // The drawer below the timeline: which of its panels is open, and how high it is.
 
 import { untrack } from 'svelte';
+import { isFile } from '../api/source.ts';
 import type { Trace } from '../api/types.ts';
 import { page } from './page.svelte.ts';
 
-export type DrawerPanel = 'stacks' | 'latency' | 'queues' | 'interaction' | 'events';
+export type DrawerPanel = 'graph' | 'stacks' | 'latency' | 'queues' | 'interaction' | 'events';
 
-export const DRAWER_PANELS: readonly { name: DrawerPanel; title: string }[] = [
+interface PanelTitle {
+  name: DrawerPanel;
+  title: string;
+  /** Its data are in a file of `report --html`. */
+  isInFile?: boolean;
+}
+
+const PANELS: readonly PanelTitle[] = [
+  { name: 'graph', title: 'Graph', isInFile: true },
   { name: 'stacks', title: 'Stacks' },
   { name: 'latency', title: 'Latency' },
   { name: 'queues', title: 'Queues' },
@@ -14,7 +23,11 @@ export const DRAWER_PANELS: readonly { name: DrawerPanel; title: string }[] = [
   { name: 'events', title: 'Events' },
 ];
 
+export const DRAWER_PANELS = PANELS.filter(({ isInFile }) => isInFile || !isFile);
+
 const LOWEST = 120;
+/** Height of what is above the drawer, at least: the verdict and a few rows of the timeline. */
+const ABOVE = 400;
 
 class Drawer {
   panel = $state<DrawerPanel | null>(null);
@@ -28,7 +41,7 @@ class Drawer {
 
   /** Leaves room for the timeline. */
   resize(height: number): void {
-    const highest = Math.max(LOWEST, window.innerHeight * 0.7);
+    const highest = Math.max(LOWEST, window.innerHeight - ABOVE);
     this.height = Math.round(Math.min(Math.max(height, LOWEST), highest));
   }
 }

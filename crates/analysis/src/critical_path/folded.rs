@@ -3,12 +3,14 @@
 //!
 //! The path is walked three times instead of being held in memory: for the time of each node, for
 //! the edges between the largest nodes, and for the distributions of the edges that are shown.
-//! Memory therefore depends on the number of states and on the size of the graph. Rare nodes are
-//! gathered in one other node; rare edges are only counted.
+//! Memory therefore depends on the number of states and on the size of the graph. Rare states are
+//! gathered in one node per process ([`gathered`]); rare edges are only counted. Each node has an
+//! edge to or from another one.
 //!
 //! The times of an edge are those of the segments of its first node that were followed by its
 //! second node. This shows which successor the long segments have.
 
+mod gathered;
 mod layout;
 mod loops;
 
@@ -17,6 +19,7 @@ pub use loops::Loop;
 
 use crate::critical_path::{Kind, Path};
 use crate::stats::histogram::{Histogram, Times};
+use gathered::Gathered;
 use loops::Loops;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -43,10 +46,14 @@ impl Default for Limits {
 /// A state of a class, or a link of a queue, with the times of its segments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Node {
-    /// `None` for the node that gathers the rare ones.
+    /// The process for a node that gathers its rare states; `None` if they are of several
+    /// processes, or links.
     pub class: Option<String>,
+    /// `None` for a node that gathers rare states.
     pub state: Option<String>,
     pub kind: Option<Kind>,
+    /// Number of different states.
+    pub states: u64,
     /// Number of different machines (or links) in this state.
     pub machines: u64,
     pub share: f64,
@@ -77,13 +84,13 @@ pub struct RareEdges {
 pub struct Graph {
     /// Number of segments of the path.
     pub segments: u64,
-    /// Nodes by their time, descending; the last one gathers the rare ones, if there are any.
+    /// Nodes by their time, descending; the last ones gather rare states, if there are any.
     pub nodes: Vec<Node>,
     pub edges: Vec<Edge>,
     /// Indices of the nodes with which the path begins and ends.
     pub first: Option<u32>,
     pub last: Option<u32>,
-    /// Number of nodes that the last one gathers.
+    /// Number of states that are gathered.
     pub rare_nodes: u64,
     pub rare_edges: RareEdges,
     pub loops: Vec<Loop>,
@@ -105,20 +112,23 @@ struct Candidate<'a> {
 /// Folds a path. A limit below 6 nodes and edges is raised to 6.
 pub fn fold(path: &Path, limits: Limits) -> Graph {
     let most = limits.most.max(6);
-    let (candidates, mut node_of) = candidates(path);
-    // Candidates that cannot be shown are one node from here on, so that there are few edges.
+    let (candidates, candidate_of) = candidates(path);
+    let all = sums(&candidates);
+    let gathered = Gathered::new(&candidates, |it| weight(it, all), most);
+    // Candidates that cannot be shown are gathered from here on, so that there are few edges.
     let widest = candidates.len().min(most);
-    cap(&mut node_of, widest);
-    let edges = edges(path, &node_of);
-    let (kept, edges) = within(most, candidates.len(), edges);
-    cap(&mut node_of, kept);
-    // Nodes are listed by their time.
-    let mut order: Vec<usize> = (0..kept).collect();
-    order.sort_by_key(|&at| (Reverse(candidates[at].total), candidates[at].class, candidates[at].state));
-    renumber(&mut node_of, &order);
-    let renamed = |node: u32| order.iter().position(|&from| from == node as usize).map_or(node, |to| to as u32);
+    let edges = edges(path, &renumbered(&candidate_of, &gathered.numbers(widest)));
+    let (kept, edges) = within(most, &gathered, (widest, candidates.len()), edges);
+    let (of_candidate, count) = gathered.within(candidates.len(), kept);
+    let members = members(&of_candidate[..candidates.len()], count);
+    // Nodes are listed by their time, those that gather states at the end.
+    let place_of = listed(&candidates, &members);
+    let node_of = renumbered(&renumbered(&candidate_of, &of_candidate), &place_of);
+    let renamed = |node: u32| place_of[node as usize];
+    let mut in_order: Vec<&Vec<usize>> = members.iter().collect();
+    in_order.sort_by_key(|of| place_of[of_candidate[of[0]] as usize]);
 
-    let mut nodes: Vec<Histogram> = vec![Histogram::default(); kept + usize::from(kept < candidates.len())];
+    let mut nodes: Vec<Histogram> = vec![Histogram::default(); count];
     let mut times: HashMap<(u32, u32), Histogram> =
         edges.iter().map(|&(from, to)| ((renamed(from), renamed(to)), Histogram::default())).collect();
     let (mut rare, mut distinct_rare) = (RareEdges::default(), HashMap::new());
@@ -145,18 +155,22 @@ pub fn fold(path: &Path, limits: Limits) -> Graph {
 
     let length: u64 = nodes.iter().map(Histogram::sum).sum();
     let share = |ns: u64| if length == 0 { 0.0 } else { ns as f64 / length as f64 };
-    let rare_nodes = candidates.len() - kept;
-    let made = nodes.iter().enumerate().map(|(at, times)| {
-        let known = order.get(at).and_then(|&at| candidates.get(at));
+    let made = nodes.iter().zip(&in_order).map(|(times, of)| {
+        let single = match of[..] {
+            [at] => candidates.get(at),
+            _ => None,
+        };
         Node {
-            class: known.map(|it| it.class.to_owned()),
-            state: known.map(|it| it.state.to_owned()),
-            kind: known.map(|it| it.kind),
-            machines: known.map_or_else(|| candidates[kept..].iter().map(|it| it.machines).sum(), |it| it.machines),
+            class: single.map(|it| it.class).or_else(|| gathered.process(of[0])).map(str::to_owned),
+            state: single.map(|it| it.state.to_owned()),
+            kind: single.map(|it| it.kind),
+            states: of.len() as u64,
+            machines: of.iter().map(|&at| candidates[at].machines).sum(),
             share: share(times.sum()),
             times: times.times(),
         }
     });
+    let rare_nodes: usize = in_order.iter().map(|of| of.len()).filter(|&states| states > 1).sum();
     let nodes: Vec<Node> = made.collect();
     let mut edges: Vec<Edge> = times.into_iter().map(|((from, to), times)| Edge { from, to, times: times.times() }).collect();
     edges.sort_by_key(|edge| (Reverse(edge.times.total_ns), Reverse(edge.times.count), edge.from, edge.to));
@@ -175,51 +189,77 @@ pub fn fold(path: &Path, limits: Limits) -> Graph {
     }
 }
 
-/// Returns the candidates, most important first, and the index of each stretch's candidate. The
-/// weight counts visits too, at half the weight of time: links may be short, and without them the
-/// graph would fall apart.
+/// Returns the candidates, most important first, and the index of each stretch's candidate.
 fn candidates(path: &Path) -> (Vec<Candidate<'_>>, Vec<u32>) {
-    let mut sums = vec![(0u64, 0u64); path.kinds()];
+    let mut of_kinds = vec![(0u64, 0u64); path.kinds()];
     for stretch in path.stretches() {
-        let sum = &mut sums[stretch.of as usize];
+        let sum = &mut of_kinds[stretch.of as usize];
         *sum = (sum.0 + stretch.end - stretch.start, sum.1 + 1);
     }
     let mut found: Vec<Candidate> = Vec::new();
     let mut at: HashMap<(&str, &str), usize> = HashMap::new();
-    let mut node_of = vec![u32::MAX; sums.len()];
-    for (of, &(total, count)) in sums.iter().enumerate().filter(|(_, sum)| sum.1 > 0) {
+    let mut candidate_of = vec![u32::MAX; of_kinds.len()];
+    for (of, &(total, count)) in of_kinds.iter().enumerate().filter(|(_, sum)| sum.1 > 0) {
         let (class, state) = path.class_and_state(of as u32);
-        let node = *at.entry((class, state)).or_insert_with(|| {
+        let candidate = *at.entry((class, state)).or_insert_with(|| {
             found.push(Candidate { class, state, kind: path.kind(of as u32), machines: 0, total: 0, count: 0 });
             found.len() - 1
         });
-        let it = &mut found[node];
+        let it = &mut found[candidate];
         (it.machines, it.total, it.count) = (it.machines + 1, it.total + total, it.count + count);
-        node_of[of] = node as u32;
+        candidate_of[of] = candidate as u32;
     }
-    let all = sums.iter().fold((0u64, 0u64), |all, sum| (all.0 + sum.0, all.1 + sum.1));
-    let weight = |it: &Candidate| u128::from(it.total) * u128::from(all.1) + u128::from(it.count) * u128::from(all.0) / 2;
+    let all = sums(&found);
     let mut order: Vec<usize> = (0..found.len()).collect();
-    order.sort_by_key(|&at| (Reverse(weight(&found[at])), found[at].class, found[at].state));
-    renumber(&mut node_of, &order);
-    found.sort_by_key(|it| (Reverse(weight(it)), it.class, it.state));
-    (found, node_of)
+    order.sort_by_key(|&at| (Reverse(weight(&found[at], all)), found[at].class, found[at].state));
+    let candidate_of = renumbered(&candidate_of, &places(&order));
+    found.sort_by_key(|it| (Reverse(weight(it, all)), it.class, it.state));
+    (found, candidate_of)
 }
 
-/// Renumbers the nodes to this order.
-fn renumber(node_of: &mut [u32], order: &[usize]) {
-    let mut place: Vec<u32> = (0..order.len() as u32).collect();
+/// Returns time and number of visits of all candidates.
+fn sums(candidates: &[Candidate]) -> (u64, u64) {
+    candidates.iter().fold((0, 0), |all, it| (all.0 + it.total, all.1 + it.count))
+}
+
+/// Returns how important a candidate is. The weight counts visits too, at half the weight of time:
+/// links may be short, and without them the graph would fall apart.
+fn weight(it: &Candidate, all: (u64, u64)) -> u128 {
+    u128::from(it.total) * u128::from(all.1) + u128::from(it.count) * u128::from(all.0) / 2
+}
+
+/// Returns the place of each element in this order.
+fn places(order: &[usize]) -> Vec<u32> {
+    let mut places = vec![0; order.len()];
     for (to, &from) in order.iter().enumerate() {
-        place[from] = to as u32;
+        places[from] = to as u32;
     }
-    for node in node_of.iter_mut() {
-        *node = place.get(*node as usize).copied().unwrap_or(*node);
-    }
+    places
 }
 
-/// Makes all nodes from the `kept`-th on one node.
-fn cap(node_of: &mut [u32], kept: usize) {
-    node_of.iter_mut().for_each(|node| *node = (*node).min(kept as u32));
+/// Replaces each number by the one at its index in `to`; a number without one stays.
+fn renumbered(numbers: &[u32], to: &[u32]) -> Vec<u32> {
+    numbers.iter().map(|&number| to.get(number as usize).copied().unwrap_or(number)).collect()
+}
+
+/// Returns the candidates of each node.
+fn members(node_of: &[u32], count: usize) -> Vec<Vec<usize>> {
+    let mut members = vec![Vec::new(); count];
+    for (candidate, &node) in node_of.iter().enumerate() {
+        members[node as usize].push(candidate);
+    }
+    members
+}
+
+/// Returns the place of each node in the list.
+fn listed(candidates: &[Candidate], members: &[Vec<usize>]) -> Vec<u32> {
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_by_key(|&node| {
+        let total: u64 = members[node].iter().map(|&at| candidates[at].total).sum();
+        let first = members[node].first().map(|&at| (candidates[at].class, candidates[at].state));
+        (members[node].len() > 1, Reverse(total), first)
+    });
+    places(&order)
 }
 
 /// Time in ns and count of each edge.
@@ -239,31 +279,47 @@ fn edges(path: &Path, node_of: &[u32]) -> HashMap<(u32, u32), (u64, u64)> {
 
 type EdgeTimes = HashMap<(u32, u32), (u64, u64)>;
 
-/// Returns the number of nodes and the edges to show. As many nodes as possible are taken whose
-/// edges all fit, but at least a third of `most`; in that case edges are left out.
-fn within(most: usize, nodes: usize, edges: EdgeTimes) -> (usize, Vec<(u32, u32)>) {
-    let fewest = nodes.min(most / 3);
-    let size = |kept: usize, edges: &EdgeTimes| kept + usize::from(kept < nodes) + edges.len();
-    let (mut low, mut high) = (fewest, nodes.min(most));
+/// Returns how many candidates are nodes of their own, and the edges to show. As many candidates as
+/// possible are taken whose edges all fit, but at least a third of `most`; in that case edges are
+/// left out. `widest` candidates have numbers of their own in `edges`, of `candidates`.
+fn within(most: usize, gathered: &Gathered, (widest, candidates): (usize, usize), edges: EdgeTimes) -> (usize, Vec<(u32, u32)>) {
+    let merged = |kept: usize| {
+        let (nodes, count) = gathered.within(widest, kept);
+        (count, merged(&edges, &nodes))
+    };
+    let (mut low, mut high) = (candidates.min(most / 3), candidates.min(most));
     // `low` nodes are taken in any case; the search finds the largest number that fits.
     while low < high {
         let middle = (low + high).div_ceil(2);
-        match size(middle, &merged(&edges, middle)) <= most {
+        let (nodes, edges) = merged(middle);
+        match nodes + edges.len() <= most {
             true => low = middle,
             false => high = middle - 1,
         }
     }
-    let edges = merged(&edges, low);
+    let (nodes, edges) = merged(low);
     let mut ranked: Vec<((u32, u32), (u64, u64))> = edges.into_iter().collect();
     ranked.sort_by_key(|&(edge, (ns, count))| (Reverse(ns), Reverse(count), edge));
-    ranked.truncate(most - low - usize::from(low < nodes));
-    (low, ranked.into_iter().map(|(edge, _)| edge).collect())
+    let ranked: Vec<(u32, u32)> = ranked.into_iter().map(|(edge, _)| edge).collect();
+    // The first edge of each node with another one comes first, then the others.
+    let joins = first_edges(nodes, ranked.iter().copied());
+    let (first, others): (Vec<_>, Vec<_>) = ranked.into_iter().zip(joins).partition(|(_, joins)| *joins);
+    (low, first.into_iter().chain(others).map(|(edge, _)| edge).take(most.saturating_sub(nodes)).collect())
 }
 
-fn merged(edges: &EdgeTimes, kept: usize) -> EdgeTimes {
+/// Tells for each edge if it is the first one that joins one of its nodes with another node.
+pub fn first_edges(nodes: usize, edges: impl Iterator<Item = (u32, u32)>) -> Vec<bool> {
+    let mut is_joined = vec![false; nodes];
+    let mut joins = |(from, to): (u32, u32)| {
+        from != to && [from, to].map(|node| !std::mem::replace(&mut is_joined[node as usize], true)).contains(&true)
+    };
+    edges.map(&mut joins).collect()
+}
+
+fn merged(edges: &EdgeTimes, node_of: &[u32]) -> EdgeTimes {
     let mut merged = EdgeTimes::new();
     for (&(from, to), &(ns, count)) in edges {
-        let edge = merged.entry((from.min(kept as u32), to.min(kept as u32))).or_default();
+        let edge = merged.entry((node_of[from as usize], node_of[to as usize])).or_default();
         edge.0 += ns;
         edge.1 += count;
     }

@@ -23,7 +23,7 @@ pub fn read(input: &Input, path: &Path, asked: (&SubjectArgs, bool), file: &Path
     let states_known = |events, lost| counts.set(TraceCounts { events, lost });
     let shown = Shown { timeline: timeline.clone(), states_known: &states_known };
     let one = one_report::read(input, path, asked, Some(&shown))?;
-    let html = HtmlReport { path, timeline: &timeline, report: &one.report, counts: counts.get() }.to_html()?;
+    let html = HtmlReport { path, timeline: &timeline, report: &one.report, graph: one.graph.as_ref(), counts: counts.get() }.to_html()?;
     write(file, html.as_bytes()).with_context(|| format!("{} cannot be written; name another file with --html", file.display()))?;
     Ok(one)
 }

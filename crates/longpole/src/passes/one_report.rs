@@ -12,8 +12,10 @@ use crate::input::explained::explained;
 use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
+use crate::render::path_graph;
 use crate::render::table::plain;
 use anyhow::bail;
+use longpole_analysis::critical_path::folded::{fold, Limits as GraphLimits};
 use longpole_analysis::critical_path::samples::CriticalFunction;
 use longpole_analysis::critical_path::Answer;
 use longpole_analysis::pipeline::pictures::Pictures;
@@ -26,6 +28,7 @@ use longpole_analysis::timeline::{add_path, Timeline, TimelineWriter};
 use longpole_analysis::verdict;
 use longpole_analysis::verdict::limits::Limits;
 use longpole_trace::EventIndex;
+use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,6 +40,9 @@ pub struct OneReport {
     pub pictures: Pictures,
     /// The places of the events; empty if no timeline is shown.
     pub index: EventIndex,
+    /// The folded graph of the critical path for the page; `None` if no timeline is shown, or
+    /// without a path.
+    pub graph: Option<Value>,
 }
 
 /// A timeline that the reading fills.
@@ -49,6 +55,12 @@ pub struct Shown<'a> {
 impl Shown<'_> {
     fn add_path(&self, interactions: &Interactions, answer: &Answer) {
         add_path(&self.timeline, interactions.vocabulary(), answer);
+    }
+
+    /// Folds the path to the graph that the page shows.
+    fn graph(answer: &Answer) -> Option<Value> {
+        let graph = fold(answer.segments.as_ref()?, GraphLimits { most: path_graph::MAX_DRAWN, loops: 0 });
+        Some(path_graph::for_page(&path_graph::title(answer, &graph), &graph))
     }
 }
 
@@ -81,6 +93,7 @@ pub fn read(
     if let (Some(shown), Ok(critical)) = (shown, &critical) {
         shown.add_path(&interactions, &critical.answer);
     }
+    let graph = critical.as_ref().ok().filter(|_| shown.is_some()).and_then(|critical| Shown::graph(&critical.answer));
     let (functions, flames) = sampled(input, &interactions, critical.as_mut().ok(), shown.is_some());
     let pictures = shown.map_or_else(Pictures::default, |Shown { timeline, .. }| {
         let waits = critical.as_ref().ok().map(|critical| critical.waits.clone());
@@ -101,7 +114,7 @@ pub fn read(
         Err(error) => eprintln!("longpole: note: without critical path: {}", in_one_line(&explained(error))),
     }
     let from = Some(ProbeReading { pass, trace, events, from_begin: true });
-    Ok(OneReport { report, from, pictures: pictures.with_flames(flames), index })
+    Ok(OneReport { report, from, pictures: pictures.with_flames(flames), graph, index })
 }
 
 /// Returns the functions on the path from stack samples, and with `with_flames` the flame graphs.
@@ -148,10 +161,12 @@ fn of_log(
     let request = Request { selection, progress: subject.progress_times(), keep_end: true, sensitivity };
     let mut writer = shown.map(|shown| TimelineWriter::new(shown.timeline.clone()));
     let critical = path_of_log(interactions, request, writer.as_mut().map(|writer| writer as &mut dyn Follower))?;
+    let graph = shown.and_then(|_| Shown::graph(&critical.answer));
     if let (Some(shown), Some(writer)) = (shown, writer) {
         timeline::finish(writer, &shown.timeline, interactions, None)?;
         shown.add_path(interactions, &critical.answer);
         (shown.states_known)(critical.answer.interactions, critical.answer.lost);
     }
-    Ok(OneReport { report: Report::of_machines(critical), from: None, pictures: Pictures::default(), index: EventIndex::default() })
+    let (pictures, index) = (Pictures::default(), EventIndex::default());
+    Ok(OneReport { report: Report::of_machines(critical), from: None, pictures, graph, index })
 }

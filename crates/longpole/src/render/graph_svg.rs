@@ -4,7 +4,7 @@
 //! The picture needs no other file: no script, style sheet, or font. It uses a font of fixed width,
 //! so that the width of a label is known without the font.
 
-use longpole_analysis::critical_path::folded::{Layout, NodePosition, Sizes};
+use longpole_analysis::critical_path::folded::{Bend, Layout, NodePosition, Sizes};
 use std::io::{self, Write};
 
 const LETTER: f64 = 6.7;
@@ -13,6 +13,9 @@ const MARGIN: f64 = 28.0;
 const HEAD: f64 = 34.0;
 const FOOT: f64 = 44.0;
 const SIZES: Sizes = Sizes { height: 46.0, gap: 22.0, layer_gap: 54.0, widest: 1500.0 };
+
+/// Letters of a title that are shown; a name in it may be long.
+const MAX_TITLE: usize = 200;
 
 /// Width of the arrow from a node to itself, in pixels.
 const EAR: f64 = 22.0;
@@ -50,15 +53,35 @@ pub struct Arrow {
     pub about: String,
 }
 
+/// The places of everything in a picture.
+pub struct LaidOut {
+    pub labels: Vec<[String; 2]>,
+    /// Places of the boxes, without the arrows from a box to itself.
+    pub boxes: Vec<NodePosition>,
+    /// Bends of the arrows, in their order; none of an arrow from a box to itself.
+    pub bends: Vec<Vec<Bend>>,
+    pub width: f64,
+    pub height: f64,
+}
+
+/// Height of a box.
+pub const BOX_HEIGHT: f64 = SIZES.height;
+
 impl Picture<'_> {
-    pub fn svg(&self, out: &mut impl Write) -> io::Result<()> {
-        let title = self.title;
-        let labels: Vec<[String; 2]> = self.boxes.iter().map(|it| [shortened(&it.lines[0]), it.lines[1].clone()]).collect();
+    pub fn laid_out(&self) -> LaidOut {
+        let labels: Vec<[String; 2]> = self.boxes.iter().map(|it| [shortened(&it.lines[0], MAX_LETTERS), it.lines[1].clone()]).collect();
         let has_ear = |at: usize| self.arrows.iter().any(|arrow| arrow.from as usize == at && arrow.to as usize == at);
         let ears: Vec<f64> = (0..self.boxes.len()).map(|at| if has_ear(at) { EAR } else { 0.0 }).collect();
         let widths: Vec<f64> = labels.iter().zip(&ears).map(|(lines, ear)| text_width(lines) + 20.0 + 2.0 * ear).collect();
         let edges: Vec<(u32, u32)> = self.arrows.iter().map(|arrow| (arrow.from, arrow.to)).collect();
-        let layout = Layout::new(&widths, &edges, self.first, SIZES);
+        let Layout { places, bends, width, height } = Layout::new(&widths, &edges, self.first, SIZES);
+        let inner = |(place, ear): (NodePosition, f64)| NodePosition { x: place.x + ear, width: place.width - 2.0 * ear, ..place };
+        LaidOut { labels, boxes: places.into_iter().zip(ears).map(inner).collect(), bends, width, height }
+    }
+
+    pub fn svg(&self, out: &mut impl Write) -> io::Result<()> {
+        let title = &shortened(self.title, MAX_TITLE);
+        let layout = self.laid_out();
         let legend_width: f64 = self.legend.iter().map(|(_, name)| legend_step(name)).sum();
         let width = (layout.width.max(legend_width).max(title.chars().count() as f64 * LETTER * 1.15) + 2.0 * MARGIN).ceil();
         let height = (layout.height + HEAD + FOOT + 2.0 * MARGIN).ceil();
@@ -67,7 +90,7 @@ impl Picture<'_> {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
              font-family=\"ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace\" font-size=\"11\">"
         )?;
-        writeln!(out, "<title>{}</title>", escaped(title))?;
+        writeln!(out, "<title>{}</title>", escaped(self.title))?;
         writeln!(
             out,
             "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
@@ -84,13 +107,13 @@ impl Picture<'_> {
         writeln!(out, "<g transform=\"translate({left:.1} {:.1})\">", MARGIN + HEAD)?;
         // The widest arrows are drawn last, on top of the others.
         for (arrow, bends) in self.arrows.iter().zip(&layout.bends).rev() {
-            match (layout.places.get(arrow.from as usize), layout.places.get(arrow.to as usize)) {
-                (Some(place), Some(_)) if arrow.from == arrow.to => ear(out, *place, arrow.share, &arrow.about)?,
+            match layout.boxes.get(arrow.from as usize) {
+                Some(place) if arrow.from == arrow.to => ear(out, *place, arrow.share, &arrow.about)?,
                 _ => curve(out, bends, arrow.share, &arrow.about)?,
             }
         }
-        for (((shape, lines), place), ear) in self.boxes.iter().zip(&labels).zip(&layout.places).zip(&ears) {
-            draw(out, shape, lines, NodePosition { x: place.x + ear, width: place.width - 2.0 * ear, ..*place })?;
+        for ((shape, lines), place) in self.boxes.iter().zip(&layout.labels).zip(&layout.boxes) {
+            draw(out, shape, lines, *place)?;
         }
         writeln!(out, "</g>")?;
         let mut x = MARGIN;
@@ -121,12 +144,12 @@ fn text_width(lines: &[String; 2]) -> f64 {
 }
 
 /// Shortens a name in the middle, because its end distinguishes it better than its middle.
-fn shortened(name: &str) -> String {
-    if name.chars().count() <= MAX_LETTERS {
+fn shortened(name: &str, most: usize) -> String {
+    if name.chars().count() <= most {
         return name.to_owned();
     }
     let letters: Vec<char> = name.chars().collect();
-    let (head, tail) = (&letters[..MAX_LETTERS / 2 - 1], &letters[letters.len() - MAX_LETTERS / 2..]);
+    let (head, tail) = (&letters[..most / 2 - 1], &letters[letters.len() - most / 2..]);
     head.iter().chain(std::iter::once(&'…')).chain(tail).collect()
 }
 
@@ -183,7 +206,7 @@ fn curve(out: &mut impl Write, bends: &[(f64, f64)], share: f64, about: &str) ->
 
 fn ear(out: &mut impl Write, place: NodePosition, share: f64, about: &str) -> io::Result<()> {
     let (width, strength) = pen(share);
-    let x = place.x + place.width - EAR;
+    let x = place.x + place.width;
     let (top, bottom) = (place.y + SIZES.height * 0.3, place.y + SIZES.height * 0.7);
     let far = x + EAR * 1.05;
     writeln!(

@@ -1,11 +1,19 @@
 //! The folded graph as a picture: nodes in layers, coloured by kind; edges are as wide as the time
 //! spent on them.
 
-use crate::render::graph_svg::{Arrow, Colours, Picture, Shape};
+use crate::render::graph_svg::{Arrow, Colours, LaidOut, Picture, Shape, BOX_HEIGHT};
 use crate::render::table::{duration, number, percent, plain};
-use longpole_analysis::critical_path::folded::{Edge, Graph, Node};
-use longpole_analysis::critical_path::Kind;
+use longpole_analysis::critical_path::folded::{first_edges, Edge, Graph, Node};
+use longpole_analysis::critical_path::{Answer, Kind};
+use serde_json::{json, Value};
 use std::io::{self, Write};
+
+/// Largest number of nodes and edges together. A larger picture can no longer be surveyed, only
+/// searched.
+pub const MAX_DRAWN: usize = 150;
+
+/// Edges of nodes that gather rare states are drawn from this share of the steps of the path on.
+const FREQUENT: u64 = 50;
 
 pub fn colours(kind: Option<Kind>) -> Colours {
     match kind {
@@ -35,15 +43,73 @@ const KINDS: [(Kind, &str); 7] = [
     (Kind::Unknown, "unknown"),
 ];
 
+/// Returns what the graph shows, in one line.
+pub fn title(answer: &Answer, graph: &Graph) -> String {
+    let end = match answer.end_host.as_str() {
+        "" => answer.end_machine.clone(),
+        host => format!("{host}/{}", answer.end_machine),
+    };
+    let which = if answer.mode == "active" { "active path of" } else { "path to the end of" };
+    let [length, segments] = [duration(answer.length_ns), number(graph.segments)];
+    plain(format!("{which} {end}: {length}, {segments} segments in {} nodes and {} edges", graph.nodes.len(), graph.edges.len()))
+}
+
 pub fn svg(out: &mut impl Write, title: &str, graph: &Graph) -> io::Result<()> {
-    // Edges to and from the node for rare states are everywhere and show little, so they are left
-    // out, unless the path visits that node in a quarter of its steps or more.
+    picture(title, &drawn(graph)).svg(out)
+}
+
+/// Returns the picture for the viewer's page, which colours and draws it itself:
+/// docs/internals/viewer-interface.md.
+pub fn for_page(title: &str, graph: &Graph) -> Value {
+    let drawn = drawn(graph);
+    let picture = picture(title, &drawn);
+    let LaidOut { labels, boxes, bends, width, height } = picture.laid_out();
+    let nodes = graph.nodes.iter().zip(&picture.boxes).zip(labels.iter().zip(boxes)).map(|((node, shape), (lines, place))| {
+        json!({
+            "state": node.state.is_some().then(|| full_name(node)), "kind": node.kind, "share": node.share, "lines": lines,
+            "about": shape.about, "x": rounded(place.x), "y": rounded(place.y), "width": rounded(place.width),
+        })
+    });
+    let edges = picture.arrows.iter().zip(bends).map(|(arrow, bends)| {
+        let bends: Vec<[f64; 2]> = bends.into_iter().map(|(x, y)| [rounded(x), rounded(y)]).collect();
+        json!({"from": arrow.from, "to": arrow.to, "share": arrow.share, "about": arrow.about, "bends": bends})
+    });
+    json!({
+        "title": title, "width": width.ceil(), "height": height.ceil(), "box_height": BOX_HEIGHT, "nodes": nodes.collect::<Vec<_>>(),
+        "edges": edges.collect::<Vec<_>>(), "foot": picture.foot,
+    })
+}
+
+/// Rounds a coordinate to tenths of a pixel.
+fn rounded(x: f64) -> f64 {
+    (x * 10.0).round() / 10.0
+}
+
+/// A graph and the edges of it that are drawn.
+struct Drawn<'a> {
+    graph: &'a Graph,
+    edges: Vec<&'a Edge>,
+    left_out: Vec<&'a Edge>,
+}
+
+/// Chooses the edges. Those of nodes that gather rare states are everywhere and show little, so
+/// they are drawn only if the path takes them often, or if a node would have no other edge.
+fn drawn(graph: &Graph) -> Drawn<'_> {
     let steps: u64 = graph.edges.iter().map(|edge| edge.times.count).sum();
-    let through = graph.nodes.iter().filter(|node| node.kind.is_none()).map(|node| node.times.count).sum::<u64>();
-    let is_rare = |node: u32| through * 4 < steps && graph.nodes.get(node as usize).is_none_or(|node| node.kind.is_none());
-    let (left_out, drawn): (Vec<&Edge>, Vec<&Edge>) = graph.edges.iter().partition(|edge| is_rare(edge.from) || is_rare(edge.to));
+    let gathers = |node: u32| graph.nodes.get(node as usize).is_none_or(|node| node.state.is_none());
+    let is_rare = |edge: &Edge| (gathers(edge.from) || gathers(edge.to)) && edge.times.count * FREQUENT < steps;
+    // First all edges between single states, so that a node's first edge is one of them if any is.
+    let mut edges: Vec<&Edge> = graph.edges.iter().collect();
+    edges.sort_by_key(|edge| is_rare(edge));
+    let joins = first_edges(graph.nodes.len(), edges.iter().map(|edge| (edge.from, edge.to)));
+    let (edges, left_out): (Vec<_>, Vec<_>) = edges.into_iter().zip(joins).partition(|(edge, joins)| *joins || !is_rare(edge));
+    let [edges, left_out] = [edges, left_out].map(|edges| edges.into_iter().map(|(edge, _)| edge).collect());
+    Drawn { graph, edges, left_out }
+}
+
+fn picture<'a>(title: &'a str, Drawn { graph, edges, left_out }: &Drawn<'_>) -> Picture<'a> {
     let all = graph.nodes.iter().map(|node| node.times.total_ns).sum::<u64>().max(1) as f64;
-    let arrow = |edge: &Edge| {
+    let arrow = |edge: &&Edge| {
         let share = edge.times.total_ns as f64 / all;
         Arrow { from: edge.from, to: edge.to, share, about: about(graph, edge, share) }
     };
@@ -51,15 +117,14 @@ pub fn svg(out: &mut impl Write, title: &str, graph: &Graph) -> io::Result<()> {
     let distinct = rare.distinct + left_out.len() as u64;
     let count = rare.count + left_out.iter().map(|edge| edge.times.count).sum::<u64>();
     let legend = KINDS.iter().filter(|(kind, _)| graph.nodes.iter().any(|node| node.kind == Some(*kind)));
-    let picture = Picture {
+    Picture {
         title,
-        boxes: graph.nodes.iter().map(|node| shape(graph, node)).collect(),
-        arrows: drawn.into_iter().map(arrow).collect(),
+        boxes: graph.nodes.iter().map(shape).collect(),
+        arrows: edges.iter().map(arrow).collect(),
         first: graph.first.unwrap_or(0),
         legend: legend.map(|&(kind, name)| (paint(Some(kind)), name)).collect(),
         foot: (distinct > 0).then(|| format!("not drawn: {} rare edges, taken {} times", number(distinct), number(count))),
-    };
-    picture.svg(out)
+    }
 }
 
 fn paint(kind: Option<Kind>) -> Colours {
@@ -67,17 +132,20 @@ fn paint(kind: Option<Kind>) -> Colours {
     (if is_hatched(kind) { "url(#hatch)" } else { fill }, border)
 }
 
-fn full_name(graph: &Graph, node: &Node) -> String {
-    match (&node.class, &node.state) {
-        (Some(class), Some(state)) => plain(format!("{class}::{state}")),
-        _ => format!("({} rare states)", number(graph.rare_nodes)),
-    }
+/// Returns class and state; for a node that gathers rare states, their process and number.
+pub fn full_name(node: &Node) -> String {
+    let states = number(node.states);
+    plain(match (&node.class, &node.state) {
+        (Some(class), Some(state)) => format!("{class}::{state}"),
+        (Some(process), None) => format!("{process} ({states} rare states)"),
+        (None, _) => format!("({states} rare states)"),
+    })
 }
 
-fn shape(graph: &Graph, node: &Node) -> Shape {
+fn shape(node: &Node) -> Shape {
     let times = &node.times;
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
-    let name = full_name(graph, node);
+    let name = full_name(node);
     Shape {
         about: format!(
             "{name}: p50 {}, p90 {}, p99 {}, max {}",
@@ -94,7 +162,7 @@ fn shape(graph: &Graph, node: &Node) -> Shape {
 }
 
 fn about(graph: &Graph, edge: &Edge, share: f64) -> String {
-    let named = |at: u32| graph.nodes.get(at as usize).map_or_else(String::new, |node| full_name(graph, node));
+    let named = |at: u32| graph.nodes.get(at as usize).map_or_else(String::new, full_name);
     let times = &edge.times;
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
     format!(

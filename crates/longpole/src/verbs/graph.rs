@@ -13,7 +13,7 @@ use crate::render::wait_graph;
 use crate::render::wait_graph_svg;
 use crate::WrongUsage;
 use anyhow::Context;
-use longpole_analysis::critical_path::folded::{fold, Graph, Limits, Node, DEFAULT_SIZE};
+use longpole_analysis::critical_path::folded::{fold, Graph, Limits, DEFAULT_SIZE};
 use longpole_analysis::critical_path::{Answer, Mode, Options};
 use longpole_analysis::pipeline::SPILL;
 use serde::Serialize;
@@ -28,8 +28,8 @@ use std::process::ExitCode;
 #[command(mut_arg(crate::input::memory_dump::FORMAT, |format| format.long("input-format")))]
 #[command(after_help = "\
 Each pair of class and state on the path is one node, each pair of neighbours on it one edge,
-whatever the length of the path. Beyond --most, the rarest nodes become one node,
-`(N rare states)`, and the rarest edges are only counted.
+whatever the length of the path. Beyond --most, the rarest states of each process become one node,
+and the rarest edges are only counted.
 
 Examples:
   longpole graph                                              nodes, edges and loops of the newest recording's path
@@ -74,8 +74,6 @@ pub struct Args {
     #[arg(long, value_name = "MACHINE", required_if_eq("mode", "active"))]
     machine: Option<String>,
 }
-
-const MAX_DRAWN: usize = 150;
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
@@ -154,8 +152,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut answer = interactions.critical_path(options)?;
     answer.lost = interactions.counters().map_or(0, |counters| counters.lost);
     let Some(segments) = &answer.segments else { anyhow::bail!("internal error: a path without segments") };
-    // A larger picture can no longer be surveyed, only searched.
-    let most = args.most.unwrap_or(if format == Format::Svg { MAX_DRAWN } else { DEFAULT_SIZE });
+    let most = args.most.unwrap_or(if format == Format::Svg { path_graph::MAX_DRAWN } else { DEFAULT_SIZE });
     let graph = fold(segments, Limits { most, loops: args.top });
     to(args.output.as_deref(), format, |out| write((format, args.length), &answer, &graph, out))
 }
@@ -206,20 +203,10 @@ fn write((format, length): (Format, Length), answer: &Answer, graph: &Graph, mut
             };
             answer::write_json(&mut out, &whole)?;
         }
-        Format::Dot => dot(&mut out, &title(answer, graph), graph)?,
-        Format::Svg => path_graph::svg(&mut out, &title(answer, graph), graph)?,
+        Format::Dot => dot(&mut out, &path_graph::title(answer, graph), graph)?,
+        Format::Svg => path_graph::svg(&mut out, &path_graph::title(answer, graph), graph)?,
     }
     Ok(out.flush()?)
-}
-
-fn title(answer: &Answer, graph: &Graph) -> String {
-    let end = match answer.end_host.as_str() {
-        "" => answer.end_machine.clone(),
-        host => format!("{host}/{}", answer.end_machine),
-    };
-    let which = if answer.mode == "active" { "active path of" } else { "path to the end of" };
-    let [length, segments] = [duration(answer.length_ns), number(graph.segments)];
-    plain(format!("{which} {end}: {length}, {segments} segments in {} nodes and {} edges", graph.nodes.len(), graph.edges.len()))
 }
 
 /// Number of rows for which the first screen has room, of each of the three tables.
@@ -228,13 +215,13 @@ const FIRST_EDGES: usize = 3;
 const FIRST_LOOPS: usize = 3;
 
 fn print(out: &mut impl Write, answer: &Answer, graph: &Graph, length: Length) -> io::Result<()> {
-    writeln!(out, "{}\n\n{}", style::title(title(answer, graph)), style::title("NODES"))?;
+    writeln!(out, "{}\n\n{}", style::title(path_graph::title(answer, graph)), style::title("NODES"))?;
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
     let mut table = Table::new(&["state", ">share", ">time", ">count", "~>threads", "~>min", ">p50", "~>p90", ">p99", "~>max"]);
     for node in &graph.nodes {
         let times = &node.times;
         table.row([
-            name(graph, node),
+            path_graph::full_name(node),
             percent(node.share),
             duration(times.total_ns),
             number(times.count),
@@ -248,7 +235,7 @@ fn print(out: &mut impl Write, answer: &Answer, graph: &Graph, length: Length) -
     }
     table.print_first(out, length.rows(FIRST_NODES))?;
     writeln!(out, "\n{} (times are those of the segments before the arrow)", style::title("EDGES"))?;
-    let named = |node: u32| graph.nodes.get(node as usize).map_or_else(String::new, |node| name(graph, node));
+    let named = |node: u32| graph.nodes.get(node as usize).map_or_else(String::new, path_graph::full_name);
     let mut table = Table::new(&["from", "", "to", ">count", ">time", "~>min", "~>p50", "~>p90", "~>p99", "~>max"]);
     for edge in &graph.edges {
         let times = &edge.times;
@@ -280,14 +267,6 @@ fn print(out: &mut impl Write, answer: &Answer, graph: &Graph, length: Length) -
     table.print_first(out, length.rows(FIRST_LOOPS))
 }
 
-/// Returns class and state; for the node that gathers rare states, their number.
-fn name(graph: &Graph, node: &Node) -> String {
-    match (&node.class, &node.state) {
-        (Some(class), Some(state)) => format!("{class}::{state}"),
-        _ => format!("({} rare states)", number(graph.rare_nodes)),
-    }
-}
-
 fn dot(out: &mut impl Write, title: &str, graph: &Graph) -> io::Result<()> {
     let text = |text: String| plain(text).replace('\\', "\\\\").replace('"', "\\\"");
     writeln!(out, "digraph path {{")?;
@@ -298,7 +277,7 @@ fn dot(out: &mut impl Write, title: &str, graph: &Graph) -> io::Result<()> {
         let (fill, border) = path_graph::colours(node.kind);
         let label = format!(
             "{}\\n{}, {}, {} x",
-            text(name(graph, node)),
+            text(path_graph::full_name(node)),
             percent(node.share),
             duration(node.times.total_ns),
             number(node.times.count)

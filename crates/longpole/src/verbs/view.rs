@@ -256,7 +256,7 @@ impl Viewed {
         let shown = Shown { timeline: timeline.clone(), states_known: &states_known };
         let read = one_report::read(&self.input, path, (&SubjectArgs::default(), false), Some(&shown));
         let one = read.map_err(|error| in_one_line(&error))?;
-        reading.keep(PictureAnswers::new(&one.pictures, timeline.range().0), one.index);
+        reading.keep(PictureAnswers::new(&one.pictures, timeline.range().0).with_graph(one.graph), one.index);
         let report = serde_json::to_value(&one.report).map_err(|error| error.to_string())?;
         if let Some(kept) = kept {
             self.to_keep.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), (kept, counts.get()));

@@ -1,5 +1,5 @@
-//! Requests for what is shown in addition to the states: sampled stacks, latencies, queues, and who
-//! waits for whom.
+//! Requests for what is shown in addition to the states: sampled stacks, latencies, queues, who
+//! waits for whom, and the folded graph of the critical path.
 
 use super::{bad, of, row_list, Answer, Refused};
 use crate::picture_answers::{flame_graph, PictureAnswers};
@@ -89,4 +89,8 @@ pub(super) async fn queue(State(shared): State<Arc<Shared>>, Path((id, place)): 
 
 pub(super) async fn waits(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer {
     answered(&shared, id, |pictures| Ok(pictures.waits.clone()))
+}
+
+pub(super) async fn graph(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer {
+    answered(&shared, id, |pictures| Ok(pictures.graph.clone()))
 }

@@ -3,8 +3,9 @@
 //! Edges that lead back are reversed. Each node is placed one layer below the lowest node that
 //! leads to it, if that layer has space. Within a layer the nodes are ordered by the mean position
 //! of their neighbours, then moved as close to that mean as possible without touching each other. A
-//! long edge gets a bend in each layer that it passes, so that it runs between the nodes. The
-//! module draws nothing; it only computes coordinates.
+//! long edge gets a bend in each layer that it passes, so that it runs between the nodes. Nodes
+//! fill only a part of the width, so that bends have space; the more there are, the closer they
+//! are. The module draws nothing; it only computes coordinates.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -15,7 +16,8 @@ pub struct Sizes {
     /// Distance between nodes of a layer, and between layers.
     pub gap: f64,
     pub layer_gap: f64,
-    /// Largest total width of a layer's nodes; wider layers occur only if a single node is wider.
+    /// Largest width of the drawing. It is wider only if a single node is, or if more than 100 or
+    /// 200 edges pass a layer.
     pub widest: f64,
 }
 
@@ -40,6 +42,13 @@ pub struct Layout {
     pub width: f64,
     pub height: f64,
 }
+
+/// Share of the width that the nodes of a layer fill.
+const NODES_SHARE: f64 = 0.8;
+/// Least distance between two bends, where edges can hardly be told apart any more.
+const MIN_BEND_GAP: f64 = 1.0;
+/// Largest distance between two bends, as a part of that between nodes.
+const BEND_GAP: f64 = 1.0 / 3.0;
 
 const SWEEPS: usize = 24;
 const MAX_BENDS: usize = 100_000;
@@ -169,7 +178,7 @@ fn layers(widths: &[f64], edges: &[(usize, usize, bool)], sizes: Sizes) -> Vec<u
         (0..widths.len()).filter(|&node| before[node] == 0).map(|node| Reverse((0, node))).collect();
     while let Some(Reverse((lowest, node))) = ready.pop() {
         let mut at = lowest;
-        while used.get(at).is_some_and(|&used| used > 0.0 && used + widths[node] > sizes.widest) {
+        while used.get(at).is_some_and(|&used| used > 0.0 && used + widths[node] > sizes.widest * NODES_SHARE) {
             at += 1;
         }
         used.resize(used.len().max(at + 1), 0.0);
@@ -229,18 +238,27 @@ fn order(items: &mut [Item], chains: &[Chain], sizes: Sizes) -> usize {
 }
 
 /// Places items in this order, none touching the next, as close as possible to their wanted
-/// positions: neighbours that would touch become a block around the mean of their positions.
+/// positions: neighbours that would touch become a block around the mean of their positions. The
+/// centre of the drawing is at 0, and no item is outside of it if the row fits.
 fn place(items: &mut [Item], row: &[usize], wanted: &[f64], sizes: Sizes) {
+    let nodes: f64 = row.iter().map(|&at| items[at]).filter(|item| !item.is_bend).map(|item| item.width + sizes.gap).sum();
+    let bends = row.iter().filter(|&&at| items[at].is_bend).count();
+    let bend_gap = ((sizes.widest - nodes) / bends.max(1) as f64).max(MIN_BEND_GAP).min(sizes.gap * BEND_GAP);
+    // The width of an item with half of the distance to each neighbour.
+    let taken = |at: usize| items[at].width + if items[at].is_bend { bend_gap } else { sizes.gap };
     let mut offset = Vec::with_capacity(row.len());
     let mut sum = 0.0;
     for (at, &item) in row.iter().enumerate() {
         if at > 0 {
-            let before = items[row[at - 1]];
-            let gap = if before.is_bend && items[item].is_bend { sizes.gap / 3.0 } else { sizes.gap };
-            sum += (before.width + items[item].width) / 2.0 + gap;
+            sum += (taken(row[at - 1]) + taken(item)) / 2.0;
         }
         offset.push(sum);
     }
+    // Without their offsets, the positions ascend, so the limits of the first and of the last item
+    // are those of all.
+    let (first, last) = (row.first().map_or(0.0, |&at| items[at].width), row.last().map_or(0.0, |&at| items[at].width));
+    let (least, most) = ((first - sizes.widest) / 2.0, (sizes.widest - last) / 2.0 - sum);
+    let (least, most) = if least <= most { (least, most) } else { (-sum / 2.0, -sum / 2.0) };
     // Sum of wanted positions, and number of items, of each block.
     let mut blocks: Vec<(f64, usize)> = Vec::new();
     for (&request, &offset) in wanted.iter().zip(&offset) {
@@ -257,7 +275,7 @@ fn place(items: &mut [Item], row: &[usize], wanted: &[f64], sizes: Sizes) {
     let mut at = 0;
     for (sum, count) in blocks {
         for _ in 0..count {
-            items[row[at]].x = sum / count as f64 + offset[at];
+            items[row[at]].x = (sum / count as f64).clamp(least, most) + offset[at];
             at += 1;
         }
     }
@@ -309,6 +327,7 @@ mod tests {
             let nodes = widths.len() as u32;
             let edges: Vec<(u32, u32)> = ends.into_iter().map(|(from, to)| (from % nodes, to % nodes)).collect();
             let layout = Layout::new(&widths, &edges, first % nodes, SIZES);
+            prop_assert!(layout.width <= SIZES.widest + 0.001, "{}", layout.width);
             for (at, one) in layout.places.iter().enumerate() {
                 prop_assert!(one.x >= -0.001 && one.x + one.width <= layout.width + 0.001);
                 prop_assert!(one.y >= 0.0 && one.y + SIZES.height <= layout.height + 0.001);
