@@ -222,7 +222,7 @@ test('names stay text', async () => {
     await page.getByText(`::${row.state}`, { exact: false }).first().waitFor();
   }
   await page.getByRole('button', { name: 'Graph' }).click();
-  await part(page, 'Graph').getByText(SCRIPT.slice(0, 12), { exact: false }).first().waitFor();
+  await part(page, 'Graph').locator('text', { hasText: SCRIPT.slice(0, 12) }).first().waitFor();
   await page.waitForTimeout(500);
   const counts = await page.evaluate(() => [document.querySelectorAll('img').length, document.scripts.length, document.title]);
   assert.deepEqual(counts.slice(0, 2), [0, 5], 'four parts of data and one script');

@@ -97,10 +97,11 @@ export class Viewer {
     this.host = host;
   }
 
-  /** Called when the timeline's element exists. */
-  attach(element: HTMLElement): () => void {
+  /** Called when the timeline's element exists. `scrolled` is called in each frame that moves. */
+  attach(element: HTMLElement, scrolled: (scroll: number) => void): () => void {
     const timeline = new Timeline(element, this.host.axis, {
       moved: (view, scroll) => {
+        scrolled(scroll);
         this.view = view;
         this.scroll = scroll;
       },

@@ -14,7 +14,7 @@ import { levelOf, tileSpan, tilesOf, timeToPixel, type View } from './viewport.t
 /** Finer levels that may stand in for missing tiles: they cost more items per pixel. */
 const FINER_LEVELS = 2;
 /** Rows around the visible ones that are requested as well, so that scrolling shows them. */
-const ROWS_AROUND = 12;
+const ROWS_AROUND = 40;
 /** Part of the view on each side that is requested as well. */
 const PADDING = 0.5;
 /** Distance in bins at which the pointer still finds an item: about two pixels. */
@@ -84,15 +84,19 @@ export class StateDrawing {
     return tiles.map((tile) => ({ level, tile }));
   }
 
-  /** Ids of rows with states: the visible ones, then those around them. */
-  wantedRows(frame: Frame, rows: readonly PlacedRow[]): number[] {
-    const wanted = new Set<number>();
-    for (const { entry } of rows) if (!entry.head) wanted.add(entry.row.id);
+  /** Ids of rows with states: the visible ones, and also those around them. */
+  wantedRows(
+    frame: Frame,
+    rows: readonly PlacedRow[],
+  ): { visible: ReadonlySet<number>; wanted: number[] } {
+    const visible = new Set<number>();
+    for (const { entry } of rows) if (!entry.head) visible.add(entry.row.id);
+    const wanted = new Set(visible);
     const first = firstRowAt(frame.layout.rows, frame.scroll);
     for (const entry of rowsAround(frame.layout.rows, first, rows.length, ROWS_AROUND)) {
       if (!entry.head) wanted.add(entry.row.id);
     }
-    return [...wanted];
+    return { visible, wanted: [...wanted] };
   }
 
   /** The item of a row at a time, with times in ns. */

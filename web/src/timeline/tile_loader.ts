@@ -6,6 +6,9 @@ import type { TileCache } from './tile_cache.ts';
 
 /** Rows of one request. 48 rows with an item per bin are below 1 MB, the limit of one frame. */
 export const ROWS_PER_REQUEST = 48;
+/** Rows around the visible ones are requested when this number is missing: each request costs
+ * about a millisecond of script, so one per row would be most of a frame while the rows scroll. */
+export const ROWS_TOGETHER = 32;
 /** Browsers open six connections to a server; two are left for other requests. */
 const REQUESTS_AT_ONCE = 4;
 /** Time after which a request that failed may be made again. */
@@ -37,6 +40,7 @@ export class TileLoader {
   private readonly active = new Set<Request>();
   private tiles: readonly WantedTile[] = [];
   private rows: readonly number[] = [];
+  private urgent: ReadonlySet<number> = new Set();
   private version = 0;
   private failedUntil = 0;
   /** Called when a batch was added to the cache. */
@@ -54,10 +58,17 @@ export class TileLoader {
     return this.active.size > 0;
   }
 
-  /** Sets what is wanted: tiles, the most important first, and the ids of rows. */
-  want(tiles: readonly WantedTile[], rows: readonly number[], version: number): void {
+  /** Sets what is wanted: tiles, the most important first, and the ids of rows. Rows that are not
+   * `urgent` wait until more of them are missing. */
+  want(
+    tiles: readonly WantedTile[],
+    rows: readonly number[],
+    version: number,
+    urgent: ReadonlySet<number>,
+  ): void {
     this.tiles = tiles;
     this.rows = rows;
+    this.urgent = urgent;
     this.version = version;
     for (const request of this.active) {
       if (!tiles.some((t) => t.level === request.level && t.tile === request.tile)) {
@@ -87,11 +98,16 @@ export class TileLoader {
       const missing = this.cache
         .missing(level, tile, this.rows, this.version)
         .filter((row) => !requested.has(row));
+      if (this.mayWait(missing)) continue;
       for (let i = 0; i < missing.length; i += ROWS_PER_REQUEST) {
         if (this.active.size >= REQUESTS_AT_ONCE) return;
         void this.run(level, tile, missing.slice(i, i + ROWS_PER_REQUEST));
       }
     }
+  }
+
+  private mayWait(missing: readonly number[]): boolean {
+    return missing.length < ROWS_TOGETHER && !missing.some((row) => this.urgent.has(row));
   }
 
   private async run(level: number, tile: number, rows: number[]): Promise<void> {

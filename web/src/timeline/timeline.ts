@@ -373,11 +373,9 @@ export class Timeline implements OnAxis {
     this.lastRequest = now;
     this.loader.frame = this.frameNumber;
     const level = levelOf(this.view, this.width * this.ratio);
-    this.loader.want(
-      this.stateDrawing.wantedTiles(this.view, level, this.length),
-      this.stateDrawing.wantedRows(frame, rows),
-      this.version,
-    );
+    const { visible, wanted } = this.stateDrawing.wantedRows(frame, rows);
+    const tiles = this.stateDrawing.wantedTiles(this.view, level, this.length);
+    this.loader.want(tiles, wanted, this.version, visible);
     this.path?.want(this.view, this.length, this.version);
   }
 }
