@@ -395,6 +395,22 @@ test('a line of the events leads to the state of its thread', async () => {
   await part('Events').getByRole('button', { name, exact: true }).first().click();
 });
 
+test('a link restores the drawer with its panel and its height', async () => {
+  await drawer('Latency').click();
+  const edge = (of) => of.getByRole('separator', { name: 'Height of the drawer' });
+  await edge(page).focus();
+  await page.keyboard.press('ArrowUp');
+  const height = await edge(page).getAttribute('aria-valuenow');
+  assert.match(await settled(() => page.evaluate(() => location.hash)), new RegExp(`drawer=latency\\.${height}(&|$)`));
+  const other = await context.newPage();
+  await other.goto(page.url());
+  await other.getByRole('region', { name: 'Latency' }).waitFor();
+  assert.equal(await edge(other).getAttribute('aria-valuenow'), height);
+  await other.close();
+  await drawer('Latency').click();
+  assert.ok(!/drawer=/.test(await settled(() => page.evaluate(() => location.hash))));
+});
+
 test('the graph is that of the command, and a click or a key on a node selects its state', async () => {
   const { graph } = await api('graph');
   const expected = answer('graph', '--most', '150');

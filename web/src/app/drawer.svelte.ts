@@ -3,6 +3,7 @@
 import { untrack } from 'svelte';
 import { isFile } from '../api/source.ts';
 import type { Trace } from '../api/types.ts';
+import { readLink } from './link.ts';
 import { page } from './page.svelte.ts';
 
 export type DrawerPanel = 'graph' | 'stacks' | 'latency' | 'queues' | 'interaction' | 'events';
@@ -30,10 +31,32 @@ const LOWEST = 120;
 const ABOVE = 400;
 
 class Drawer {
-  panel = $state<DrawerPanel | null>(null);
+  private open = $state<DrawerPanel | null>(null);
   /** Place of the latency that is shown. */
   latency = $state(0);
   height = $state(Math.round(Math.max(LOWEST, Math.min(320, window.innerHeight * 0.3))));
+
+  /** Opens what the address asks for. */
+  constructor() {
+    const { drawer: asked } = readLink(location.hash);
+    const panel = DRAWER_PANELS.find(({ name }) => name === asked?.panel);
+    if (!asked || !panel) return;
+    this.resize(asked.height);
+    this.panel = panel.name;
+  }
+
+  get panel(): DrawerPanel | null {
+    return this.open;
+  }
+
+  set panel(panel: DrawerPanel | null) {
+    this.open = panel;
+    this.keep();
+  }
+
+  private keep(): void {
+    page.keepDrawer(this.open && { panel: this.open, height: this.height });
+  }
 
   toggle(panel: DrawerPanel): void {
     this.panel = this.panel === panel ? null : panel;
@@ -43,6 +66,7 @@ class Drawer {
   resize(height: number): void {
     const highest = Math.max(LOWEST, window.innerHeight - ABOVE);
     this.height = Math.round(Math.min(Math.max(height, LOWEST), highest));
+    if (this.open) this.keep();
   }
 }
 

@@ -21,6 +21,7 @@ const LINK: Link = {
   },
   second: null,
   offset: 0,
+  drawer: { panel: 'graph', height: 320 },
 };
 
 test('a link restores what was written', () => {
@@ -33,6 +34,12 @@ test('a link restores a comparison with its alignment', () => {
   assert.deepEqual(readLink(writeLink(compared)), compared);
   assert.equal(readLink('#trace=1&offset=5').offset, 0, 'without a second trace');
   assert.equal(readLink('#trace=1&trace2=2&offset=x').offset, 0);
+});
+
+test('a drawer of a wrong form is left out', () => {
+  for (const text of ['graph', 'graph.', '.3', 'graph.x', 'graph.1234567', '<b>.3']) {
+    assert.equal(readLink(`#drawer=${text}`).drawer, null, text);
+  }
 });
 
 test('an empty link restores nothing', () => {

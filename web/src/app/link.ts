@@ -31,6 +31,13 @@ export interface Link {
   second: TraceLink | null;
   /** Time of the axis at which the second trace begins. */
   offset: number;
+  /** The open panel of the drawer, and the drawer's height in pixels; null if it is closed. */
+  drawer: DrawerLink | null;
+}
+
+export interface DrawerLink {
+  panel: string;
+  height: number;
 }
 
 export const NO_TRACE_LINK: TraceLink = {
@@ -52,6 +59,7 @@ export function writeLink(link: Link): string {
   };
   if (link.view) add('view', interval(link.view));
   if (link.highlight) add('highlight', encodeURIComponent(link.highlight));
+  if (link.drawer) add('drawer', `${link.drawer.panel}.${link.drawer.height}`);
   writeTrace(link.first, add);
   if (link.second) {
     writeTrace(link.second, (name, value) => add(`${name}2`, value));
@@ -91,8 +99,14 @@ export function readLink(fragment: string): Link {
     highlight: readText(values.get('highlight')) || null,
     first: readTrace((name) => values.get(name)),
     second: second.trace === null ? null : second,
+    drawer: readDrawer(values.get('drawer')),
     offset: second.trace !== null && /^-?\d{1,16}$/.test(offset) ? Number(offset) : 0,
   };
+}
+
+function readDrawer(text: string | undefined): DrawerLink | null {
+  const match = /^([a-z]+)\.(\d{1,5})$/.exec(text ?? '');
+  return match && { panel: match[1], height: Number(match[2]) };
 }
 
 function readTrace(value: (name: string) => string | undefined): TraceLink {

@@ -10,7 +10,7 @@ import { TimeAxis } from '../timeline/time_axis.ts';
 import { ViewHistory, type Place } from '../timeline/view_history.ts';
 import { span, type View } from '../timeline/viewport.ts';
 import { Comparison } from './comparison.svelte.ts';
-import { readLink, writeLink, type Link, type TraceLink } from './link.ts';
+import { readLink, writeLink, type DrawerLink, type Link, type TraceLink } from './link.ts';
 import { Viewer, type ViewerHost } from './viewer.svelte.ts';
 
 export type PanelName = 'changes' | 'states' | 'details' | 'findings' | 'search' | 'notes';
@@ -50,6 +50,9 @@ export class Page implements ViewerHost {
   /** Time of the axis at the pointer; null if it is not on a timeline. */
   pointerTime: number | null = null;
   private linkTimer = 0;
+  private drawer: DrawerLink | null = null;
+  /** What was written last. */
+  private written = '';
 
   get leader(): Viewer {
     return this.first;
@@ -210,6 +213,12 @@ export class Page implements ViewerHost {
     this.linkTimer = window.setTimeout(() => this.writeLink(), LINK_DELAY_MS);
   }
 
+  /** Keeps in the address what the drawer shows. */
+  keepDrawer(drawer: DrawerLink | null): void {
+    this.drawer = drawer;
+    this.keepLink();
+  }
+
   private writeLink(): void {
     const first = this.first.currentLink;
     const second = this.comparison && this.comparison.second.currentLink;
@@ -221,8 +230,13 @@ export class Page implements ViewerHost {
       first,
       second,
       offset: this.comparison?.offset ?? 0,
+      drawer: this.drawer,
     };
-    history.replaceState(null, '', writeLink(link));
+    const text = writeLink(link);
+    // Setting the address costs some milliseconds, also if it stays the same.
+    if (text === this.written) return;
+    this.written = text;
+    history.replaceState(null, '', text);
   }
 }
 
