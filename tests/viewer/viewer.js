@@ -108,6 +108,38 @@ test('a dragged range shows its length and the sums of its states', async () => 
   assert.ok(Math.abs(ns / longest - 1) < 0.06, `${longest} ns: ${shown}`);
 });
 
+test('a closed group shows how busy its rows are', async () => {
+  const { rows } = await api('rows');
+  const group = rows.find((row) => rows.some((it) => it.parent === row.id && it.busy_ns > 0));
+  const within = rows.filter((row) => row.parent === group.id && row.states > 0);
+  const [level, count] = [24, 64];
+  const bytes = await page.evaluate(async (query) => {
+    const answered = await fetch(`api/traces/1/tiles?${query}`);
+    return [...new Uint8Array(await answered.arrayBuffer())];
+  }, `level=${level}&first=0&count=${count}&rows=${group.id}`);
+  const tile = new DataView(new Uint8Array(bytes).buffer);
+  assert.equal(tile.getUint32(20, true), 2, 'bins of a group');
+  const items = tile.getUint32(28, true);
+  assert.ok(items > 1);
+  let busy = 0;
+  for (let i = 0; i < items; i += 1) busy += (tile.getUint8(32 + 16 * i + 14) / 255) * 2 ** level;
+  const expected = within.reduce((sum, row) => sum + row.busy_ns, 0) / within.length;
+  assert.ok(Math.abs(busy / expected - 1) < 0.02, `${busy} of ${expected}`);
+  const head = page.getByRole('treeitem', { name: group.name }).first();
+  const box = await head.boundingBox();
+  const bar = async () => {
+    const { x, width } = await timeline.boundingBox();
+    const clip = { x, y: box.y + 2, width, height: box.height - 4 };
+    return (await page.screenshot({ clip })).toString('base64');
+  };
+  await focusTimeline();
+  await page.keyboard.press('f');
+  const open = await settled(bar);
+  await head.click();
+  assert.notEqual(await settled(bar), open, 'the closed group has a bar');
+  await head.click();
+});
+
 test('the search counts the states that the server finds', async () => {
   const { states } = await api('rows');
   const name = states.find((state) => /^[a-z]/.test(state.name)).name;

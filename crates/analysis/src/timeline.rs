@@ -14,6 +14,7 @@
 pub mod bins;
 mod distribution;
 mod file;
+mod group_bins;
 mod machine_states;
 mod on_cpus;
 mod rows;
@@ -24,6 +25,7 @@ mod writer;
 
 pub use bins::{Grid, Item, RowItems};
 pub use distribution::Distribution;
+pub use group_bins::MAX_GROUP_ROWS;
 pub use on_cpus::{OnCpu, ThreadsOnCpus};
 pub use rows::{Row, RowKind, ThreadFacts};
 pub use search::{Found, Match};
@@ -34,6 +36,7 @@ pub use writer::{add_path, CpuRows, CpuRowsWriter, TimelineWriter};
 use longpole_model::interaction::MachineId;
 use rows::Rows;
 use state_names::StateNames;
+use std::collections::HashMap;
 use std::io;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::Store;
@@ -164,6 +167,33 @@ impl Timeline {
         self.picture_of(rows, |content, row| bins::row_items(&content.store, &content.names, row, grid))
     }
 
+    /// Returns the items of these rows, and of groups the bins of all rows in them: how busy these
+    /// are on average, and for which part one of them is on the critical path. A group of more than
+    /// [`MAX_GROUP_ROWS`] rows has no bins.
+    ///
+    /// # Errors
+    ///
+    /// If the file of the states cannot be read.
+    pub fn picture_with_groups(&self, rows: &[RowId], grid: Grid) -> io::Result<Picture> {
+        let mut picture = self.picture(rows, grid)?;
+        let groups = self.group_rows(rows);
+        for (row, items) in rows.iter().zip(&mut picture.rows) {
+            let Some(within) = groups.get(row) else { continue };
+            let content = self.read();
+            let Content { store, names, rows, .. } = &*content;
+            let on_path: Vec<RowId> = within.iter().filter_map(|&row| rows.on_path(row)).collect();
+            let of = |rows: &[RowId], parts: usize| group_bins::group_items(store, names, rows, parts as u64, grid);
+            *items = (of(within, within.len())?, of(&on_path, 1)?);
+        }
+        Ok(picture)
+    }
+
+    /// Returns the rows with states of each of these rows that is a group.
+    pub fn group_rows(&self, rows: &[RowId]) -> HashMap<RowId, Vec<RowId>> {
+        let content = self.read();
+        content.rows.in_groups(&content.store, rows)
+    }
+
     /// Returns all states of these rows that overlap a range, as the items of a picture.
     ///
     /// # Errors
@@ -235,7 +265,7 @@ impl Timeline {
         let limit = (limit as u64).max(1);
         let level = end.saturating_sub(begin).div_ceil(limit).next_power_of_two().ilog2().min(Grid::MAX_LEVEL);
         let grid = Grid { level, first: begin >> level, count: (end >> level).saturating_sub(begin >> level) + 1 };
-        let RowItems { items, is_exact } = match begin < end {
+        let RowItems { items, is_exact, .. } = match begin < end {
             true => bins::row_items(&content.store, &content.names, path, grid)?,
             false => RowItems::default(),
         };

@@ -1,6 +1,6 @@
 //! The timeline, compared with a brute-force aggregation of the same states.
 
-use longpole_analysis::timeline::{Grid, Item, RowId, StateId, Timeline, TimelineWriter};
+use longpole_analysis::timeline::{Grid, Item, RowId, RowKind, StateId, Timeline, TimelineWriter};
 use longpole_model::interaction::{Effect, Interaction, MachineId, Vocabulary};
 use longpole_model::kinds::{NameKind, StateKind};
 use longpole_model::names::NameId;
@@ -144,6 +144,57 @@ fn pictures_of_rows_with_many_blocks_are_equal_too() {
     let mut random = fastrand::Rng::with_seed(7);
     let written = written(&mut random, 2, 300_000, 1 << 20);
     compare(&mut random, &written);
+}
+
+/// Adds the time of each state and the number of begins in a bin of several rows.
+fn bin_of_all(machines: &[States], begin: u64, end: u64) -> (BTreeMap<usize, u64>, u64) {
+    let mut all = (BTreeMap::new(), 0);
+    for (times, count) in machines.iter().map(|states| bin(states, begin, end)) {
+        for (state, ns) in times {
+            *all.0.entry(state).or_default() += ns;
+        }
+        all.1 += count;
+    }
+    all
+}
+
+#[test]
+fn bins_of_a_group_equal_an_aggregation_of_the_exact_states_of_all_its_rows() {
+    for seed in 0..40 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let machines = random.usize(1..6);
+        let (states, longest) = (random.usize(machines..4000), 1 << random.u32(0..30));
+        let written = written(&mut random, machines, states, longest);
+        let (_, indices) = listed(&written);
+        let listing = written.timeline.listing();
+        let group = listing.rows.iter().find(|row| row.kind == RowKind::Machines).unwrap().id;
+        let with_states = written.machines.iter().filter(|states| states.iter().any(|state| state.1 > state.0)).count() as u64;
+        let end = written.machines.iter().flatten().map(|state| state.1).max().unwrap_or(1).max(1);
+        for _ in 0..10 {
+            let level = random.u32(0..=end.ilog2() + 1);
+            let grid = Grid { level, first: random.u64(0..=end >> level), count: random.u64(1..=600) };
+            let picture = written.timeline.picture_with_groups(&[group], grid).unwrap();
+            let (items, _) = &picture.rows[0];
+            assert!(items.is_group && !items.is_exact);
+            let mut shown = items.items.iter().peekable();
+            for bin in grid.first..grid.first + grid.count {
+                let (from, to) = (bin << level, (bin + 1) << level);
+                let (times, count) = bin_of_all(&written.machines, from, to);
+                let Some(item) = shown.next_if(|item| item.begin == from) else {
+                    assert!(times.values().all(|&ns| ns == 0), "bin {bin} is missing: {times:?}");
+                    continue;
+                };
+                let busy = |state: usize| state == 1 || state == 2;
+                let all_busy: u64 = times.iter().filter(|(&state, _)| busy(state)).map(|(_, ns)| ns).sum();
+                assert_eq!((item.end, item.count, item.busy_ns), (to, count, all_busy / with_states), "{item:?} of {times:?}");
+                let state = indices[&item.state];
+                let most = times.iter().map(|(&state, &ns)| (busy(state), ns)).max().unwrap();
+                assert_eq!((busy(state), times[&state]), most, "{item:?} of {times:?}");
+                assert_eq!(times.keys().max().copied(), Some(indices[&item.worst]), "{item:?} of {times:?}");
+            }
+            assert_eq!(shown.next(), None);
+        }
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use axum::http::{header, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use longpole_analysis::timeline::{Grid, PathSegment, RowId};
+use longpole_analysis::timeline::{Grid, PathSegment, RowId, MAX_GROUP_ROWS};
 use serde::Deserialize;
 use serde_json::{json, Value};
 use std::sync::Arc;
@@ -21,6 +21,8 @@ use std::sync::Arc;
 const MAX_ROWS: usize = 512;
 const MAX_BINS: u64 = 8192;
 const MAX_ROW_BINS: u64 = 1 << 20;
+/// Bins of the rows that are added up for groups, together.
+const MAX_GROUP_BINS: u64 = 1 << 24;
 const MAX_LISTED: usize = 100_000;
 const MAX_CHANGES: usize = 64;
 
@@ -120,7 +122,11 @@ async fn tiles(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(req
     }
     let grid = Grid { level: request.level, first: request.first, count: request.count };
     computed(&shared, id, move |reading| {
-        let picture = reading.timeline.picture(&rows, grid).map_err(unreadable)?;
+        let summed: usize = reading.timeline.group_rows(&rows).values().map(Vec::len).filter(|&rows| rows <= MAX_GROUP_ROWS).sum();
+        if summed as u64 * grid.count > MAX_GROUP_BINS {
+            return Err(bad(format!("the rows of all groups have at most {MAX_GROUP_BINS} bins; ask for fewer groups at once")));
+        }
+        let picture = reading.timeline.picture_with_groups(&rows, grid).map_err(unreadable)?;
         Ok(([(header::CONTENT_TYPE, "application/octet-stream")], tiles::packed(&rows, grid, &picture)).into_response())
     })
     .await

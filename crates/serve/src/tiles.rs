@@ -18,7 +18,9 @@ pub(crate) fn packed(rows: &[RowId], grid: Grid, picture: &Picture) -> Vec<u8> {
     let mut first = 0;
     for (row, (items, _)) in rows.iter().zip(&picture.rows) {
         let count = items.items.len() as u32;
-        [row.0, u32::from(items.is_exact), first, count].into_iter().for_each(|field| number(&mut bytes, field));
+        [row.0, u32::from(items.is_exact) + 2 * u32::from(items.is_group), first, count]
+            .into_iter()
+            .for_each(|field| number(&mut bytes, field));
         first += count;
     }
     for (row, on_path) in &picture.rows {

@@ -16,6 +16,8 @@ import type { Batch } from './tile_cache.ts';
 import type { DecodedTile, ItemRange } from './tiles.ts';
 
 const RUNNING = CLASSES.indexOf('running');
+/** Height in pixels from which the bar of a group has the strip of the critical path. */
+const STRIP_FROM = 6;
 const UNKNOWN = CLASSES.indexOf('unknown');
 const LOST = CLASSES.indexOf('lost');
 
@@ -129,20 +131,26 @@ export class CanvasRenderer implements Renderer {
       const left = Math.max(Math.round(begin), -16);
       const right = Math.max(Math.min(Math.round(end), this.width + 16), left + 1);
       // Sleeping does not cover what happened in the same pixel.
-      if (style.classIndex > 0 || right > covered) {
+      const busy = tile.bytes[16 * i + 14] / 255;
+      const isIdleGroup = items.group && busy === 0;
+      if (!isIdleGroup && (style.classIndex > 0 || right > covered)) {
         const from = style.classIndex > 0 ? left : Math.max(left, covered);
+        // The bar of a group is as high as the group is busy.
+        const bar = items.group ? Math.max(Math.round(height * busy), ratio) : height;
+        const barTop = top + height - bar;
         context.fillStyle = style.fill;
-        context.fillRect(from, top, right - from, height);
+        context.fillRect(from, barTop, right - from, bar);
         const path = tile.bytes[16 * i + 15];
-        if (path > 0) {
+        if (path > 0 && (!items.group || bar >= STRIP_FROM * ratio)) {
           context.globalAlpha = 0.35 + (0.65 * path) / 255;
           context.fillStyle = this.pathColour;
-          context.fillRect(from, top, right - from, PATH_HEIGHT * ratio);
+          context.fillRect(from, barTop, right - from, PATH_HEIGHT * ratio);
           context.globalAlpha = 1;
         }
         covered = Math.max(covered, right);
       }
       const narrow = end - begin < 1;
+      if (items.group && worst.classIndex < UNKNOWN) continue;
       if (worst.classIndex > style.classIndex || (narrow && worst.classIndex > RUNNING)) {
         const y = top + height - TICK_HEIGHT * ratio;
         const tickWidth = narrow ? Math.round(TICK_WIDTH * ratio) : right - left;

@@ -4,6 +4,7 @@
 
 import {
   FRAGMENT_SHADER,
+  GROUP_BIT,
   ITEM_TEXTURE_WIDTH,
   ROW_TEXTURE_WIDTH,
   STATE_TEXTURE_WIDTH,
@@ -234,7 +235,8 @@ export class GlRenderer implements Renderer {
     this.uploadedBytes += bytes;
     const slots = new Uint32Array(decoded.itemCount);
     for (const items of decoded.rows) {
-      slots.fill(this.slots.of(items.row), items.first, items.first + items.count);
+      const slot = this.slots.of(items.row) + (items.group ? GROUP_BIT : 0);
+      slots.fill(slot, items.first, items.first + items.count);
     }
     const uploaded = {
       items: this.itemTexture(gl.RGBA32UI, gl.RGBA_INTEGER, 4, decoded.texels),

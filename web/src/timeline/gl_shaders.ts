@@ -13,6 +13,8 @@
 export const ROW_TEXTURE_WIDTH = 1024;
 /** Width of the texture with the colours of states. */
 export const STATE_TEXTURE_WIDTH = 256;
+/** Bit of an item's slot: its row is a group. */
+export const GROUP_BIT = 0x80000000;
 /** Width of the textures with the items of a batch. */
 export const ITEM_TEXTURE_WIDTH = 1024;
 
@@ -38,7 +40,9 @@ flat out float vTop;
 const float BAR_INSET = 2.0;
 const float TICK_HEIGHT = 5.0;
 const float TICK_WIDTH = 2.0;
+const float STRIP_FROM = 6.0;
 const int RUNNING = 1;
+const int UNKNOWN = 6;
 
 vec4 colourOf(uint state) {
   int i = int(state);
@@ -53,7 +57,9 @@ void main() {
   int corner = vertex < 3 ? vertex : (vertex == 3 ? 2 : vertex == 4 ? 1 : 3);
   int index = gl_VertexID / 6;
   ivec2 texel = ivec2(index % ${ITEM_TEXTURE_WIDTH}, index / ${ITEM_TEXTURE_WIDTH});
-  int slot = int(texelFetch(uSlots, texel, 0).x);
+  uint found = texelFetch(uSlots, texel, 0).x;
+  bool group = (found & ${GROUP_BIT}u) != 0u;
+  int slot = int(found & ~${GROUP_BIT}u);
   ivec2 place = ivec2(slot % ${ROW_TEXTURE_WIDTH}, slot / ${ROW_TEXTURE_WIDTH});
   vec2 row = texelFetch(uRows, place, 0).xy;
   bool pinned = row.y < 0.0;
@@ -82,6 +88,8 @@ void main() {
   if (uPass == 1) {
     vec4 worst = colourOf(item.z >> 16);
     int worstClass = classOf(worst);
+    // Some thread of a group always waits; what is missing is worth a tick.
+    if (group && worstClass < UNKNOWN) return;
     if (worstClass <= stateClass && !(narrow && worstClass > RUNNING)) return;
     top = bottom - TICK_HEIGHT * uRatio;
     colour = worst;
@@ -91,6 +99,14 @@ void main() {
     if (narrow) right = left + floor(TICK_WIDTH * uRatio + 0.5);
   } else {
     vPath = float(item.w >> 24) / 255.0;
+    if (group) {
+      // The bar of a group is as high as the group is busy.
+      float busy = float((item.w >> 16) & 255u) / 255.0;
+      if (busy == 0.0) return;
+      top = bottom - max(floor((bottom - top) * busy + 0.5), uRatio);
+      // The strip would be all that is seen of a low bar.
+      if (bottom - top < STRIP_FROM * uRatio) vPath = 0.0;
+    }
   }
   vColour = vec4(colour.rgb, 1.0);
   vClass = stateClass;

@@ -356,6 +356,11 @@ function ancestorAtDepth(rows: LayoutRow[], at: number, depth: number): LayoutRo
   return null;
 }
 
+/** Whether a row has a bar: a group has one, of all its rows, while these are not shown. */
+export function hasBar(entry: LayoutRow): boolean {
+  return !entry.head || entry.collapsed;
+}
+
 /** Rows `around` rows before and after `count` rows from `first` on. */
 export function rowsAround(
   rows: readonly LayoutRow[],

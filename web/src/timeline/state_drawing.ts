@@ -4,10 +4,10 @@
 
 import { RULER_HEIGHT, type Frame, type PlacedRow } from './frame.ts';
 import type { Pane, Renderer } from './renderer.ts';
-import { firstRowAt, LANE_HEIGHT, rowsAround } from './row_tree.ts';
+import { firstRowAt, hasBar, LANE_HEIGHT, rowsAround, type LayoutRow } from './row_tree.ts';
 import { TextDrawing } from './text_drawing.ts';
 import type { Batch, TileCache } from './tile_cache.ts';
-import type { WantedTile } from './tile_loader.ts';
+import type { WantedRows, WantedTile } from './tile_loader.ts';
 import { findItem, itemAt, itemRanges } from './tiles.ts';
 import { levelOf, tileSpan, tilesOf, timeToPixel, type View } from './viewport.ts';
 
@@ -40,7 +40,7 @@ export class StateDrawing {
     const level = levelOf(frame.view, frame.width * frame.ratio);
     const tiles = tilesOf(frame.view, level, length, 0);
     const visible = new Set<number>();
-    for (const { entry } of rows) if (!entry.head) visible.add(entry.row.id);
+    for (const { entry } of rows) if (hasBar(entry)) visible.add(entry.row.id);
     const groups = batchesByLevel(cache, frame.view, visible, level, length);
     let complete = true;
     for (const pane of panesOf(frame)) {
@@ -84,19 +84,23 @@ export class StateDrawing {
     return tiles.map((tile) => ({ level, tile }));
   }
 
-  /** Ids of rows with states: the visible ones, and also those around them. */
-  wantedRows(
-    frame: Frame,
-    rows: readonly PlacedRow[],
-  ): { visible: ReadonlySet<number>; wanted: number[] } {
-    const visible = new Set<number>();
-    for (const { entry } of rows) if (!entry.head) visible.add(entry.row.id);
-    const wanted = new Set(visible);
-    const first = firstRowAt(frame.layout.rows, frame.scroll);
-    for (const entry of rowsAround(frame.layout.rows, first, rows.length, ROWS_AROUND)) {
-      if (!entry.head) wanted.add(entry.row.id);
+  /** Rows with bars: the visible ones, and also those around them. */
+  wantedRows(frame: Frame, placed: readonly PlacedRow[]): WantedRows {
+    const urgent = new Set<number>();
+    const groups = new Set<number>();
+    const rows = new Set<number>();
+    const add = (entry: LayoutRow) => {
+      if (!hasBar(entry)) return;
+      rows.add(entry.row.id);
+      if (entry.head) groups.add(entry.row.id);
+    };
+    for (const { entry } of placed) {
+      add(entry);
+      if (hasBar(entry)) urgent.add(entry.row.id);
     }
-    return { visible, wanted: [...wanted] };
+    const first = firstRowAt(frame.layout.rows, frame.scroll);
+    rowsAround(frame.layout.rows, first, placed.length, ROWS_AROUND).forEach(add);
+    return { rows: [...rows], urgent, groups };
   }
 
   /** The item of a row at a time, with times in ns. */
@@ -116,6 +120,7 @@ export class StateDrawing {
       begin: begin + item.begin * 2 ** level,
       end: begin + item.end * 2 ** level,
       exact: cached.items.exact,
+      group: cached.items.group,
     };
   }
 }

@@ -23,9 +23,11 @@ test('rows around the visible ones are requested together, and visible ones at o
     requests.push([...rows]);
     return emptyTile(rows);
   });
+  const groups = new Set(range(1000, 1020));
   const want = async (first: number, visible: number, around: number) => {
     const rows = range(first - around, first + visible + around);
-    loader.want([{ level: 0, tile: 0 }], rows, 1, new Set(range(first, first + visible)));
+    const urgent = new Set(range(first, first + visible));
+    loader.want([{ level: 0, tile: 0 }], { rows, urgent, groups }, 1);
     await new Promise((resolve) => setTimeout(resolve));
   };
   await want(100, 8, 40);
@@ -38,4 +40,7 @@ test('rows around the visible ones are requested together, and visible ones at o
   requests.length = 0;
   await want(400, 8, 0);
   assert.deepEqual(requests, [range(400, 408)]);
+  requests.length = 0;
+  await want(1000, 20, 0);
+  assert.deepEqual(requests, [range(1000, 1008), range(1008, 1016), range(1016, 1020)], 'groups');
 });

@@ -6,6 +6,9 @@ import type { TileCache } from './tile_cache.ts';
 
 /** Rows of one request. 48 rows with an item per bin are below 1 MB, the limit of one frame. */
 export const ROWS_PER_REQUEST = 48;
+/** Groups of one request. The server adds up to 2,048 rows of each, and at most eight times as many
+ * of a request for 1,024 bins. */
+const GROUPS_PER_REQUEST = 8;
 /** Rows around the visible ones are requested when this number is missing: each request costs
  * about a millisecond of script, so one per row would be most of a frame while the rows scroll. */
 export const ROWS_TOGETHER = 32;
@@ -17,6 +20,15 @@ const RETRY_MS = 2000;
 export interface WantedTile {
   level: number;
   tile: number;
+}
+
+export interface WantedRows {
+  /** Their ids, the most important first. */
+  rows: readonly number[];
+  /** Rows that are requested at once. Others wait until more of them are missing. */
+  urgent: ReadonlySet<number>;
+  /** Rows that are groups: the server adds up all rows in them. */
+  groups: ReadonlySet<number>;
 }
 
 export type FetchTile = (
@@ -39,8 +51,7 @@ export class TileLoader {
   private readonly fetchTile: FetchTile;
   private readonly active = new Set<Request>();
   private tiles: readonly WantedTile[] = [];
-  private rows: readonly number[] = [];
-  private urgent: ReadonlySet<number> = new Set();
+  private wanted: WantedRows = { rows: [], urgent: new Set(), groups: new Set() };
   private version = 0;
   private failedUntil = 0;
   /** Called when a batch was added to the cache. */
@@ -58,17 +69,10 @@ export class TileLoader {
     return this.active.size > 0;
   }
 
-  /** Sets what is wanted: tiles, the most important first, and the ids of rows. Rows that are not
-   * `urgent` wait until more of them are missing. */
-  want(
-    tiles: readonly WantedTile[],
-    rows: readonly number[],
-    version: number,
-    urgent: ReadonlySet<number>,
-  ): void {
+  /** Sets what is wanted: tiles, the most important first, and rows. */
+  want(tiles: readonly WantedTile[], wanted: WantedRows, version: number): void {
     this.tiles = tiles;
-    this.rows = rows;
-    this.urgent = urgent;
+    this.wanted = wanted;
     this.version = version;
     for (const request of this.active) {
       if (!tiles.some((t) => t.level === request.level && t.tile === request.tile)) {
@@ -96,18 +100,37 @@ export class TileLoader {
         }
       }
       const missing = this.cache
-        .missing(level, tile, this.rows, this.version)
+        .missing(level, tile, this.wanted.rows, this.version)
         .filter((row) => !requested.has(row));
       if (this.mayWait(missing)) continue;
-      for (let i = 0; i < missing.length; i += ROWS_PER_REQUEST) {
+      for (const rows of this.parts(missing)) {
         if (this.active.size >= REQUESTS_AT_ONCE) return;
-        void this.run(level, tile, missing.slice(i, i + ROWS_PER_REQUEST));
+        void this.run(level, tile, rows);
       }
     }
   }
 
+  /** The rows of each request. */
+  private parts(missing: readonly number[]): number[][] {
+    const parts: number[][] = [];
+    let groups = GROUPS_PER_REQUEST;
+    for (const row of missing) {
+      const isGroup = this.wanted.groups.has(row);
+      const part = parts.at(-1);
+      if (part && part.length < ROWS_PER_REQUEST && !(isGroup && groups >= GROUPS_PER_REQUEST)) {
+        part.push(row);
+      } else {
+        parts.push([row]);
+        groups = 0;
+      }
+      if (isGroup) groups++;
+    }
+    return parts;
+  }
+
   private mayWait(missing: readonly number[]): boolean {
-    return missing.length < ROWS_TOGETHER && !missing.some((row) => this.urgent.has(row));
+    const { urgent } = this.wanted;
+    return missing.length < ROWS_TOGETHER && !missing.some((row) => urgent.has(row));
   }
 
   private async run(level: number, tile: number, rows: number[]): Promise<void> {

@@ -57,11 +57,20 @@ test('a tile gives rows and items as they were packed', () => {
   const tile = decodeTile(pack(17, TWO_ROWS));
   assert.equal(tile.version, 17);
   assert.deepEqual(tile.rows, [
-    { row: 4, exact: true, first: 0, count: 3 },
-    { row: 9, exact: false, first: 3, count: 1 },
+    { row: 4, exact: true, group: false, first: 0, count: 3 },
+    { row: 9, exact: false, group: false, first: 3, count: 1 },
   ]);
-  assert.deepEqual(itemAt(tile, 2), { begin: 40, end: 100, state: 300, worst: 7, count: 65535 });
-  assert.deepEqual(itemAt(tile, 3), { begin: 0, end: 1, state: 5, worst: 6, count: 12 });
+  const third = { begin: 40, end: 100, state: 300, worst: 7, count: 65535, busy: 0 };
+  assert.deepEqual(itemAt(tile, 2), third);
+  assert.deepEqual(itemAt(tile, 3), { begin: 0, end: 1, state: 5, worst: 6, count: 12, busy: 0 });
+});
+
+test('a row of the kind 2 is a group, and has no texts', () => {
+  const buffer = pack(1, [{ row: 3, exact: false, items: [{ begin: 0, end: 99, state: 1 }] }]);
+  new DataView(buffer).setUint32(16 + 4, 2, true);
+  const tile = decodeTile(buffer);
+  assert.deepEqual(tile.rows, [{ row: 3, exact: false, group: true, first: 0, count: 1 }]);
+  assert.deepEqual(itemFacts(tile, tile.rows[0], 10).wide, []);
 });
 
 test('a tile that is cut or of another format is refused', () => {
@@ -86,10 +95,10 @@ test('the item at a time is found, or the nearest one within reach', () => {
 test('only the items of visible rows in view are drawn', () => {
   const tile = decodeTile(pack(1, TWO_ROWS));
   const ranges = (begin: number, end: number) => itemRanges(tile, new Set([4]), begin, end);
-  assert.deepEqual(ranges(-100, 200), [{ row: 4, first: 0, count: 3 }]);
-  assert.deepEqual(ranges(2.1, 3), [{ row: 4, first: 1, count: 1 }]);
+  assert.deepEqual(ranges(-100, 200), [{ row: 4, group: false, first: 0, count: 3 }]);
+  assert.deepEqual(ranges(2.1, 3), [{ row: 4, group: false, first: 1, count: 1 }]);
   assert.deepEqual(ranges(3, 40), []);
-  assert.deepEqual(ranges(1, 41), [{ row: 4, first: 0, count: 3 }]);
+  assert.deepEqual(ranges(1, 41), [{ row: 4, group: false, first: 0, count: 3 }]);
 });
 
 test('only wide items may have a text, and only some rows need ticks', () => {

@@ -2,8 +2,8 @@
 // time. Items stay in the server's bytes, which are uploaded to the GPU as they are; decoding reads
 // only the header and one entry per row.
 //
-// Layout (little-endian): "LPT1", rows n, version, 0; n entries of row, exact, first item, number
-// of items (u32); 16 bytes per item: begin f32, end f32, state u16, worst u16, count u16, busy u8,
+// Layout (little-endian): "LPT1", rows n, version, 0; n entries of row, kind (0 bins, 1 exact, 2 bins
+// of a group), first item, number of items (u32); 16 bytes per item: begin f32, end f32, state u16, worst u16, count u16, busy u8,
 // path u8. A typed array reads the bytes in the order of the machine, which is little-endian on
 // every machine that runs a browser today.
 
@@ -18,6 +18,8 @@ export interface RowItems {
   row: number;
   /** Each item is one state; otherwise an item is a bin or several equal ones. */
   exact: boolean;
+  /** Each item is a bin of all rows of a group. */
+  group: boolean;
   first: number;
   count: number;
 }
@@ -50,7 +52,8 @@ export function decodeTile(buffer: ArrayBuffer): DecodedTile {
     const first = entries[4 * i + 2];
     const count = entries[4 * i + 3];
     if (first + count > itemCount) throw new Error('A tile lacks some of its items.');
-    rows.push({ row: entries[4 * i], exact: entries[4 * i + 1] !== 0, first, count });
+    const kind = entries[4 * i + 1];
+    rows.push({ row: entries[4 * i], exact: kind === 1, group: kind === 2, first, count });
   }
   return {
     version: header[2],
@@ -70,6 +73,8 @@ export interface Item {
   state: number;
   worst: number;
   count: number;
+  /** Share of the time in which the row runs code, 0 to 1. */
+  busy: number;
 }
 
 export function itemAt(tile: DecodedTile, index: number): Item {
@@ -79,6 +84,7 @@ export function itemAt(tile: DecodedTile, index: number): Item {
     state: tile.words[8 * index + 4],
     worst: tile.words[8 * index + 5],
     count: tile.words[8 * index + 6],
+    busy: tile.bytes[16 * index + 14] / 255,
   };
 }
 
@@ -105,6 +111,8 @@ export function findItem(tile: DecodedTile, items: RowItems, bin: number, reach:
 /** A part of a row's items: those in view. */
 export interface ItemRange {
   row: number;
+  /** As in RowItems. */
+  group: boolean;
   first: number;
   count: number;
 }
@@ -123,7 +131,7 @@ export function itemRanges(
     const last = items.first + items.count;
     const first = lowerBound(items.first, last, (i) => tile.times[4 * i + 1] > begin);
     const until = lowerBound(first, last, (i) => tile.times[4 * i] >= end);
-    if (until > first) ranges.push({ row: items.row, first, count: until - first });
+    if (until > first) ranges.push({ row: items.row, group: items.group, first, count: until - first });
   }
   return ranges;
 }
@@ -155,7 +163,8 @@ export function itemFacts(tile: DecodedTile, items: RowItems, textBins: number):
   let ticks = false;
   for (let i = items.first; i < items.first + items.count; i++) {
     const width = tile.times[4 * i + 1] - tile.times[4 * i];
-    if (width >= textBins) wide.push(i);
+    // The bar of a group is as high as the group is busy, so it has no text.
+    if (width >= textBins && !items.group) wide.push(i);
     ticks ||= tile.words[8 * i + 4] !== tile.words[8 * i + 5];
     ticks ||= items.exact && width < NARROW_BINS;
   }

@@ -28,6 +28,7 @@ import {
 import { StateDrawing } from './state_drawing.ts';
 import { TileCache } from './tile_cache.ts';
 import { TileLoader } from './tile_loader.ts';
+import type { Item } from './tiles.ts';
 import type { OnAxis, TimeAxis } from './time_axis.ts';
 import { levelOf, pixelToTime, shifted, span, TILE_BINS, type View } from './viewport.ts';
 
@@ -255,8 +256,7 @@ export class Timeline implements OnAxis {
   }
 
   /** The item under the pointer, from the tiles that are there; null if nothing is. */
-  itemAt(row: number, x: number): { begin: number; end: number; state: number; worst: number;
-    count: number; exact: boolean } | null {
+  itemAt(row: number, x: number): (Item & { exact: boolean; group: boolean }) | null {
     const level = levelOf(this.view, this.width * this.ratio);
     const time = timeAt(this.frame(), x);
     return this.stateDrawing.itemAt(this.cache, level, row, time);
@@ -373,9 +373,11 @@ export class Timeline implements OnAxis {
     this.lastRequest = now;
     this.loader.frame = this.frameNumber;
     const level = levelOf(this.view, this.width * this.ratio);
-    const { visible, wanted } = this.stateDrawing.wantedRows(frame, rows);
-    const tiles = this.stateDrawing.wantedTiles(this.view, level, this.length);
-    this.loader.want(tiles, wanted, this.version, visible);
+    this.loader.want(
+      this.stateDrawing.wantedTiles(this.view, level, this.length),
+      this.stateDrawing.wantedRows(frame, rows),
+      this.version,
+    );
     this.path?.want(this.view, this.length, this.version);
   }
 }

@@ -31,11 +31,11 @@ impl Grid {
         (self.first + self.count) << self.level
     }
 
-    fn bin(&self, t: u64) -> u64 {
+    pub(super) fn bin(&self, t: u64) -> u64 {
         t >> self.level
     }
 
-    fn width(&self) -> u64 {
+    pub(super) fn width(&self) -> u64 {
         1 << self.level
     }
 }
@@ -61,6 +61,8 @@ pub struct Item {
 pub struct RowItems {
     /// True if each item is a state.
     pub is_exact: bool,
+    /// True if each item is about all rows of a group ([`super::group_bins`]).
+    pub is_group: bool,
     pub items: Vec<Item>,
 }
 
@@ -77,7 +79,7 @@ pub fn row_items(store: &Store, names: &StateNames, row: RowId, grid: Grid) -> i
     let mut binned = Binned { grid, names, bin: None, sums: Vec::new(), items: Vec::new(), last_is_pure: false };
     store.visit(row, begin, end, &mut binned)?;
     binned.close_bin();
-    Ok(RowItems { is_exact: false, items: binned.items })
+    Ok(RowItems { items: binned.items, ..RowItems::default() })
 }
 
 /// Returns the states of a row that overlap a range, each as an item.
@@ -88,7 +90,7 @@ pub fn row_items(store: &Store, names: &StateNames, row: RowId, grid: Grid) -> i
 pub fn exact_items(store: &Store, names: &StateNames, row: RowId, (begin, end): (u64, u64)) -> io::Result<RowItems> {
     let mut exact = Exact { names, items: Vec::new() };
     store.visit(row, begin, end, &mut exact)?;
-    Ok(RowItems { is_exact: true, items: exact.items })
+    Ok(RowItems { is_exact: true, items: exact.items, ..RowItems::default() })
 }
 
 /// Collects the states themselves.

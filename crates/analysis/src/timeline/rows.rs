@@ -28,6 +28,14 @@ pub enum RowKind {
     Machine,
 }
 
+impl RowKind {
+    /// Returns true if rows of this kind contain others, and have no states of their own.
+    pub fn is_group(self) -> bool {
+        use RowKind::{Cpus, Host, Interrupts, Machines, Process, Recorder};
+        matches!(self, Host | Process | Cpus | Interrupts | Machines | Recorder)
+    }
+}
+
 /// A row for a reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
@@ -129,6 +137,25 @@ impl Rows {
 
     pub fn machine_rows(&self) -> impl Iterator<Item = (MachineId, RowId)> + '_ {
         self.machines.iter().map(|(&machine, &row)| (machine, row))
+    }
+
+    /// Returns the rows with states of each of these groups, at any depth.
+    pub fn in_groups(&self, store: &Store, groups: &[RowId]) -> HashMap<RowId, Vec<RowId>> {
+        let is_group = |id: &RowId| self.rows.get(id).is_some_and(|row| row.kind.is_group());
+        let mut within: HashMap<RowId, Vec<RowId>> = groups.iter().filter(|id| is_group(id)).map(|&id| (id, Vec::new())).collect();
+        if within.is_empty() {
+            return within;
+        }
+        for row in self.rows.values().filter(|row| store.states(row.id) > 0) {
+            let mut above = row.parent;
+            while let Some(group) = above {
+                if let Some(rows) = within.get_mut(&group) {
+                    rows.push(row.id);
+                }
+                above = self.rows.get(&group).and_then(|row| row.parent);
+            }
+        }
+        within
     }
 
     pub fn on_path(&self, row: RowId) -> Option<RowId> {

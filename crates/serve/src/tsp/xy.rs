@@ -224,7 +224,7 @@ mod tests {
         let item = |begin, end, busy_ns| Item { begin, end, state: StateId(0), worst: StateId(0), count: 1, busy_ns };
         let mut busy = BusyTime::new(bins);
         // Bins: 4 to 8, 8 to 12, 12 to 14.
-        busy.add(&RowItems { is_exact: true, items: vec![item(0, 6, 6), item(8, 12, 2), item(13, 14, 1)] });
+        busy.add(&RowItems { is_exact: true, items: vec![item(0, 6, 6), item(8, 12, 2), item(13, 14, 1)], ..RowItems::default() });
         assert_eq!(busy.means(1.0), [(1004, 0.5), (1008, 0.5), (1012, 0.5)]);
         assert_eq!(busy.means(0.01)[0], (1004, 50.0));
     }
