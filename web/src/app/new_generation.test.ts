@@ -5,7 +5,7 @@ import { emptyScene } from '../timeline/scene.ts';
 import { NewGeneration } from './new_generation.ts';
 
 function row(id: number, parent: number | null, kind: RowKind, name: string): Row {
-  return { id, parent, kind, name, detail: '', states: 1, busy_ns: 0, path_ns: 0 };
+  return { id, parent, kind, name, detail: '', tid: null, cpu: null, used_cpus: null, allowed_cpus: null, states: 1, busy_ns: 0, path_ns: 0 };
 }
 
 const before: Rows = {
