@@ -189,7 +189,7 @@ test('a small recording is in the file completely, with the answers of the serve
     const range = `#trace=1&range=${from}_${to}&rows=${ids.join('.')}`;
     const figures = async (other) => {
       await other.getByRole('tab', { name: 'Details' }).click();
-      await part(other, 'Selected range').getByRole('table').waitFor();
+      await part(other, 'Selected range').getByRole('table').first().waitFor();
       return settled(() => part(other, 'Selected range').locator('td.number').allTextContents());
     };
     const here = await opened(whole.file, range);

@@ -90,7 +90,8 @@ test('a dragged range shows its length and the sums of its states', async () => 
   await focusTimeline();
   await page.keyboard.press('f');
   const box = await timeline.boundingBox();
-  const row = await page.getByRole('treeitem').last().boundingBox();
+  // Rows with values are the last ones; the third one is a thread.
+  const row = await page.getByRole('treeitem').nth(2).boundingBox();
   const y = row.y + row.height / 2;
   await page.mouse.move(box.x + box.width * 0.3, y);
   await page.mouse.down();
@@ -343,6 +344,55 @@ test('the queues are those of the command, and the chart leads to a moment', asy
   await page.keyboard.press('ArrowRight');
   await page.keyboard.press('Enter');
   assert.notEqual(await settled(view), whole);
+});
+
+test('the row of a queue has its fill level, its sums, and leads to its statistics and back', async () => {
+  const { rows } = await api('rows');
+  const [queue] = answer('queues');
+  const row = rows.find((it) => it.kind === 'queue' && it.name === queue.name);
+  assert.equal(row.values.max, queue.depth.max);
+  assert.equal(row.values.capacity, queue.capacity);
+  // The mean of the whole recording is that of the command, which rounds each depth's time.
+  const { values } = await api(`sums?rows=${row.id}`);
+  assert.ok(Math.abs(values[0].mean - queue.depth.mean) < 0.01 * queue.depth.max, `${values[0].mean} ${queue.depth.mean}`);
+  // What the page draws: in each step the value lies between those of its places.
+  const { states } = await api(`states?row=${row.id}&limit=1000`);
+  assert.ok(states.length > 10 && states.every(({ value }) => value >= row.values.min && value <= row.values.max));
+
+  await focusTimeline();
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('f');
+  const label = page.getByRole('treeitem', { name: new RegExp(queue.name) });
+  await label.scrollIntoViewIfNeeded();
+  const [box, place] = [await timeline.boundingBox(), await label.boundingBox()];
+  const y = place.y + place.height / 2;
+  await page.mouse.click(box.x + box.width / 2, y);
+  const heading = part('Selected state').getByRole('heading');
+  await heading.getByText(row.values.unit).waitFor();
+  const link = await settled(() => page.evaluate(() => location.hash));
+  const [, selected, time] = link.match(/state=(\d+)\.([\d.]+)/);
+  assert.equal(Number(selected), row.id);
+  const at = states.find((step) => step.begin <= Number(time) && Number(time) < step.end);
+  assert.equal(await heading.textContent().then((text) => text.trim().split(' ')[0]), String(at.value));
+  await page.keyboard.press('.');
+  const next = states[states.indexOf(at) + 1];
+  assert.equal(await settled(() => heading.textContent().then((text) => text.trim().split(' ')[0])), String(next.value));
+
+  await part('Selected state').getByRole('button', { name: 'Queue' }).click();
+  await part('Queues').getByRole('button', { name: new RegExp(queue.name), pressed: true }).waitFor();
+  await part('Queues').getByRole('button', { name: 'On the timeline' }).click();
+
+  await page.mouse.move(box.x + box.width * 0.3, y);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, y, { steps: 5 });
+  await page.mouse.up();
+  const table = page.getByRole('table', { name: 'Values in the range' });
+  await table.waitFor();
+  const range = await settled(() => page.evaluate(() => location.hash.match(/range=(\d+)_(\d+)/).slice(1)));
+  const { values: [expected] } = await api(`sums?begin=${range[0]}&end=${range[1]}&rows=${row.id}`);
+  const cells = await table.getByRole('row').nth(1).getByRole('cell').allTextContents();
+  assert.deepEqual([cells[1], cells[3]].map((text) => Number(text.trim())), [expected.min, expected.max]);
+  assert.ok(Math.abs(Number(cells[2]) - expected.mean) < 0.001 * expected.max, `${cells[2]} ${expected.mean}`);
 });
 
 test('who waits for whom is as in the wait graph, and a click pins both rows', async () => {

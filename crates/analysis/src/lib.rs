@@ -15,6 +15,7 @@
 //! ([`longpole_model::kinds`]), and names are only repeated in the output.
 
 pub mod compare;
+pub mod counters;
 pub mod critical_path;
 pub mod evidence;
 pub mod findings;
@@ -31,6 +32,7 @@ pub mod stages;
 pub mod stats;
 pub mod step_pass;
 pub mod timeline;
+pub mod value_rows;
 pub mod verdict;
 pub mod wait_graph;
 pub mod what_if;

@@ -5,6 +5,7 @@
 //! reports each put and get ([`QueuesOfMachines`]). What is counted, and the answer, are the same.
 
 pub(crate) mod depth;
+mod depth_log;
 mod interactions;
 mod steps;
 

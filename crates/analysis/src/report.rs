@@ -1,6 +1,7 @@
 //! The report: the verdict, the findings, and the numbers on which both are based, from one pass
 //! over the trace.
 
+use crate::counters::Counters;
 use crate::critical_path::participation::Participation;
 use crate::critical_path::samples::CriticalFunction;
 use crate::critical_path::{Answer, Profiled, Row};
@@ -17,6 +18,8 @@ use crate::stages::left_out::LeftOut;
 use crate::stages::step_block::{ItemCounts, StepOrLoss, Steps};
 use crate::stages::Stages;
 use crate::step_pass::{Observer, Scene, StepPass};
+use crate::timeline::{RowId, Timeline};
+use crate::value_rows;
 use crate::verdict::anchor::RunOf;
 use crate::verdict::caveat::Contradictions;
 use crate::verdict::data::{Basis, Verdict};
@@ -26,12 +29,14 @@ use crate::wait_graph;
 use crate::what_if::predicted;
 use crate::what_if::Prediction;
 use longpole_model::actors::ActorId;
-use longpole_model::interaction::Vocabulary;
+use longpole_model::interaction::{QueueId, Vocabulary};
 use longpole_model::linux::Linux;
 use longpole_model::rules::RuleError;
 use longpole_model::system::System;
 use longpole_trace::event::{Catalogue, Item};
 use serde::Serialize;
+use std::collections::HashMap;
+use std::io;
 
 /// The report on a trace, as it is serialised to JSON.
 #[derive(Debug, Serialize)]
@@ -155,6 +160,7 @@ pub struct ProbePass {
     queues: Queues,
     stages: Stages,
     activities: Activities,
+    counters: Counters,
     rules: Rules,
     packet_losses: Vec<Facts>,
     /// Items that are not steps of the program, such as kernel events: their counts and context.
@@ -188,6 +194,7 @@ impl ProbePass {
             queues: Queues::default(),
             stages: Stages::default(),
             activities: Activities::default(),
+            counters: Counters::default(),
             rules: Rules::built_in()?,
             packet_losses: Vec::new(),
             context: ItemCounts::default(),
@@ -219,13 +226,13 @@ impl ProbePass {
             Item::Event(event) => {
                 let step = self.system.step(catalogue, event);
                 let observers: &mut [&mut dyn Observer] =
-                    &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities];
+                    &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities, &mut self.counters];
                 self.step_pass.step(&self.system.vocabulary, step, observers);
             }
             Item::Loss(loss) => {
                 let actor = self.system.actor_of_stream(loss.stream);
                 let observers: &mut [&mut dyn Observer] =
-                    &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities];
+                    &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities, &mut self.counters];
                 self.step_pass.loss(&self.system.vocabulary, actor, loss, observers);
             }
         }
@@ -233,7 +240,8 @@ impl ProbePass {
 
     /// Processes events that another component has resolved.
     pub fn steps(&mut self, steps: &Steps) {
-        let observers: &mut [&mut dyn Observer] = &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities];
+        let observers: &mut [&mut dyn Observer] =
+            &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities, &mut self.counters];
         let step_pass = &mut self.step_pass;
         steps.each(&mut self.system.vocabulary, |vocabulary, heard| match heard {
             StepOrLoss::Step(step) => step_pass.step(vocabulary, *step, observers),
@@ -261,10 +269,22 @@ impl ProbePass {
         self.latencies.answer(self.scene())
     }
 
-    /// Keeps what pictures over time need: single cases of latencies, and depths of queues.
+    /// Keeps what pictures over time need: single cases of latencies, depths of queues, and values
+    /// of counters.
     pub fn keep_for_pictures(&mut self) {
         self.latencies.keep_cases();
         self.queues.keep_series();
+        self.counters.keep_values();
+    }
+
+    /// Adds rows with the values of queues and counters over time to a timeline, if they were kept.
+    /// Returns the row of each queue.
+    ///
+    /// # Errors
+    ///
+    /// If the file of the values cannot be read.
+    pub fn add_value_rows(&self, timeline: &Timeline) -> io::Result<HashMap<QueueId, RowId>> {
+        value_rows::add(timeline, self.scene(), &self.queues, &self.counters)
     }
 
     /// Returns the same latencies with single cases.

@@ -11,4 +11,5 @@ pub mod nearest;
 pub mod samples;
 pub mod series;
 pub mod text;
+pub(crate) mod value_log;
 pub mod windows;

@@ -1,4 +1,5 @@
-//! The timeline: the state of each thread, CPU and interrupt at each moment, for pictures.
+//! The timeline: the state of each thread, CPU and interrupt at each moment, and the values of
+//! queues and counters, for pictures.
 //!
 //! [`Timeline`] is filled while a trace is read ([`TimelineWriter`] follows the interactions) and
 //! may be read by others at the same time, so a picture grows with the reading. What is known only
@@ -21,16 +22,22 @@ mod rows;
 mod search;
 mod state_names;
 mod store;
+mod value_bins;
+mod value_rows;
+mod value_sums;
 mod writer;
 
 pub use bins::{Grid, Item, RowItems};
 pub use distribution::Distribution;
 pub use group_bins::MAX_GROUP_ROWS;
 pub use on_cpus::{OnCpu, ThreadsOnCpus};
-pub use rows::{Row, RowKind, ThreadFacts};
+pub use rows::{Row, RowKind, ThreadFacts, ValueFacts};
 pub use search::{Found, Match};
 pub use state_names::{StateClass, StateId, StateName};
-pub use store::{RowId, StateInterval};
+pub use store::{RowId, StateInterval, ValueStep};
+pub use value_bins::{ValueItem, ValueItems};
+pub use value_rows::ValueSeries;
+pub use value_sums::RangeValues;
 pub use writer::{add_path, CpuRows, CpuRowsWriter, TimelineWriter};
 
 use longpole_model::interaction::MachineId;
@@ -76,8 +83,11 @@ pub struct Listing {
 #[derive(Clone, Debug)]
 pub struct Picture {
     pub version: u64,
-    /// For each requested row its items, and the same for its time on the critical path.
+    /// For each requested row its items, and the same for its time on the critical path. Empty for
+    /// rows with values.
     pub rows: Vec<(RowItems, RowItems)>,
+    /// The items of the requested rows with values.
+    pub values: HashMap<RowId, ValueItems>,
 }
 
 /// A segment of the critical path: a state of a row, or a link between two rows.
@@ -164,7 +174,8 @@ impl Timeline {
     ///
     /// If the file of the states cannot be read.
     pub fn picture(&self, rows: &[RowId], grid: Grid) -> io::Result<Picture> {
-        self.picture_of(rows, |content, row| bins::row_items(&content.store, &content.names, row, grid))
+        let picture = self.picture_of(rows, |content, row| bins::row_items(&content.store, &content.names, row, grid))?;
+        self.with_values(picture, rows, |content, row| value_bins::value_items(&content.store, row, grid))
     }
 
     /// Returns the items of these rows, and of groups the bins of all rows in them: how busy these
@@ -200,7 +211,23 @@ impl Timeline {
     ///
     /// If the file of the states cannot be read.
     pub fn exact_picture(&self, rows: &[RowId], range: (u64, u64)) -> io::Result<Picture> {
-        self.picture_of(rows, |content, row| bins::exact_items(&content.store, &content.names, row, range))
+        let picture = self.picture_of(rows, |content, row| bins::exact_items(&content.store, &content.names, row, range))?;
+        self.with_values(picture, rows, |content, row| value_bins::exact_value_items(&content.store, row, range))
+    }
+
+    fn with_values(
+        &self,
+        mut picture: Picture,
+        rows: &[RowId],
+        items: impl Fn(&Content, RowId) -> io::Result<ValueItems>,
+    ) -> io::Result<Picture> {
+        for &row in rows {
+            let content = self.read();
+            if content.store.has_values(row) {
+                picture.values.insert(row, items(&content, row)?);
+            }
+        }
+        Ok(picture)
     }
 
     fn picture_of(&self, rows: &[RowId], items: impl Fn(&Content, RowId) -> io::Result<RowItems>) -> io::Result<Picture> {
@@ -211,15 +238,18 @@ impl Timeline {
             let on_path = content.rows.on_path(row).map_or(Ok(RowItems::default()), |row| items(&content, row))?;
             Ok((items(&content, row)?, on_path))
         };
-        Ok(Picture { version, rows: rows.iter().map(both).collect::<io::Result<_>>()? })
+        Ok(Picture { version, rows: rows.iter().map(both).collect::<io::Result<_>>()?, values: HashMap::new() })
     }
 
-    /// Returns the number of states of a row that begin in a range.
+    /// Returns the number of states or steps of a row that begin in a range.
     ///
     /// # Errors
     ///
     /// If the file of the states cannot be read.
     pub fn state_count(&self, row: RowId, (begin, end): (u64, u64)) -> io::Result<u64> {
+        if self.has_values(row) {
+            return Ok(self.read().store.value_sum(row, begin, end)?.count);
+        }
         Ok(self.read().store.sums(row, begin, end)?.iter().map(|sum| sum.count).sum())
     }
 

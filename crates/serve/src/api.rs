@@ -166,6 +166,11 @@ impl RangeRequest {
 async fn states(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(request): Query<RangeRequest>) -> Answer {
     let row = request.row.map(RowId).ok_or_else(|| bad("name a row: row=R"))?;
     computed(&shared, id, move |reading| {
+        if reading.timeline.has_values(row) {
+            let (steps, more) = reading.timeline.steps(row, request.range(), request.limit()).map_err(unreadable)?;
+            let steps: Vec<Value> = steps.iter().map(|it| json!({"begin": it.begin, "end": it.end, "value": it.value})).collect();
+            return Ok(Json(json!({"states": steps, "more": more})).into_response());
+        }
         let (states, more) = reading.timeline.states(row, request.range(), request.limit()).map_err(unreadable)?;
         let states: Vec<Value> = states.iter().map(|it| json!({"begin": it.begin, "end": it.end, "state": it.state.0})).collect();
         Ok(Json(json!({"states": states, "more": more})).into_response())
@@ -190,7 +195,8 @@ async fn sums(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(requ
     let rows = row_list(request.rows.as_deref().unwrap_or_default())?;
     computed(&shared, id, move |reading| {
         let sums = reading.timeline.distributions(&rows, request.range()).map_err(unreadable)?;
-        Ok(Json(json!({"sums": sums})).into_response())
+        let values = reading.timeline.range_values(&rows, request.range()).map_err(unreadable)?;
+        Ok(Json(json!({"sums": sums, "values": values})).into_response())
     })
     .await
 }

@@ -14,11 +14,11 @@ mod slice;
 
 use crate::reading::TraceCounts;
 use crate::{notes, page};
-use columns::{put, put_bins, put_states, UsedStates};
+use columns::{put, put_bins, put_states, put_steps, put_value_bins, UsedStates};
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use longpole_analysis::report::Report;
-use longpole_analysis::timeline::{Grid, Listing, Picture, Row, RowId, RowItems, RowKind, Timeline};
+use longpole_analysis::timeline::{Grid, Listing, Picture, Row, RowId, RowKind, Timeline};
 use serde_json::{json, Value};
 use slice::Slice;
 use std::collections::{HashMap, HashSet};
@@ -42,6 +42,10 @@ const MIN_BINS: u64 = 256;
 /// Rows with states, at most, if not all states fit: those with most of the path, then the busiest
 /// ones.
 const MAX_ROWS: usize = 1000;
+
+/// What a row in `longpole-bins` begins with: all states or values follow, or bins.
+const WHOLE: u64 = 1;
+const BINS: u64 = 0;
 
 /// Share of the timeline's bytes for bins; the others are for the slice.
 const BINS_SHARE: f64 = 0.4;
@@ -160,7 +164,7 @@ impl HtmlReport<'_> {
             let rows = with_states(listing, usize::MAX);
             let mut contents = Contents::new(listing, &rows);
             let picture = self.timeline.exact_picture(&rows, (0, length))?;
-            contents.put_whole(&picture)?;
+            contents.put_whole(&rows, &picture)?;
             if contents.bins.len() <= budget {
                 return Ok(contents);
             }
@@ -206,11 +210,11 @@ impl Contents {
     }
 
     /// Sets all states of all rows.
-    fn put_whole(&mut self, picture: &Picture) -> io::Result<()> {
+    fn put_whole(&mut self, rows: &[RowId], picture: &Picture) -> io::Result<()> {
         let mut bytes = Vec::new();
-        for row in &picture.rows {
-            put(&mut bytes, 1);
-            put_states(&mut bytes, &mut self.used, row);
+        for at in 0..rows.len() {
+            put(&mut bytes, WHOLE);
+            put_all(&mut bytes, &mut self.used, rows, picture, at);
         }
         self.bins = packed(&bytes)?;
         Ok(())
@@ -227,16 +231,21 @@ impl Contents {
                 let grid = Grid { level, first: 0, count: (length >> level) + 1 };
                 let picture = timeline.picture(&[row], grid)?;
                 let Some(both) = picture.rows.first() else { continue };
-                if level == self.level && both.0.is_exact {
-                    put(&mut bytes, 1);
-                    put_states(&mut bytes, &mut self.used, &exact(timeline, row, (0, length))?);
+                let values = picture.values.get(&row);
+                let is_exact = values.map_or(both.0.is_exact, |values| values.is_exact);
+                if level == self.level && is_exact {
+                    put(&mut bytes, WHOLE);
+                    put_all(&mut bytes, &mut self.used, &[row], &timeline.exact_picture(&[row], (0, length))?, 0);
                     break;
                 }
                 if level == self.level {
-                    put(&mut bytes, 0);
+                    put(&mut bytes, BINS);
                     cut.push(row);
                 }
-                put_bins(&mut bytes, &mut self.used, both, level);
+                match values {
+                    Some(values) => put_value_bins(&mut bytes, values, level),
+                    None => put_bins(&mut bytes, &mut self.used, both, level),
+                }
             }
         }
         self.bins = packed(&bytes)?;
@@ -255,7 +264,7 @@ impl Contents {
             let mut used = self.used.clone();
             let mut bytes = Vec::new();
             for &row in rows {
-                put_states(&mut bytes, &mut used, &exact(timeline, row, slice)?);
+                put_all(&mut bytes, &mut used, &[row], &timeline.exact_picture(&[row], slice)?, 0);
             }
             let states = packed(&bytes)?;
             let size = states.len();
@@ -277,15 +286,22 @@ impl Contents {
     }
 }
 
-fn exact(timeline: &Timeline, row: RowId, range: Slice) -> io::Result<(RowItems, RowItems)> {
-    Ok(timeline.exact_picture(&[row], range)?.rows.pop().unwrap_or_default())
+/// Appends all states or values that the picture has of one of these rows.
+fn put_all(bytes: &mut Vec<u8>, used: &mut UsedStates, rows: &[RowId], picture: &Picture, at: usize) {
+    match (picture.values.get(&rows[at]), picture.rows.get(at)) {
+        (Some(values), _) => put_steps(bytes, values),
+        (None, Some(row)) => put_states(bytes, used, row),
+        (None, None) => put(bytes, 0),
+    }
 }
 
 /// Returns the rows with states, in the order of the listing. If there are more than `most`, those
 /// that matter least are left out.
 fn with_states(listing: &Listing, most: usize) -> Vec<RowId> {
     let mut rows: Vec<&Row> = listing.rows.iter().filter(|row| row.states > 0).collect();
-    rows.sort_by_key(|row| std::cmp::Reverse((row.kind == RowKind::Path, row.path_ns, row.busy_ns)));
+    // Rows with values come before those that are not on the path.
+    let order = |row: &Row| (row.kind == RowKind::Path, row.path_ns, row.values.is_some(), row.busy_ns);
+    rows.sort_by_key(|row| std::cmp::Reverse(order(row)));
     let kept: HashSet<RowId> = rows.iter().take(most).map(|row| row.id).collect();
     listing.rows.iter().map(|row| row.id).filter(|id| kept.contains(id)).collect()
 }

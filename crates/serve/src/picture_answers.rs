@@ -37,13 +37,14 @@ impl PictureAnswers {
         let flames = pictures.flames.as_ref();
         let on_path = flames.and_then(|flames| flames.on_path.as_ref());
         let latencies = pictures.latencies.iter().map(|it| json!({"latency": it.of.latency, "row": it.row.map(|row| row.0)}));
-        let queues: Vec<_> = pictures.queues.iter().map(|it| &it.queue).collect();
+        let queues: Vec<_> = pictures.queues.iter().map(|it| &it.of.queue).collect();
+        let queue_rows: Vec<_> = pictures.queues.iter().map(|it| it.row.map(|row| row.0)).collect();
         PictureAnswers {
             stacks: json!({"all": flames.map(|flames| flame_graph(&flames.all)), "path": on_path.map(flame_graph)}).to_string(),
             latencies: json!({"latencies": latencies.collect::<Vec<Value>>()}).to_string(),
             cases: pictures.latencies.iter().map(|it| cases(it, since)).collect(),
-            queues: json!({"queues": queues}).to_string(),
-            depths: pictures.queues.iter().map(|it| depths(it, since)).collect(),
+            queues: json!({"queues": queues, "rows": queue_rows}).to_string(),
+            depths: pictures.queues.iter().map(|it| depths(&it.of, since)).collect(),
             waits: waits(pictures.waits.as_ref()),
             graph: graph(None),
         }

@@ -2,14 +2,16 @@
 //!
 //! An item is 16 bytes: begin and end as f32 in bins from the begin of the tile (never a duration,
 //! because of cancellation), state and worst state as u16, number of states as u16, and the shares
-//! of busy time and of time on the critical path as u8.
+//! of busy time and of time on the critical path as u8. Rows with values have values in the places
+//! of states.
 
-use longpole_analysis::timeline::{Grid, Item, Picture, RowId, RowItems};
+use longpole_analysis::timeline::{Grid, Item, Picture, RowId, RowItems, ValueItem, ValueItems};
 
 const MAGIC: &[u8; 4] = b"LPT1";
 
 pub(crate) fn packed(rows: &[RowId], grid: Grid, picture: &Picture) -> Vec<u8> {
-    let items: usize = picture.rows.iter().map(|(row, _)| row.items.len()).sum();
+    let values: usize = picture.values.values().map(|row| row.items.len()).sum();
+    let items: usize = picture.rows.iter().map(|(row, _)| row.items.len()).sum::<usize>() + values;
     let mut bytes = Vec::with_capacity(16 + 16 * rows.len() + 16 * items);
     bytes.extend_from_slice(MAGIC);
     number(&mut bytes, rows.len() as u32);
@@ -17,15 +19,18 @@ pub(crate) fn packed(rows: &[RowId], grid: Grid, picture: &Picture) -> Vec<u8> {
     number(&mut bytes, 0);
     let mut first = 0;
     for (row, (items, _)) in rows.iter().zip(&picture.rows) {
-        let count = items.items.len() as u32;
-        [row.0, u32::from(items.is_exact) + 2 * u32::from(items.is_group), first, count]
-            .into_iter()
-            .for_each(|field| number(&mut bytes, field));
+        let values = picture.values.get(row).map(|values| (values.is_exact, values.items.len()));
+        let (is_exact, count) = values.unwrap_or((items.is_exact, items.items.len()));
+        let count = count as u32;
+        [row.0, u32::from(is_exact) + 2 * u32::from(items.is_group), first, count].into_iter().for_each(|field| number(&mut bytes, field));
         first += count;
     }
-    for (row, on_path) in &picture.rows {
+    for (id, (row, on_path)) in rows.iter().zip(&picture.rows) {
         let mut path = OnPath::new(on_path);
         row.items.iter().for_each(|item| pack(&mut bytes, grid, item, path.ns(item.begin, item.end)));
+        if let Some(values) = picture.values.get(id) {
+            values.items.iter().for_each(|item| pack_value(&mut bytes, grid, values, item));
+        }
     }
     bytes
 }
@@ -35,19 +40,40 @@ fn number(bytes: &mut Vec<u8>, number: u32) {
 }
 
 fn pack(bytes: &mut Vec<u8>, grid: Grid, item: &Item, path_ns: u64) {
+    put_times(bytes, grid, item.begin, item.end);
+    for field in [small(item.state.0.into()), small(item.worst.0.into()), small(item.count)] {
+        bytes.extend_from_slice(&field.to_le_bytes());
+    }
+    bytes.extend_from_slice(&[share(item.busy_ns, item), share(path_ns, item)]);
+}
+
+/// Least and greatest value are in the places of the states, the mean in that of the busy share.
+fn pack_value(bytes: &mut Vec<u8>, grid: Grid, row: &ValueItems, item: &ValueItem) {
+    put_times(bytes, grid, item.begin, item.end);
+    for field in [place(row, item.min), place(row, item.max), small(item.count)] {
+        bytes.extend_from_slice(&field.to_le_bytes());
+    }
+    bytes.extend_from_slice(&[(row.place(item.mean) * 255.0).round() as u8, 0]);
+}
+
+/// Returns the place of a value on the scale of its row: 0 is the lower end, 65,535 the upper one.
+pub(crate) fn place(row: &ValueItems, value: f64) -> u16 {
+    (row.place(value) * f64::from(u16::MAX)).round() as u16
+}
+
+fn small(number: u64) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}
+
+fn put_times(bytes: &mut Vec<u8>, grid: Grid, begin: u64, end: u64) {
     let bins = |t: u64| {
         let from_begin = t as i128 - i128::from(grid.begin());
         // What reaches far beyond the tile is cut off, where f32 would be too coarse.
         let within = (grid.count as f64) * 2.0;
         ((from_begin as f64) / (1u64 << grid.level) as f64).clamp(-within, 2.0 * within) as f32
     };
-    let small = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
-    bytes.extend_from_slice(&bins(item.begin).to_le_bytes());
-    bytes.extend_from_slice(&bins(item.end).to_le_bytes());
-    for field in [small(item.state.0.into()), small(item.worst.0.into()), small(item.count)] {
-        bytes.extend_from_slice(&field.to_le_bytes());
-    }
-    bytes.extend_from_slice(&[share(item.busy_ns, item), share(path_ns, item)]);
+    bytes.extend_from_slice(&bins(begin).to_le_bytes());
+    bytes.extend_from_slice(&bins(end).to_le_bytes());
 }
 
 /// Returns the share of an item's time as a byte: 0 is nothing, 255 all of it. A small share is at

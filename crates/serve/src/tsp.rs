@@ -26,6 +26,7 @@ mod table;
 mod time_graph;
 mod tooltip;
 mod traces;
+mod value_xy;
 mod xy;
 
 use crate::shared::Shared;

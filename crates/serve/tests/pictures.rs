@@ -41,7 +41,7 @@ fn a_trace_that_cannot_be_read_has_no_pictures() {
     for (what, expected) in [
         ("stacks", json!({"all": null, "path": null})),
         ("latency", json!({"latencies": []})),
-        ("queues", json!({"queues": []})),
+        ("queues", json!({"queues": [], "rows": []})),
         ("waits", json!({"waits": null, "rows": []})),
     ] {
         let answer = served.ask(&format!("traces/2/{what}"));
@@ -57,4 +57,25 @@ fn a_latency_or_queue_that_does_not_exist_is_refused_with_what_to_do_next() {
         assert_eq!(answer.status, 404);
         assert!(answer.json()["error"].as_str().unwrap().ends_with(&format!("GET {what} lists them")), "{}", answer.body);
     }
+}
+
+#[test]
+fn a_row_of_values_has_its_steps_its_range_and_its_sums() {
+    let served = Served::with(|directory| {
+        std::fs::write(directory.join("root/queue"), support::log_with_cpus()).unwrap();
+        Options { traces: vec![directory.join("root/queue")], ..Options::default() }
+    });
+    served.wait_for(1);
+    let rows = served.ask("traces/1/rows").json();
+    let row = rows["rows"].as_array().unwrap().iter().find(|row| row["kind"] == "queue").unwrap();
+    assert_eq!(row["values"], json!({"min": 0.0, "max": 3.0, "unit": "items", "capacity": 4}));
+    let head = rows["rows"].as_array().unwrap().iter().find(|head| head["id"] == row["parent"]).unwrap();
+    assert_eq!(head["kind"], "queues");
+    let id = &row["id"];
+    let states = served.ask(&format!("traces/1/states?row={id}&begin=50&end=300&limit=10")).json();
+    let steps = json!([{"begin": 0, "end": 100, "value": 0.0}, {"begin": 100, "end": 600, "value": 3.0}]);
+    assert_eq!(states, json!({"states": steps, "more": false}));
+    let sums = served.ask(&format!("traces/1/sums?rows={id}&begin=0&end=200")).json();
+    let values = json!([{"row": id, "min": 0.0, "max": 3.0, "mean": 1.5, "known_ns": 200, "changes": 2}]);
+    assert_eq!(sums, json!({"sums": [], "values": values}));
 }

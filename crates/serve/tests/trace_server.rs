@@ -187,7 +187,7 @@ fn outputs_are_listed_and_described() {
     let outputs = served.experiment(&["root/log"]);
     let all = served.get(&outputs).json();
     let all = all.as_array().unwrap();
-    assert_eq!(all.len(), 10);
+    assert_eq!(all.len(), 13);
     for output in all {
         assert_eq!(&served.get(&format!("{outputs}/{}", output["id"].as_str().unwrap())).json(), output);
         assert!(["name", "description"].iter().all(|key| output[key].as_str().is_some_and(|text| !text.is_empty())));
@@ -379,6 +379,28 @@ fn cpu_usage_of_a_log_without_cpus_is_empty() {
     assert_eq!(served.model(&format!("{chart}/tree"), json!({}))["entries"], json!([]));
     let model = served.model(&format!("{chart}/xy"), json!({"requested_timerange": range(0, 1100, 11), "requested_items": [1]}));
     assert_eq!((&model["series"], &model["title"]), (&json!([]), &json!("CPU usage")));
+}
+
+#[test]
+fn a_queue_has_its_fill_level_over_time() {
+    let served = Served::new();
+    served.write("root/queue", &support::log_with_cpus());
+    let outputs = served.experiment(&["root/queue"]);
+    let chart = format!("{outputs}/XY/longpole.queues");
+    let tree = served.model(&format!("{chart}/tree"), json!({}));
+    assert_eq!(names(&tree), ["queues", "parcels"]);
+    let queue = entry(&tree, "parcels");
+    let model = served.model(&format!("{chart}/xy"), json!({"requested_timerange": range(0, 1100, 11), "requested_items": [queue]}));
+    let series = &model["series"][0];
+    let points = series["xValues"].as_array().unwrap().iter().zip(series["yValues"].as_array().unwrap());
+    let points: Vec<(u64, f64)> = points.map(|(x, y)| (x.as_u64().unwrap() - ORIGIN, y.as_f64().unwrap())).collect();
+    // The bins have 128 ns: 28 ns of the first one have 3 items.
+    assert_eq!(points[0], (0, 3.0 * 28.0 / 128.0), "{points:?}");
+    assert_eq!((points[1], points[8]), ((128, 3.0), (1024, 1.0)), "{points:?}");
+    assert_eq!(series["yValuesDescription"]["unit"], "items");
+    let tooltip = served.get(&format!("{chart}/tooltip?xValue={}&seriesId={queue}", ORIGIN + 99)).json();
+    assert_eq!(tooltip["model"]["parcels"], "0", "{tooltip}");
+    assert_eq!(served.model(&format!("{outputs}/XY/longpole.counters/tree"), json!({}))["entries"], json!([]));
 }
 
 #[test]

@@ -11,7 +11,7 @@ import type {
   Prediction,
   Rows,
   SearchResult,
-  StateSum,
+  Sums,
   Trace,
 } from './types.ts';
 
@@ -68,7 +68,7 @@ export interface TraceClient {
     end: number,
     rows: readonly number[],
     signal?: AbortSignal,
-  ): Promise<StateSum[]>;
+  ): Promise<Sums>;
   search(
     text: string,
     begin: number,

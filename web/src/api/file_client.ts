@@ -12,10 +12,12 @@ import type {
   Note,
   PathSegment,
   Prediction,
+  RangeValues,
   Rows,
   SearchMatch,
   SearchResult,
   StateSum,
+  Sums,
   Trace,
 } from './types.ts';
 
@@ -113,12 +115,17 @@ export class FileClient implements TraceClient {
   }
 
   /** The sums of the states in the part of the range that is in the file. */
-  async sums(begin: number, end: number, rows: readonly number[]): Promise<StateSum[]> {
+  async sums(begin: number, end: number, rows: readonly number[]): Promise<Sums> {
     const range = this.inPart(begin, end);
     const sums: StateSum[] = [];
+    const values: RangeValues[] = [];
     for (const id of rows) {
       const states = this.data.rows.get(id)?.states;
       if (!states) continue;
+      if (states.value) {
+        values.push(...valuesOf(id, states, range));
+        continue;
+      }
       const durations = new Map<number, number[]>();
       const [from, to] = overlapping(states, range.begin, range.end);
       for (let i = from; i < to; i++) {
@@ -130,7 +137,7 @@ export class FileClient implements TraceClient {
       }
       for (const [state, list] of durations) sums.push(sumOf(id, state, list));
     }
-    return sums;
+    return { sums, values };
   }
 
   /** Searches the part of the range that is in the file. */
@@ -141,10 +148,10 @@ export class FileClient implements TraceClient {
     );
     let [count, totalNs] = [0, 0];
     const matches: SearchMatch[] = [];
-    for (const { id, kind } of this.data.head.rows) {
+    for (const { id, kind, values } of this.data.head.rows) {
       const states = this.data.rows.get(id)?.states;
       // The row of the path repeats the states of other rows.
-      if (!states || kind === 'path') continue;
+      if (!states || values || kind === 'path') continue;
       const [from, to] = overlapping(states, range.begin, range.end);
       for (let i = from; i < to; i++) {
         if (!wanted[states.state[i]]) continue;
@@ -202,7 +209,28 @@ export class FileClient implements TraceClient {
 }
 
 function stateAt(states: Items, i: number): ExactState {
-  return { begin: states.begin[i], end: states.end[i], state: states.state[i] };
+  const state = { begin: states.begin[i], end: states.end[i], state: states.state[i] };
+  return states.value ? { ...state, value: states.value[i] } : state;
+}
+
+/** The values of a row in a range; nothing if there are none. */
+function valuesOf(
+  row: number,
+  steps: Items,
+  { begin, end }: { begin: number; end: number },
+): RangeValues[] {
+  let [min, max, sum, known, changes] = [Infinity, -Infinity, 0, 0, 0];
+  const [from, to] = overlapping(steps, begin, end);
+  for (let i = from; i < to; i++) {
+    const value = steps.value![i];
+    const ns = Math.min(steps.end[i], end) - Math.max(steps.begin[i], begin);
+    min = Math.min(min, value);
+    max = Math.max(max, value);
+    sum += value * ns;
+    known += ns;
+    if (steps.begin[i] >= begin) changes++;
+  }
+  return known > 0 ? [{ row, min, max, mean: sum / known, known_ns: known, changes }] : [];
 }
 
 function sumOf(row: number, state: number, durations: number[]): StateSum {

@@ -7,10 +7,13 @@
 //                     whole trace on each level
 //   longpole-states   for each row with bins: its states in the slice
 //
+// Rows with values have values instead of states.
+//
 // The last two are columns of numbers (`crates/serve/src/html/columns.rs`).
 
 import type { PathGraph } from '../charts/path_graph.ts';
-import type { Note, Row, State, Trace } from './types.ts';
+import { placeOf } from '../timeline/values.ts';
+import type { Note, Row, State, Trace, ValueFacts } from './types.ts';
 
 export interface FileHead {
   trace: Trace;
@@ -34,6 +37,8 @@ export interface Items {
   state: Uint16Array;
   /** Share of the time on the critical path, 255 is all of it. */
   path: Uint8Array;
+  /** In a row with values; `state` is then the place of the value on the row's scale. */
+  value?: Float64Array;
 }
 
 export interface Bins extends Items {
@@ -83,15 +88,17 @@ export function readRows(
   states: Numbers,
 ): Map<number, FileRow> {
   const rows = new Map<number, FileRow>();
-  for (const { id, states: count } of head.rows) {
+  for (const { id, states: count, values } of head.rows) {
     if (count === 0) continue;
+    const readAll = (numbers: Numbers) => (values ? readSteps(numbers, values) : readItems(numbers, 0));
     if (bins.next() === 1) {
-      rows.set(id, { states: readItems(bins, 0), levels: [] });
+      rows.set(id, { states: readAll(bins), levels: [] });
       continue;
     }
     const levels: Bins[] = [];
-    for (let i = 0; i < head.levels; i++) levels.push(readBins(bins, head.level + i));
-    rows.set(id, { states: readItems(states, 0), levels });
+    const read = values ? readValueBins : readBins;
+    for (let i = 0; i < head.levels; i++) levels.push(read(bins, head.level + i));
+    rows.set(id, { states: readAll(states), levels });
   }
   return rows;
 }
@@ -116,7 +123,7 @@ export class Numbers {
   }
 }
 
-function readItems(numbers: Numbers, level: number): Items {
+function readIntervals(numbers: Numbers, level: number): { begin: Float64Array; end: Float64Array } {
   const count = numbers.next();
   const width = 2 ** level;
   const begin = new Float64Array(count);
@@ -127,11 +134,48 @@ function readItems(numbers: Numbers, level: number): Items {
     begin[i] += now;
     now = end[i] = begin[i] + numbers.next() * width;
   }
-  const state = new Uint16Array(count);
-  for (let i = 0; i < count; i++) state[i] = numbers.next();
-  const path = new Uint8Array(count);
-  for (let i = 0; i < count; i++) path[i] = numbers.next();
+  return { begin, end };
+}
+
+function readItems(numbers: Numbers, level: number): Items {
+  const { begin, end } = readIntervals(numbers, level);
+  const count = begin.length;
+  const state = readColumn(numbers, new Uint16Array(count));
+  const path = readColumn(numbers, new Uint8Array(count));
   return { begin, end, state, path };
+}
+
+function readColumn<T extends Uint8Array | Uint16Array | Uint32Array>(numbers: Numbers, to: T): T {
+  for (let i = 0; i < to.length; i++) to[i] = numbers.next();
+  return to;
+}
+
+function readSteps(numbers: Numbers, facts: ValueFacts): Items {
+  const { begin, end } = readIntervals(numbers, 0);
+  const count = begin.length;
+  const upper = readColumn(numbers, new Uint32Array(count));
+  const lower = readColumn(numbers, new Uint32Array(count));
+  const value = new Float64Array(count);
+  const state = new Uint16Array(count);
+  const bits = new DataView(new ArrayBuffer(8));
+  for (let i = 0; i < count; i++) {
+    // The bytes of the upper half were swapped, so its first byte is the lowest one.
+    bits.setUint32(0, upper[i], true);
+    bits.setUint32(4, lower[i]);
+    value[i] = bits.getFloat64(0);
+    state[i] = placeOf(facts, value[i]);
+  }
+  return { begin, end, state, path: new Uint8Array(count), value };
+}
+
+function readValueBins(numbers: Numbers, level: number): Bins {
+  const { begin, end } = readIntervals(numbers, level);
+  const length = begin.length;
+  const state = readColumn(numbers, new Uint16Array(length));
+  const worst = readColumn(numbers, new Uint16Array(length));
+  const count = readColumn(numbers, new Uint16Array(length));
+  const busy = readColumn(numbers, new Uint8Array(length));
+  return { begin, end, state, worst, count, busy, path: new Uint8Array(length) };
 }
 
 function readBins(numbers: Numbers, level: number): Bins {

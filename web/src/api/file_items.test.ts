@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { valueAt } from '../timeline/values.ts';
 import type { Bins, FileRow, Items } from './file_data.ts';
 import { FileClient } from './file_client.ts';
 import { Numbers, readRows } from './file_data.ts';
@@ -103,7 +104,7 @@ function slicedRow(all: Items, slice: { begin: number; end: number }, level: num
   const kept = [...all.begin.keys()].filter(
     (i) => all.end[i] > slice.begin && all.begin[i] < slice.end,
   );
-  const pick = <T extends Items[keyof Items]>(column: T) =>
+  const pick = <T extends NonNullable<Items[keyof Items]>>(column: T) =>
     column.slice(kept[0], kept[kept.length - 1] + 1) as T;
   const states = { begin: pick(all.begin), end: pick(all.end), state: pick(all.state),
     path: pick(all.path) };
@@ -173,6 +174,42 @@ test('columns of numbers are read as they are written', () => {
   assert.deepEqual([...states.state, ...states.path], [0, 1, 0, 255]);
 });
 
+test('values are read as they are written, and their bins have the least and the greatest', async () => {
+  // Steps of 10, 20 and 30 ns with the values 5, -0.5 and 8; the bits of 5 are 40 14 00 ... 00.
+  const swapped = (value: number) => {
+    const bits = new DataView(new ArrayBuffer(8));
+    bits.setFloat64(0, value);
+    return bits.getUint32(0, true);
+  };
+  const put = (number: number): number[] =>
+    number < 0x80 ? [number] : [(number % 0x80) | 0x80, ...put(Math.floor(number / 0x80))];
+  const values = [5, -0.5, 8];
+  const bytes = [1, 3, 0, 0, 0, 10, 20, 30, ...values.flatMap((it) => put(swapped(it))), 0, 0, 0];
+  const facts = { min: -0.5, max: 8, unit: null, capacity: null };
+  const row = { id: 4, kind: 'counter', states: 3, values: facts } as Row;
+  const rows = readRows({ rows: [row], level: 0, levels: 0 }, new Numbers(Uint8Array.from(bytes)),
+    new Numbers(new Uint8Array()));
+  const steps = rows.get(4)!.states;
+  assert.deepEqual([...steps.value!], values);
+  const maker = new ItemMaker(CLASSES, null, 0);
+  const exact = maker.items(rows.get(4)!, { level: 0, first: 0, count: 60 });
+  assert.deepEqual(exact.items.map((it) => valueAt(facts, it.state)), values);
+  const { items } = maker.items(rows.get(4)!, { level: 6, first: 0, count: 1 });
+  assert.equal(items.length, 1);
+  assert.deepEqual([valueAt(facts, items[0].state), valueAt(facts, items[0].worst)], [-0.5, 8]);
+  const client = new FileClient({
+    head: {
+      trace: { end: 60, origin_ns: '0', version: 1 } as never, rows: [row], states: [], path: null,
+      path_rows: [], left_out: 0, slice: null, level: 0, levels: 0, notes: [],
+    },
+    report: '', rows,
+  });
+  const sums = await client.sums(5, 40, [4]);
+  const mean = (5 * 5 - 0.5 * 20 + 8 * 10) / 35;
+  assert.deepEqual(sums.values, [{ row: 4, min: -0.5, max: 8, mean, known_ns: 35, changes: 2 }]);
+  assert.equal((await client.states(4, 12, 13, 1)).states[0].value, -0.5);
+});
+
 test('what needs single states beyond the slice is refused with the part that has them', async () => {
   const all = someStates(5, 40_000);
   const slice = { begin: 10_000, end: 14_000 };
@@ -192,7 +229,7 @@ test('what needs single states beyond the slice is refused with the part that ha
   assert.equal(states.length, [...all.begin.keys()].filter(
     (i) => all.end[i] > 12_000 && all.begin[i] < 12_600).length);
   const inside = await client.sums(11_000, 30_000, [1]);
-  const total = inside.reduce((sum, entry) => sum + entry.total_ns, 0);
+  const total = inside.sums.reduce((sum, entry) => sum + entry.total_ns, 0);
   const expected = [...all.begin.keys()].reduce((sum, i) =>
     sum + Math.max(Math.min(all.end[i], 14_000) - Math.max(all.begin[i], 11_000), 0), 0);
   assert.equal(total, expected);

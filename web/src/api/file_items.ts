@@ -12,6 +12,9 @@ const SEVERITY: readonly StateClass[] = [
 ];
 const BUSY: ReadonlySet<StateClass> = new Set<StateClass>(['running', 'call', 'interrupt']);
 
+/** Places on the scale of a row with values. */
+const PLACES = 65_535;
+
 /** Bins of 2^level ns, of which the first one begins at first · 2^level. */
 export interface Grid {
   level: number;
@@ -116,13 +119,14 @@ export class ItemMaker {
     if (to - from > bins) return { exact: false, items: this.binned(states, from, to, level, range) };
     const items: GridItem[] = [];
     for (let i = from; i < to; i++) {
+      const isBusy = this.busy[states.state[i]] ? 1 : 0;
       items.push({
         begin: states.begin[i],
         end: states.end[i],
         state: states.state[i],
         worst: states.state[i],
         count: 1,
-        busy: this.busy[states.state[i]] ? 1 : 0,
+        busy: states.value ? states.state[i] / PLACES : isBusy,
         path: states.path[i] / 255,
       });
     }
@@ -138,7 +142,7 @@ export class ItemMaker {
   ): GridItem[] {
     const width = 2 ** level;
     const items: GridItem[] = [];
-    const bin = new OpenBin(this.severity, this.busy);
+    const bin = states.value ? new OpenValueBin() : new OpenBin(this.severity, this.busy);
     const close = () => {
       if (bin.isUsed) items.push(bin.close());
     };
@@ -176,6 +180,41 @@ export class ItemMaker {
     }
     close();
     return items;
+  }
+}
+
+/** A bin of a row with values, whose states are places of values. */
+class OpenValueBin {
+  private least = Infinity;
+  private greatest = -Infinity;
+  private sum = 0;
+  private ns = 0;
+  private count = 0;
+  begin = -1;
+  private end = -1;
+
+  get isUsed(): boolean {
+    return this.ns > 0;
+  }
+
+  open(begin: number, end: number): void {
+    this.begin = begin;
+    this.end = end;
+  }
+
+  add(place: number, ns: number, count: number): void {
+    this.least = Math.min(this.least, place);
+    this.greatest = Math.max(this.greatest, place);
+    this.sum += place * ns;
+    this.ns += ns;
+    this.count += count;
+  }
+
+  close(): GridItem {
+    const { begin, end, least, greatest, count } = this;
+    const busy = this.sum / this.ns / PLACES;
+    Object.assign(this, new OpenValueBin());
+    return { begin, end, state: least, worst: greatest, count, busy, path: 0 };
   }
 }
 

@@ -107,6 +107,12 @@ export interface Queue {
   consumers: string[];
 }
 
+export interface QueueRow {
+  queue: Queue;
+  /** The timeline's row with its depth. */
+  row: number | null;
+}
+
 /** A queue's depth over time: bin i begins at `begin` + i · `width` ns. */
 export interface Depths {
   begin: number;
@@ -114,9 +120,10 @@ export interface Depths {
   depths: [least: number, greatest: number][];
 }
 
-export async function readQueues(trace: Trace, signal: AbortSignal): Promise<Queue[] | null> {
-  const answer = await measurement<{ queues: Queue[] }>(trace, 'queues', signal);
-  return answer && answer.queues;
+export async function readQueues(trace: Trace, signal: AbortSignal): Promise<QueueRow[] | null> {
+  type Answer = { queues: Queue[]; rows: (number | null)[] };
+  const answer = await measurement<Answer>(trace, 'queues', signal);
+  return answer && answer.queues.map((queue, i) => ({ queue, row: answer.rows[i] ?? null }));
 }
 
 export function readDepths(trace: Trace, at: number, signal: AbortSignal): Promise<Depths | null> {

@@ -11,7 +11,7 @@ import type {
   Prediction,
   Rows,
   SearchResult,
-  StateSum,
+  Sums,
   Trace,
 } from './types.ts';
 
@@ -107,14 +107,14 @@ class ServerClient implements TraceClient {
     return json(`${this.base}/path?${range(begin, end)}&limit=${limit}`, { signal });
   }
 
-  async sums(
+  sums(
     begin: number,
     end: number,
     rows: readonly number[],
     signal?: AbortSignal,
-  ): Promise<StateSum[]> {
+  ): Promise<Sums> {
     const query = `${range(begin, end)}&rows=${rows.join(',')}`;
-    return (await json<{ sums: StateSum[] }>(`${this.base}/sums?${query}`, { signal })).sums;
+    return json(`${this.base}/sums?${query}`, { signal });
   }
 
   search(

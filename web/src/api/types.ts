@@ -40,7 +40,20 @@ export type RowKind =
   | 'recorder'
   | 'machines'
   | 'machine'
+  | 'queues'
+  | 'queue'
+  | 'counters'
+  | 'counter'
   | 'path';
+
+/** What is known about the values of a row. */
+export interface ValueFacts {
+  min: number;
+  max: number;
+  unit: string | null;
+  /** Largest value that is possible. */
+  capacity: number | null;
+}
 
 export interface Row {
   id: number;
@@ -57,6 +70,8 @@ export interface Row {
   states: number;
   busy_ns: number;
   path_ns: number;
+  /** Of a row that has values instead of states. */
+  values?: ValueFacts;
 }
 
 export type StateClass =
@@ -80,10 +95,12 @@ export interface Rows {
   states: State[];
 }
 
+/** A state, or in a row with values a value. */
 export interface ExactState {
   begin: number;
   end: number;
   state: number;
+  value?: number;
 }
 
 export interface PathSegment {
@@ -106,6 +123,21 @@ export interface StateSum {
   p50_ns: number;
   p99_ns: number;
   max_ns: number;
+}
+
+/** The values of a row in a range; the mean is weighted by time. */
+export interface RangeValues {
+  row: number;
+  min: number;
+  max: number;
+  mean: number;
+  known_ns: number;
+  changes: number;
+}
+
+export interface Sums {
+  sums: StateSum[];
+  values: RangeValues[];
 }
 
 export interface SearchMatch {

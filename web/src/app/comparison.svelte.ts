@@ -114,11 +114,14 @@ async function corresponding(
   to: Viewer,
 ): Promise<SelectedState> {
   const there = to.trace?.name ?? 'The other recording';
+  if (from.row(selection.row)?.values) {
+    throw new Error('Values have no names to be found by; select one in each recording, and align.');
+  }
   const { name } = from.rows.states[selection.state];
   const row = to.tree.withKey(from.tree.key(selection.row));
   if (!row) throw new Error(`${there} has no row ${from.rowName(selection.row)}.`);
   const state = to.rows.states.findIndex((other) => other.name === name);
-  const before = (await from.client?.sums(0, selection.begin, [selection.row])) ?? [];
+  const before = (await from.client?.sums(0, selection.begin, [selection.row]))?.sums ?? [];
   let index = before.find((sum) => sum.state === selection.state)?.count ?? 0;
   const occurrence = index + 1;
   for (let begin = 0, more = true; more && to.client && to.trace; ) {

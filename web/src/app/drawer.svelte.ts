@@ -34,6 +34,8 @@ class Drawer {
   private open = $state<DrawerPanel | null>(null);
   /** Place of the latency that is shown. */
   latency = $state(0);
+  /** Row of the queue that is to be shown; null once it is chosen. */
+  queueRow = $state<number | null>(null);
   height = $state(Math.round(Math.max(LOWEST, Math.min(320, window.innerHeight * 0.3))));
 
   /** Opens what the address asks for. */
@@ -56,6 +58,11 @@ class Drawer {
 
   private keep(): void {
     page.keepDrawer(this.open && { panel: this.open, height: this.height });
+  }
+
+  showQueue(row: number): void {
+    this.panel = 'queues';
+    this.queueRow = row;
   }
 
   toggle(panel: DrawerPanel): void {

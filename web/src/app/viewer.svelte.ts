@@ -211,6 +211,12 @@ export class Viewer {
     if (entry) this.timeline?.reveal(entry);
   }
 
+  /** Scrolls to a row, and gives it the keyboard. */
+  showRow(id: number): void {
+    this.revealRow(id);
+    this.focusedRow = id;
+  }
+
   rowName(id: number): string {
     return this.tree.fullName(id);
   }

@@ -1,12 +1,13 @@
 // Draws tiles on a 2D canvas, for browsers without WebGL2 (some virtual machines). The picture is
 // that of gl_renderer.ts, but each visible item costs a call, so it is slower.
 
-import { CLASSES, css, type Palette, type StateLook } from './palette.ts';
+import { CLASSES, css, mix, type Palette, type StateLook } from './palette.ts';
 import {
   BAR_INSET,
   PATH_HEIGHT,
   TICK_HEIGHT,
   TICK_WIDTH,
+  VALUE_LINE,
   type Pane,
   type Renderer,
   type TileTransform,
@@ -37,6 +38,8 @@ export class CanvasRenderer implements Renderer {
   private readonly context: CanvasRenderingContext2D;
   private styles: StateStyle[] = [];
   private pathColour = '#000';
+  /** Of the line or band, and of the area below it. */
+  private valueColours: readonly [string, string] = ['#000', '#888'];
   private rows = new Map<number, LayoutRow>();
   private pane: Pane = { top: 0, height: 0, scroll: 0, pinned: false };
   private ticks: Tick[] = [];
@@ -60,6 +63,7 @@ export class CanvasRenderer implements Renderer {
       classIndex,
     }));
     this.pathColour = css(palette.path);
+    this.valueColours = [css(palette.value), css(mix(palette.value, palette.background, 0.6))];
   }
 
   setLayout(layout: Layout): void {
@@ -120,6 +124,7 @@ export class CanvasRenderer implements Renderer {
     const top = this.pane.top + row.top * ratio - this.pane.scroll + inset;
     const height = row.height * ratio - 2 * inset;
     if (top + height < this.pane.top || top > this.pane.top + this.pane.height) return;
+    if (row.row.values) return this.drawValues(tile, items, transform, top, height);
     let covered = -Infinity;
     for (let i = items.first; i < items.first + items.count; i++) {
       const begin = transform.offset + tile.times[4 * i] * transform.scale;
@@ -156,6 +161,32 @@ export class CanvasRenderer implements Renderer {
         const tickWidth = narrow ? Math.round(TICK_WIDTH * ratio) : right - left;
         this.ticks.push({ x: left, y, width: tickWidth, style: worst });
       }
+    }
+  }
+
+  /** An area up to the least value of an item, and a line or a band from there to the greatest. */
+  private drawValues(
+    tile: DecodedTile,
+    items: ItemRange,
+    transform: TileTransform,
+    top: number,
+    height: number,
+  ): void {
+    const { context } = this;
+    const line = VALUE_LINE * this.ratio;
+    const bottom = top + height;
+    for (let i = items.first; i < items.first + items.count; i++) {
+      const begin = transform.offset + tile.times[4 * i] * transform.scale;
+      const end = transform.offset + tile.times[4 * i + 1] * transform.scale;
+      if (end < 0 || begin > this.width) continue;
+      const left = Math.max(Math.round(begin), -16);
+      const width = Math.max(Math.min(Math.round(end), this.width + 16), left + 1) - left;
+      const band = bottom - (tile.words[8 * i + 4] / 65_535) * (height - line);
+      const peak = bottom - (tile.words[8 * i + 5] / 65_535) * (height - line) - line;
+      context.fillStyle = this.valueColours[1];
+      context.fillRect(left, band, width, bottom - band);
+      context.fillStyle = this.valueColours[0];
+      context.fillRect(left, peak, width, band - peak);
     }
   }
 

@@ -41,7 +41,8 @@ type UniformName =
   | 'uItems'
   | 'uSlots'
   | 'uPathColour'
-  | 'uBackground';
+  | 'uBackground'
+  | 'uValueColour';
 
 const UNIFORM_NAMES: readonly UniformName[] = [
   'uCanvas',
@@ -55,6 +56,7 @@ const UNIFORM_NAMES: readonly UniformName[] = [
   'uSlots',
   'uPathColour',
   'uBackground',
+  'uValueColour',
 ];
 
 export class GlRenderer implements Renderer {
@@ -117,23 +119,25 @@ export class GlRenderer implements Renderer {
     );
     gl.uniform3fv(this.uniforms.uPathColour, palette.path.map((part) => part / 255));
     gl.uniform3fv(this.uniforms.uBackground, palette.background.map((part) => part / 255));
+    gl.uniform3fv(this.uniforms.uValueColour, palette.value.map((part) => part / 255));
   }
 
   setLayout(layout: Layout): void {
     const { gl } = this;
     for (const entry of layout.byIndex.values()) this.slots.of(entry.row.id);
     const rows = Math.max(1, Math.ceil(this.slots.count / ROW_TEXTURE_WIDTH));
-    const texels = new Float32Array(rows * ROW_TEXTURE_WIDTH * 2);
+    const texels = new Float32Array(rows * ROW_TEXTURE_WIDTH * 3);
     for (const entry of layout.byIndex.values()) {
       const slot = this.slots.of(entry.row.id);
-      texels[2 * slot] = entry.top * this.ratio;
+      texels[3 * slot] = entry.top * this.ratio;
       // A negative height marks a pinned row.
-      texels[2 * slot + 1] = (entry.pinned ? -entry.height : entry.height) * this.ratio;
+      texels[3 * slot + 1] = (entry.pinned ? -entry.height : entry.height) * this.ratio;
+      texels[3 * slot + 2] = entry.row.values ? 1 : 0;
     }
     gl.activeTexture(gl.TEXTURE0);
     gl.bindTexture(gl.TEXTURE_2D, this.rowTexture);
     gl.texImage2D(
-      gl.TEXTURE_2D, 0, gl.RG32F, ROW_TEXTURE_WIDTH, rows, 0, gl.RG, gl.FLOAT, texels,
+      gl.TEXTURE_2D, 0, gl.RGB32F, ROW_TEXTURE_WIDTH, rows, 0, gl.RGB, gl.FLOAT, texels,
     );
   }
 

@@ -8,6 +8,9 @@
 // colour of the worst state; the depth test lets the most serious tick of a pixel win, so a
 // microsecond of waiting is visible in a view of an hour. The depth test also keeps sleeping from
 // covering what happened in the same pixel.
+//
+// Rows with values have the least and the greatest value of an item in the places of its states.
+// They are drawn as an area up to the least value, and a line or a band from there to the greatest.
 
 /** Width of the texture with the positions of rows. */
 export const ROW_TEXTURE_WIDTH = 1024;
@@ -30,17 +33,20 @@ uniform int uPass;       // 0: bars, 1: ticks
 uniform highp sampler2D uRows;
 uniform highp sampler2D uStates;
 uniform highp usampler2D uItems; // begin and end as floats; states; count, busy and path
+uniform vec3 uValueColour;
 uniform highp usampler2D uSlots; // for each item, the slot of its row
 
 flat out vec4 vColour;
 flat out int vClass;
 flat out float vPath;
 flat out float vTop;
+flat out float vBand; // in rows with values, where the band ends; otherwise negative
 
 const float BAR_INSET = 2.0;
 const float TICK_HEIGHT = 5.0;
 const float TICK_WIDTH = 2.0;
 const float STRIP_FROM = 6.0;
+const float VALUE_LINE = 1.5;
 const int RUNNING = 1;
 const int UNKNOWN = 6;
 
@@ -61,7 +67,8 @@ void main() {
   bool group = (found & ${GROUP_BIT}u) != 0u;
   int slot = int(found & ~${GROUP_BIT}u);
   ivec2 place = ivec2(slot % ${ROW_TEXTURE_WIDTH}, slot / ${ROW_TEXTURE_WIDTH});
-  vec2 row = texelFetch(uRows, place, 0).xy;
+  vec3 row = texelFetch(uRows, place, 0).xyz;
+  bool values = row.z > 0.5;
   bool pinned = row.y < 0.0;
   float height = abs(row.y);
   gl_Position = vec4(2.0, 2.0, 2.0, 1.0);
@@ -69,6 +76,7 @@ void main() {
   vClass = 0;
   vPath = 0.0;
   vTop = 0.0;
+  vBand = -1.0;
   if (height == 0.0 || pinned != (uScroll.y > 0.5)) return;
 
   uvec4 item = texelFetch(uItems, texel, 0);
@@ -85,7 +93,19 @@ void main() {
   // Lower depths win. Bars are behind all ticks, and sleeping is behind all other bars.
   float depth = stateClass == 0 ? 0.9 : 0.8;
 
-  if (uPass == 1) {
+  if (values) {
+    if (uPass == 1) return;
+    float least = float(item.z & 0xffffu) / 65535.0;
+    float greatest = float(item.z >> 16) / 65535.0;
+    // The highest of the values in one pixel wins.
+    depth = 0.8 - 0.2 * greatest;
+    colour = vec4(uValueColour, 0.0);
+    stateClass = RUNNING;
+    float line = VALUE_LINE * uRatio;
+    float space = bottom - top - line;
+    vBand = bottom - least * space;
+    top = bottom - greatest * space - line;
+  } else if (uPass == 1) {
     vec4 worst = colourOf(item.z >> 16);
     int worstClass = classOf(worst);
     // Some thread of a group always waits; what is missing is worth a tick.
@@ -124,6 +144,7 @@ flat in vec4 vColour;
 flat in int vClass;
 flat in float vPath;
 flat in float vTop;
+flat in float vBand;
 
 uniform vec2 uCanvas;
 uniform float uRatio;
@@ -144,6 +165,7 @@ void main() {
   } else if (vClass == LOST) {
     value = mod(at.x - at.y, 8.0) < 4.0 ? vec3(0.0) : value;
   }
+  if (vBand >= 0.0 && at.y * uRatio > vBand) value = mix(value, uBackground, 0.6);
   if (vPath > 0.0 && at.y * uRatio < vTop + PATH_HEIGHT * uRatio) {
     value = mix(value, uPathColour, 0.35 + 0.65 * vPath);
   }

@@ -37,7 +37,7 @@ export async function loadOverview(
   // Without the kernel's events there are no CPUs; then it is the load of the busiest rows.
   const others = () =>
     tree.rows
-      .filter((row) => row.states > 0 && row.kind !== 'path')
+      .filter((row) => row.states > 0 && row.kind !== 'path' && !row.values)
       .sort((a, b) => b.busy_ns - a.busy_ns)
       .slice(0, 64);
   // One place is left for the critical path.

@@ -43,6 +43,8 @@ export interface Palette {
   path: Colour;
   selection: Colour;
   link: Colour;
+  /** Of rows with values. */
+  value: Colour;
   classes: Record<StateClass, Colour>;
   /** Colours of single states, by their names. */
   states: ReadonlyMap<string, Colour>;
@@ -70,6 +72,7 @@ const LIGHT = {
   selection: hex('#0b57d0'),
   link: hex('#7a828c'),
   states: NO_STATES,
+  value: hex('#0b7285'),
 };
 
 const DARK = {
@@ -82,6 +85,7 @@ const DARK = {
   selection: hex('#8ab4f8'),
   link: hex('#8b93a0'),
   states: NO_STATES,
+  value: hex('#4ec3d6'),
 };
 
 const COMMON_LIGHT = {
@@ -265,7 +269,7 @@ export function drawnColour(palette: Palette, state: State, isFaded: boolean): C
   return isFaded ? mix(colour, palette.background, FADED) : colour;
 }
 
-function mix(a: Colour, b: Colour, part: number): Colour {
+export function mix(a: Colour, b: Colour, part: number): Colour {
   const channel = (i: 0 | 1 | 2) => Math.round(a[i] + (b[i] - a[i]) * part);
   return [channel(0), channel(1), channel(2)];
 }

@@ -13,6 +13,8 @@ export const BAR_INSET = 2;
 export const TICK_HEIGHT = 5;
 /** Width of the tick of an event that is shorter than a pixel. */
 export const TICK_WIDTH = 2;
+/** Thickness of the line of a row with values. */
+export const VALUE_LINE = 1.5;
 /** Height of the strip that shows the part on the critical path. */
 export const PATH_HEIGHT = 2;
 

@@ -51,6 +51,8 @@ const GROUP_HEADS: ReadonlySet<RowKind> = new Set([
   'interrupts',
   'recorder',
   'machines',
+  'queues',
+  'counters',
 ]);
 
 /** Order of the kinds below one parent. */
@@ -59,6 +61,8 @@ const KIND_ORDER: readonly (readonly RowKind[])[] = [
   ['process', 'thread', 'machines', 'machine'],
   ['cpus', 'cpu'],
   ['interrupts', 'interrupt'],
+  ['queues', 'queue'],
+  ['counters', 'counter'],
   ['recorder'],
 ];
 

@@ -9,6 +9,8 @@ import type { View } from './viewport.ts';
 export interface SelectedState extends View {
   row: number;
   state: number;
+  /** In a row with values. */
+  value?: number;
 }
 
 /** A selected range of time on some rows. */

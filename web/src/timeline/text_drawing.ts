@@ -1,7 +1,6 @@
-// Names of states in bars that are wide enough. Only the wide items of a tile are looked at, which
+// Names of states, and values, in bars that are wide enough. Only the wide items of a tile are looked at, which
 // were collected when it arrived, and the number of texts in a frame is limited.
 
-import type { State } from '../api/types.ts';
 import { rowY, type Frame, type PlacedRow } from './frame.ts';
 import {
   css,
@@ -14,6 +13,7 @@ import {
   type Palette,
 } from './palette.ts';
 import type { TileCache } from './tile_cache.ts';
+import { formatNumber, valueAt } from './values.ts';
 import { timeToPixel, tileSpan } from './viewport.ts';
 
 /** Texts in a frame while the view moves, and when it has come to rest. */
@@ -56,9 +56,20 @@ export class TextDrawing {
           const begin = Math.max(offset + times[4 * i] * scale, 0);
           const end = Math.min(offset + times[4 * i + 1] * scale, width);
           if (end - begin < LEAST_WIDTH) continue;
+          const available = end - begin - 2 * PADDING;
+          if (entry.row.values) {
+            // Where several values are in an item, no single one can be named.
+            if (words[8 * i + 4] !== words[8 * i + 5]) continue;
+            const text = formatNumber(valueAt(entry.row.values, words[8 * i + 4]));
+            if (context.measureText(text).width > available) continue;
+            context.fillStyle = css(palette.text);
+            context.fillText(text, begin + PADDING, middle);
+            if (--left <= 0) return;
+            continue;
+          }
           const state = states[words[8 * i + 4]];
           if (!state) continue;
-          const text = this.fitted(context, state, end - begin - 2 * PADDING);
+          const text = this.fitted(context, state.name, available);
           if (text === '') continue;
           if (hasPattern(state.class)) {
             // Text on a pattern cannot be read.
@@ -80,15 +91,15 @@ export class TextDrawing {
   }
 
   /** The name, shortened to the given width; empty if less than three letters would remain. */
-  private fitted(context: CanvasRenderingContext2D, state: State, available: number): string {
-    let width = this.widths.get(state.name);
+  private fitted(context: CanvasRenderingContext2D, name: string, available: number): string {
+    let width = this.widths.get(name);
     if (width === undefined) {
-      width = context.measureText(state.name).width;
-      this.widths.set(state.name, width);
+      width = context.measureText(name).width;
+      this.widths.set(name, width);
     }
-    if (width <= available) return state.name;
-    const letters = Math.floor((available / width) * state.name.length) - 1;
-    return letters < 3 ? '' : `${state.name.slice(0, letters)}…`;
+    if (width <= available) return name;
+    const letters = Math.floor((available / width) * name.length) - 1;
+    return letters < 3 ? '' : `${name.slice(0, letters)}…`;
   }
 }
 

@@ -10,7 +10,7 @@ use crate::timeline::{RowId, Timeline};
 use crate::wait_graph::{self, Who};
 use longpole_model::actors::ActorId;
 use longpole_model::causes::Composer;
-use longpole_model::interaction::MachineId;
+use longpole_model::interaction::{MachineId, QueueId};
 use std::collections::HashMap;
 
 /// Number of frames of a flame graph that are kept. More cannot be told apart on a screen.
@@ -22,7 +22,7 @@ pub struct Pictures {
     /// `None` if the trace has no stack samples.
     pub flames: Option<FlameGraphs>,
     pub latencies: Vec<PicturedLatency>,
-    pub queues: Vec<QueueSeries>,
+    pub queues: Vec<PicturedQueue>,
     /// `None` if there is no path.
     pub waits: Option<PicturedWaits>,
 }
@@ -41,13 +41,22 @@ pub struct PicturedLatency {
     pub row: Option<RowId>,
 }
 
+/// A queue, and the timeline's row with its depth.
+#[derive(Debug)]
+pub struct PicturedQueue {
+    pub of: QueueSeries,
+    pub row: Option<RowId>,
+}
+
 impl Pictures {
     /// Takes what the analyses of probes have kept ([`ProbePass::keep_for_pictures`]).
-    pub fn new(pass: &ProbePass, interactions: &Interactions, timeline: &Timeline) -> Pictures {
+    /// `queue_rows` are the timeline's rows of the queues.
+    pub fn new(pass: &ProbePass, interactions: &Interactions, timeline: &Timeline, queue_rows: &HashMap<QueueId, RowId>) -> Pictures {
         let row =
             |actor: ActorId| timeline.row_of(interactions.composer().and_then(|composer: &Composer| composer.machine_of_actor(actor))?);
         let latencies = pass.latency_cases().into_iter().map(|of| PicturedLatency { row: of.actor.and_then(row), of });
-        Pictures { flames: None, latencies: latencies.collect(), queues: pass.queue_series(), waits: None }
+        let queues = pass.queue_series().into_iter().map(|of| PicturedQueue { row: queue_rows.get(&of.id).copied(), of });
+        Pictures { flames: None, latencies: latencies.collect(), queues: queues.collect(), waits: None }
     }
 
     /// Adds who waits for whom.

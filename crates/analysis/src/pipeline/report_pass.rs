@@ -17,10 +17,13 @@ use crate::network::packets::Packets;
 use crate::report::{Critical, ProbePass, Report};
 use crate::scheduling::cpus::CpuTimes;
 use crate::scheduling::probed::Cpu;
+use crate::timeline::{RowId, Timeline};
 use crate::verdict::off_path::OffPathCollector;
 use longpole_model::causes::Composer;
+use longpole_model::interaction::QueueId;
 use longpole_model::linux::Linux;
 use longpole_trace::{Catalogue, EventIndex, Item, Kallsyms, Trace};
+use std::collections::HashMap;
 
 /// The analyses of a trace after one reading.
 pub struct ReportPass<'a> {
@@ -132,6 +135,17 @@ impl<'a> ReportPass<'a> {
     /// Returns which thread or interrupt had each CPU.
     pub fn occupancy(&self) -> &OccupancyLog {
         &self.watches.occupancy
+    }
+
+    /// Adds rows with the values of queues and counters to a timeline. Returns the row of each
+    /// queue.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Spool`] if the values cannot be read again.
+    pub fn add_value_rows(&self, timeline: &Timeline) -> Result<HashMap<QueueId, RowId>, Error> {
+        let added = self.events.pass.add_value_rows(timeline);
+        added.map_err(|source| Error::Spool { name: "the values of queues and counters".to_owned(), source })
     }
 
     /// Returns the times of CPUs and threads. Without [`Also::cpu_times`], those of the kernel are

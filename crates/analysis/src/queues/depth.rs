@@ -10,10 +10,13 @@
 //! that, and after a loss. From the start of a loss until one of the above shows the depth again,
 //! the depth is uncertain: it is estimated within the queue's bounds, and the time is counted.
 
+use crate::queues::depth_log::DepthLog;
 use crate::stats::histogram::since;
 use crate::stats::histogram::Histogram;
 use crate::stats::series::{Series, SeriesBins};
+use crate::stats::value_log::LogFile;
 use longpole_model::hash::IdMap;
+use std::io;
 
 const MAX_DEPTHS: usize = 4096;
 /// Share of time below which a negative depth is a race between probes and not an unknown start.
@@ -37,14 +40,30 @@ pub(crate) struct Depth {
     uncertain_since_ns: Option<i64>,
     uncertain_until_ns: Option<i64>,
     uncertain_ns: u64,
-    /// Depth over time, if it is kept.
+    /// Depth over time, in bins and exactly, if it is kept.
     series: Option<Box<Series>>,
+    log: Option<Box<DepthLog>>,
 }
 
 impl Depth {
-    /// Keeps the depth over time from `t_ns` on.
-    pub fn keep_series(&mut self, t_ns: i64) {
+    /// Keeps the depth over time from `t_ns` on, with each change in a log.
+    pub fn keep_series(&mut self, t_ns: i64, file: &LogFile) {
         self.series.get_or_insert_with(|| Box::new(Series::new(t_ns)));
+        self.log.get_or_insert_with(|| Box::new(DepthLog::new(file.clone())));
+    }
+
+    pub fn keeps_series(&self) -> bool {
+        self.series.is_some()
+    }
+
+    /// Passes the time in ns and the depth of each change; nothing if they were not kept.
+    ///
+    /// # Errors
+    ///
+    /// If the file of the log cannot be read.
+    pub fn each_change(&self, capacity: Option<u64>, visit: &mut dyn FnMut(i64, f64)) -> io::Result<()> {
+        let Some(log) = &self.log else { return Ok(()) };
+        log.each(self.offset(&self.sorted_times()), capacity, visit)
     }
 
     /// Returns the depth over time until `end_ns`; `None` if it was not kept.
@@ -61,6 +80,7 @@ impl Depth {
         if let Some(series) = &mut self.series {
             series.record(t_ns, self.relative);
         }
+        self.log_depth(t_ns);
         self.lowest = self.lowest.min(self.relative);
         self.highest = self.highest.max(self.relative);
         // Wrong by more than a race explains: tokens were put or taken without events.
@@ -74,9 +94,11 @@ impl Depth {
             if depth < -tolerance {
                 self.add_times_to_finished(capacity);
                 self.set_offset(-self.relative, t_ns);
+                self.log_depth(t_ns);
             } else if let Some(capacity) = capacity.filter(|&capacity| depth > capacity as i64 + tolerance) {
                 self.add_times_to_finished(Some(capacity));
                 self.set_offset(capacity as i64 - self.relative, t_ns);
+                self.log_depth(t_ns);
             }
         }
     }
@@ -109,8 +131,18 @@ impl Depth {
             Some(known) if known.abs_diff(offset) > tolerance as u64 => {
                 self.add_times_to_finished(capacity);
                 self.set_offset(offset, t_ns);
+                self.log_depth(t_ns);
             }
             Some(_) => {}
+        }
+        if self.log.as_ref().is_some_and(|log| log.is_empty()) {
+            self.log_depth(t_ns);
+        }
+    }
+
+    fn log_depth(&mut self, t_ns: i64) {
+        if let Some(log) = &mut self.log {
+            log.record(t_ns, self.relative);
         }
     }
 
@@ -160,9 +192,10 @@ impl Depth {
     }
 
     fn add_times_to_finished(&mut self, capacity: Option<u64>) {
-        if let Some(mut series) = self.series.take() {
-            series.settle(self.offset(&self.sorted_times()), capacity);
-            self.series = Some(series);
+        if self.series.is_some() {
+            let offset = self.offset(&self.sorted_times());
+            self.series.iter_mut().for_each(|series| series.settle(offset, capacity));
+            self.log.iter_mut().for_each(|log| log.settle(offset, capacity));
         }
         let mut finished = std::mem::take(&mut self.finished);
         self.add_to(&mut finished, capacity);
@@ -258,7 +291,7 @@ mod tests {
     #[test]
     fn the_depths_over_time_are_those_of_the_statistics() {
         let mut depth = Depth::default();
-        depth.keep_series(0);
+        depth.keep_series(0, &LogFile::default());
         // A start of 3 tokens becomes known by the anchor; after the loss, 5 is known again.
         for (t, by) in [(1_000, -1), (2_000, -2), (5_000, 4)] {
             depth.change(by, t, Some(10));
@@ -272,6 +305,9 @@ mod tests {
         assert_eq!(bins.iter().map(|bin| bin[1]).max(), statistics.max().map(|max| max as i64));
         // 1,024 ns in a bin: the depth is 2, 0, 4 and at last 5.
         assert_eq!((bins[0], bins[3], bins[5], bins[19]), ([2, 2], [0, 0], [4, 4], [5, 5]));
+        let mut changes = Vec::new();
+        depth.each_change(Some(10), &mut |t, value| changes.push((t, value))).unwrap();
+        assert_eq!(changes, [(1_000, 2.0), (2_000, 0.0), (5_000, 4.0), (9_000, 5.0)]);
     }
 
     #[test]

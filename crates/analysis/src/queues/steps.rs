@@ -3,6 +3,7 @@
 use super::{BatchAnswer, Batches, Counted, QueueAnswer};
 use crate::stats::histogram::since;
 use crate::stats::series::SeriesBins;
+use crate::stats::value_log::LogFile;
 use crate::step_pass::{Observer, Scene};
 use longpole_model::actors::ActorId;
 use longpole_model::hash::IdMap;
@@ -12,6 +13,7 @@ use longpole_model::system::activity::{Outcome, State};
 use longpole_model::tokens::{Order, Shape, Unit};
 use longpole_trace::event::Loss;
 use std::collections::VecDeque;
+use std::io;
 
 /// Largest number of portions of a queue whose residence is followed.
 const MAX_PORTIONS: usize = 1 << 16;
@@ -22,6 +24,7 @@ const MAX_SERIES: usize = 1024;
 /// A queue's statistics with its depth over time; `None` if that was not kept.
 #[derive(Clone, Debug)]
 pub struct QueueSeries {
+    pub id: QueueId,
     pub queue: QueueAnswer,
     pub depths: Option<SeriesBins>,
 }
@@ -34,6 +37,8 @@ pub struct Queues {
     /// Number of submits by (sender, receiver).
     signals: IdMap<(u32, u32), u64>,
     keeps_series: bool,
+    /// File of the logs of depths.
+    log_file: LogFile,
 }
 
 #[derive(Debug, Default)]
@@ -140,7 +145,7 @@ impl Queues {
         if state.first_ns.is_none() {
             state.first_ns = Some(t_ns);
             if self.keeps_series && at < MAX_SERIES {
-                state.counted.depth.keep_series(t_ns);
+                state.counted.depth.keep_series(t_ns, &self.log_file);
             }
         }
         state
@@ -262,6 +267,21 @@ impl Queues {
         self.keeps_series = true;
     }
 
+    /// Returns the queues whose depths over time were kept.
+    pub fn with_depths(&self) -> impl Iterator<Item = QueueId> + '_ {
+        let kept = self.queues.iter().zip(0..).filter(|(state, _)| state.counted.depth.keeps_series());
+        kept.map(|(_, at)| QueueId(at))
+    }
+
+    /// Passes the time in ns and the depth of each change of a queue, if they were kept.
+    ///
+    /// # Errors
+    ///
+    /// If the file of the log cannot be read.
+    pub fn each_change(&self, queue: QueueId, capacity: Option<u64>, visit: &mut dyn FnMut(i64, f64)) -> io::Result<()> {
+        self.queues.get(queue.0 as usize).map_or(Ok(()), |state| state.counted.depth.each_change(capacity, visit))
+    }
+
     /// Returns the statistics until `end_ns`, by name, with the depths over time if they were kept.
     /// `lost_of` returns a thread's lost events.
     pub fn answer(&self, scene: Scene<'_>, end_ns: i64, lost_of: &dyn Fn(ActorId) -> u64) -> Vec<QueueSeries> {
@@ -295,7 +315,7 @@ impl Queues {
                 lost: users.map(|&actor| lost_of(actor)).fold(0, u64::saturating_add),
                 ..counted.answer(scene.vocabulary.program_queue_name(queue), shape, (first_ns, end_ns), name_all)
             };
-            out.push(QueueSeries { queue: answer, depths: counted.depth.series(end_ns, shape.capacity) });
+            out.push(QueueSeries { id: queue, queue: answer, depths: counted.depth.series(end_ns, shape.capacity) });
         }
         out.sort_by(|a, b| a.queue.name.cmp(&b.queue.name));
         out

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
-const MARK: &[u8; 8] = b"LPTIME01";
+const MARK: &[u8; 8] = b"LPTIME02";
 
 /// Number of parts, and size of their lengths with the mark.
 const PARTS: usize = 5;

@@ -21,11 +21,27 @@ pub enum RowKind {
     Machines,
     /// The recorder's processes.
     Recorder,
+    Queues,
+    Counters,
     /// Rows with states.
     Thread,
     Cpu,
     Interrupt,
     Machine,
+    /// Rows with values.
+    Queue,
+    Counter,
+}
+
+/// Facts about the values of a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ValueFacts {
+    pub min: f64,
+    pub max: f64,
+    /// `None` if it is not known.
+    pub unit: Option<String>,
+    /// Largest value that is possible; `None` if it is not known.
+    pub capacity: Option<u64>,
 }
 
 impl RowKind {
@@ -37,7 +53,7 @@ impl RowKind {
 }
 
 /// A row for a reader.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     pub id: RowId,
     pub parent: Option<RowId>,
@@ -56,6 +72,9 @@ pub struct Row {
     /// Time in which it executes code, and time on the critical path, in ns.
     pub busy_ns: u64,
     pub path_ns: u64,
+    /// `None` for a row with states.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<ValueFacts>,
 }
 
 /// What is known about the thread behind a machine.
@@ -112,10 +131,22 @@ impl Rows {
     /// Adds a row. `detail` may be empty.
     pub fn add(&mut self, store: &mut Store, kind: RowKind, name: &str, detail: &str) -> RowId {
         let id = store.add_row();
+        self.insert(id, kind, (name, detail), None);
+        id
+    }
+
+    /// Adds a row with values to a group.
+    pub fn add_values(&mut self, store: &mut Store, kind: RowKind, (name, detail): (&str, &str), group: RowId) -> RowId {
+        let id = store.add_value_row();
+        self.insert(id, kind, (name, detail), Some(group));
+        id
+    }
+
+    fn insert(&mut self, id: RowId, kind: RowKind, (name, detail): (&str, &str), parent: Option<RowId>) {
         let (name, detail) = (name.to_owned(), detail.to_owned());
         let row = Row {
             id,
-            parent: None,
+            parent,
             kind,
             name,
             detail,
@@ -126,9 +157,22 @@ impl Rows {
             states: 0,
             busy_ns: 0,
             path_ns: 0,
+            values: None,
         };
         self.rows.insert(id, row);
-        id
+    }
+
+    /// Returns the group of this kind, below its host if the trace has several; added if necessary.
+    pub fn group_of(&mut self, store: &mut Store, kind: RowKind, title: &str, host: &str) -> RowId {
+        let host = self.rows.values().find(|row| row.kind == RowKind::Host && row.name == host).map(|row| row.id);
+        let known = self.rows.values().find(|row| row.kind == kind && row.parent == host);
+        known.map(|row| row.id).unwrap_or_else(|| {
+            let group = self.add(store, kind, title, "");
+            if let Some(row) = self.rows.get_mut(&group) {
+                row.parent = host;
+            }
+            group
+        })
     }
 
     pub fn get_mut(&mut self, id: RowId) -> Option<&mut Row> {

@@ -12,12 +12,17 @@
 //! read while states are being added. A complete store can be kept in a file ([`tables`]).
 
 pub(super) mod tables;
+mod values;
+
+pub use values::{ValueStep, ValueSum, VisitValues};
 
 use super::state_names::StateId;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use values::ValueRow;
 
 /// A row, by its index in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -87,7 +92,9 @@ struct Row {
 /// All rows.
 #[derive(Debug, Default)]
 pub struct Store {
+    /// A row with values is empty here.
     rows: Vec<Row>,
+    values: BTreeMap<RowId, ValueRow>,
     data: Data,
 }
 
@@ -101,8 +108,11 @@ impl Store {
         self.rows.len()
     }
 
-    /// Returns the number of states of a row.
+    /// Returns the number of states of a row, or of its steps if it has values.
     pub fn states(&self, row: RowId) -> u64 {
+        if let Some(values) = self.values.get(&row) {
+            return values.steps();
+        }
         self.rows.get(row.0 as usize).map_or(0, |row| row.states)
     }
 
@@ -120,7 +130,7 @@ impl Store {
         if interval.begin >= interval.end {
             return;
         }
-        let Store { rows, data } = self;
+        let Store { rows, data, .. } = self;
         let Some(row) = rows.get_mut(row.0 as usize) else { return };
         row.states += 1;
         match row.open.last_mut() {

@@ -29,6 +29,7 @@ use longpole_analysis::verdict;
 use longpole_analysis::verdict::limits::Limits;
 use longpole_trace::EventIndex;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -82,8 +83,10 @@ pub fn read(
     let Some(read) = ReportPass::read(&mut interactions, subject.progress_times(), is_ranged, also)? else {
         return of_log(&mut interactions, (subject, sensitivity), shown);
     };
+    let mut queue_rows = HashMap::new();
     if let (Some(shown), Some(writer)) = (shown, writer) {
         timeline::finish(writer, &shown.timeline, &interactions, Some(read.occupancy()))?;
+        queue_rows = read.add_value_rows(&shown.timeline)?;
         (shown.states_known)(read.events(), read.lost());
     }
     if let Some(trace) = interactions.trace() {
@@ -97,7 +100,7 @@ pub fn read(
     let (functions, flames) = sampled(input, &interactions, critical.as_mut().ok(), shown.is_some());
     let pictures = shown.map_or_else(Pictures::default, |Shown { timeline, .. }| {
         let waits = critical.as_ref().ok().map(|critical| critical.waits.clone());
-        Pictures::new(&answers.pass, &interactions, timeline).with_waits(waits, &interactions, timeline)
+        Pictures::new(&answers.pass, &interactions, timeline, &queue_rows).with_waits(waits, &interactions, timeline)
     });
     let symbols = |addresses: &[u64]| kernel::symbols(&[path.to_owned()], addresses);
     let events = answers.events;

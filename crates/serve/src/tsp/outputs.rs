@@ -14,6 +14,8 @@ pub(crate) enum Output {
     CriticalPath,
     CpuUsage,
     RunningRows,
+    Queues,
+    Counters,
     PathShares,
     Statistics,
     PathTable,
@@ -40,7 +42,7 @@ struct Descriptor {
 }
 
 impl Output {
-    const ALL: [Output; 11] = [
+    const ALL: [Output; 13] = [
         Output::CriticalPath,
         Output::Threads,
         Output::Machines,
@@ -48,6 +50,8 @@ impl Output {
         Output::Interrupts,
         Output::CpuUsage,
         Output::RunningRows,
+        Output::Queues,
+        Output::Counters,
         Output::PathShares,
         Output::Statistics,
         Output::PathTable,
@@ -63,6 +67,8 @@ impl Output {
             Output::CriticalPath => "longpole.critical-path",
             Output::CpuUsage => "longpole.cpu-usage",
             Output::RunningRows => "longpole.running",
+            Output::Queues => "longpole.queues",
+            Output::Counters => "longpole.counters",
             Output::PathShares => "longpole.path-shares",
             Output::Statistics => "longpole.statistics",
             Output::PathTable => "longpole.path-table",
@@ -73,7 +79,7 @@ impl Output {
     pub fn shape(self) -> Shape {
         match self {
             Output::Threads | Output::Machines | Output::Cpus | Output::Interrupts | Output::CriticalPath => Shape::TimeGraph,
-            Output::CpuUsage | Output::RunningRows => Shape::Xy,
+            Output::CpuUsage | Output::RunningRows | Output::Queues | Output::Counters => Shape::Xy,
             Output::PathShares => Shape::GenericXy,
             Output::Statistics => Shape::DataTree,
             Output::PathTable | Output::Events => Shape::Table,
@@ -89,6 +95,8 @@ impl Output {
             Output::CriticalPath => "Critical path",
             Output::CpuUsage => "CPU usage",
             Output::RunningRows => "Running threads",
+            Output::Queues => "Fill levels of queues",
+            Output::Counters => "Counters",
             Output::PathShares => "Critical path by state",
             Output::Statistics => "Statistics of states",
             Output::PathTable => "Segments of the critical path",
@@ -107,6 +115,8 @@ impl Output {
             Output::CriticalPath => "The states and links that nothing else could have hidden, in one lane and by row",
             Output::CpuUsage => "Share of the time in which each CPU executed code",
             Output::RunningRows => "Number of threads and machines that ran at once, on average, in all and by process",
+            Output::Queues => "Number of items or bytes in each queue",
+            Output::Counters => "The values that programs report",
             Output::PathShares => "Share of the critical path that each state has",
             Output::Statistics => "How often each row was in each state, and for how long",
             Output::PathTable => "Begin, duration, row and state of each segment of the critical path",
@@ -124,6 +134,8 @@ impl Output {
             // The rows on the path are among these.
             Output::CriticalPath => matches!(kind, RowKind::Path | RowKind::Thread | RowKind::Machine | RowKind::Interrupt),
             Output::RunningRows => matches!(kind, RowKind::Thread | RowKind::Machine),
+            Output::Queues => kind == RowKind::Queue,
+            Output::Counters => kind == RowKind::Counter,
             Output::PathShares | Output::PathTable => kind == RowKind::Path,
             Output::Events => false,
             Output::Statistics => matches!(kind, RowKind::Path | RowKind::Thread | RowKind::Machine | RowKind::Cpu | RowKind::Interrupt),

@@ -1,4 +1,5 @@
-//! XY charts over time: how busy each CPU was, and how many rows ran at once.
+//! XY charts over time: how busy each CPU was, and how many rows ran at once. Values of queues and
+//! counters are in [`value_xy`].
 
 use super::entries::{self, Shown};
 use super::experiment_request::ExperimentRequest;
@@ -6,6 +7,7 @@ use super::grid::{self, Bins};
 use super::outputs::Output;
 use super::parameters::TimeRange;
 use super::reply::{self, Answer, Refused};
+use super::value_xy;
 use longpole_analysis::timeline::{RowId, RowItems};
 use serde::Serialize;
 use serde_json::{json, Value};
@@ -69,6 +71,9 @@ fn series_of(request: &ExperimentRequest, shown: &Shown) -> Vec<Series> {
 }
 
 pub(crate) fn tree(request: &ExperimentRequest) -> Answer {
+    if value_xy::shows(request.output) {
+        return value_xy::tree(request);
+    }
     let shown = Shown::of(&request.experiment, request.output);
     let entry = |series: Series| {
         json!({
@@ -109,6 +114,9 @@ fn axis((label, unit, data_type): (&'static str, &'static str, &'static str)) ->
 
 /// The points of the requested series. Each is the mean from its time to the next one's.
 pub(crate) fn points(request: &ExperimentRequest) -> Answer {
+    if value_xy::shows(request.output) {
+        return value_xy::points(request);
+    }
     let experiment = &request.experiment;
     let range = request.range()?;
     let items: Option<HashSet<u64>> = request.parameters.items().map(|items| items.into_iter().collect());
@@ -193,6 +201,12 @@ pub(crate) fn tooltip(request: &ExperimentRequest, query: &str) -> Answer {
     let t = t.ok_or_else(|| Refused::bad("name a time: `xValue`"))?;
     let mut model = json!({"Time": format!("{t} ns")});
     let entry = parameter("seriesId").and_then(|id| id.parse::<u64>().ok());
+    if let Some(entry) = entry.filter(|_| value_xy::shows(request.output)) {
+        for (name, value) in value_xy::value_at(request, entry, t)? {
+            model[name] = value;
+        }
+        return reply::model(&model, &request.experiment.status());
+    }
     if let Some((entry, reading)) = entry.and_then(|entry| Some((entry, request.experiment.traces.get(entries::row_of(entry).0)?))) {
         let shown = Shown::of(&request.experiment, request.output);
         let series = shown.iter().flat_map(|shown| series_of(request, shown)).find(|series| series.entry == entry);

@@ -9,7 +9,7 @@ use longpole_analysis::pipeline::pictures::Pictures;
 use longpole_analysis::pipeline::samples::SampleScope;
 use longpole_analysis::scheduling::flame_graph::{Code, FlameGraph, FlameGraphs, Frame};
 use longpole_analysis::scheduling::stacks::Counts;
-use longpole_analysis::timeline::{add_path, CpuRows, ThreadFacts, TimelineWriter};
+use longpole_analysis::timeline::{add_path, CpuRows, RowKind, ThreadFacts, TimelineWriter, ValueSeries};
 use longpole_model::interaction::MachineId;
 use longpole_model::linux::watch::{ContextId, CpuId, Occupant};
 use longpole_model::linux::Linux;
@@ -90,6 +90,24 @@ fn add_cpus(reading: &Reading) {
     cpus.finish();
 }
 
+/// Adds a queue for 4 items, with 0 from the begin, 3 from 100 and 1 from 600 ns on.
+fn add_queue(reading: &Reading) {
+    let changes = [(0, 0.0), (100, 3.0), (600, 1.0)];
+    let series = ValueSeries {
+        kind: RowKind::Queue,
+        host: "",
+        name: "parcels",
+        detail: "capacity 4".to_owned(),
+        unit: Some("items"),
+        capacity: Some(4),
+        each_change: &|visit| {
+            changes.iter().for_each(|&(t, value)| visit((ORIGIN + t) as i64, value));
+            Ok(())
+        },
+    };
+    reading.timeline.add_values(&series).unwrap();
+}
+
 /// Number of functions that `main` of the flame graph calls.
 pub const CALLED: u64 = 30_000;
 
@@ -152,6 +170,7 @@ impl Analyst for LogAnalyst {
         writer.finish(vocabulary, &threads);
         if text.starts_with(CPU_MARK.as_bytes()) {
             add_cpus(reading);
+            add_queue(reading);
         }
         reading.analyses(TraceCounts { events, lost: 3 });
         let answer = path.answer(vocabulary).map_err(|error| error.to_string())?;

@@ -4,7 +4,9 @@
 //! all nodes lie within the data, follow each other in time, and have the nodes below them that
 //! the store expects.
 
-use super::{put, Data, Node, Row, StateId, StateInterval, Store, BLOCK, FAN};
+use super::values::{number_of, value_of, ValueNode, ValueRow, ValueStep, ValueSum};
+use super::{put, Data, Node, Row, RowId, StateId, StateInterval, Store, BLOCK, FAN};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
@@ -42,6 +44,13 @@ impl Store {
             out.write_all(&bytes)?;
             bytes.clear();
         }
+        put(&mut bytes, self.values.len() as u64);
+        for (id, row) in &self.values {
+            put(&mut bytes, id.0.into());
+            row.pack(&mut bytes);
+            out.write_all(&bytes)?;
+            bytes.clear();
+        }
         out.write_all(&bytes)
     }
 
@@ -57,8 +66,15 @@ impl Store {
         for _ in 0..row_count {
             rows.push(Row::read(tables, data, states)?);
         }
+        let mut values = BTreeMap::new();
+        for _ in 0..number(tables)? {
+            let id = number(tables)?;
+            check(id < row_count as u64)?;
+            let row = ValueRow::read(tables, data)?;
+            check(values.insert(RowId(id as u32), row).is_none())?;
+        }
         let data = Data { file: Some(file), written: data, held: Vec::new(), is_full: true, states: Some(states) };
-        Ok(Store { rows, data })
+        Ok(Store { rows, values, data })
     }
 }
 
@@ -104,19 +120,71 @@ impl Row {
     }
 }
 
+impl ValueRow {
+    fn pack(&self, bytes: &mut Vec<u8>) {
+        put(bytes, self.open.len() as u64);
+        for ValueStep { begin, end, value } in &self.open {
+            [*begin, *end, number_of(*value)].into_iter().for_each(|field| put(bytes, field));
+        }
+        let blocks = self.levels.first().map_or(&[][..], Vec::as_slice);
+        put(bytes, blocks.len() as u64);
+        for ValueNode { node: Node { begin, end, at, length, states }, sum } in blocks {
+            [*begin, *end, *at, u64::from(*length), *states].into_iter().for_each(|field| put(bytes, field));
+            [sum.min, sum.max, sum.integral].into_iter().for_each(|value| put(bytes, number_of(value)));
+            put(bytes, sum.ns);
+        }
+    }
+
+    /// Reads the blocks; the nodes above them follow from their sums.
+    fn read(tables: &mut impl Read, data: u64) -> io::Result<ValueRow> {
+        let mut row = ValueRow::default();
+        let open = number(tables)?;
+        check(open <= BLOCK as u64 + 1)?;
+        let mut last = 0;
+        for _ in 0..open {
+            let (begin, end, value) = (number(tables)?, number(tables)?, value_of(number(tables)?));
+            check(last <= begin && begin < end && end <= MAX_TIME)?;
+            last = end;
+            row.open.push(ValueStep { begin, end, value });
+        }
+        let mut last = 0;
+        for _ in 0..number(tables)? {
+            let node = read_node(tables, data, last, (BLOCK as u64, MAX_BLOCK))?;
+            last = node.end;
+            let [min, max, integral] = [(); 3].map(|()| number(tables).map(f64_of));
+            let (min, max, integral, ns) = (min?, max?, integral?, number(tables)?);
+            check(min <= max && integral.is_finite() && ns <= node.end - node.begin)?;
+            check(value_of(number_of(min)) == min && value_of(number_of(max)) == max)?;
+            row.add_node(0, ValueNode { node, sum: ValueSum { min, max, ns, integral, count: node.states } });
+        }
+        check(row.open.first().is_none_or(|first| last <= first.begin))?;
+        Ok(row)
+    }
+}
+
+fn f64_of(number: u64) -> f64 {
+    f64::from_bits(number.swap_bytes())
+}
+
 /// Reads the blocks or nodes of a level, which have at most this number of states and of bytes.
-fn read_level(tables: &mut impl Read, data: u64, (most_states, most_bytes): (u64, u64)) -> io::Result<Vec<Node>> {
+fn read_level(tables: &mut impl Read, data: u64, most: (u64, u64)) -> io::Result<Vec<Node>> {
     let mut level = Vec::new();
     let mut last = 0;
     for _ in 0..number(tables)? {
-        let [begin, end, at, length, states] = [(); 5].map(|()| number(tables));
-        let (begin, end, at, length, states) = (begin?, end?, at?, length?, states?);
-        check(last <= begin && begin < end && end <= MAX_TIME && (1..=most_states).contains(&states))?;
-        check(length <= most_bytes && at.checked_add(length).is_some_and(|end| end <= data))?;
-        last = end;
-        level.push(Node { begin, end, at, length: length as u32, states });
+        let node = read_node(tables, data, last, most)?;
+        last = node.end;
+        level.push(node);
     }
     Ok(level)
+}
+
+/// Reads a block or a node that begins at `last` or later.
+fn read_node(tables: &mut impl Read, data: u64, last: u64, (most_states, most_bytes): (u64, u64)) -> io::Result<Node> {
+    let [begin, end, at, length, states] = [(); 5].map(|()| number(tables));
+    let (begin, end, at, length, states) = (begin?, end?, at?, length?, states?);
+    check(last <= begin && begin < end && end <= MAX_TIME && (1..=most_states).contains(&states))?;
+    check(length <= most_bytes && at.checked_add(length).is_some_and(|end| end <= data))?;
+    Ok(Node { begin, end, at, length: length as u32, states })
 }
 
 fn check(is_right: bool) -> io::Result<()> {
