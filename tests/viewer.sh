@@ -41,10 +41,17 @@ slow=$(record 3)
 fast=$(record 1)
 "$longpole" demo -o "$place/demo" >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
 demo=("$place/demo"/*/)
-mkdir "$place/html" "$place/live"
+# The paths of packets need the kernel's events, and so root.
+datagrams=
+if [ "$(id -u)" = 0 ]; then
+	"$longpole" record --kernel sched,irq,softirq,net,syscall --packets lo -o "$place/datagrams" -- python3 tests/programs/datagrams.py >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
+	datagrams=$(echo "$place"/datagrams/*)
+fi
+mkdir "$place/html" "$place/live" "$place/packets"
 cc -O2 -std=gnu11 -Iinclude -pthread -o "$place/until_closed" tests/programs/until_closed.c
 cd "$place/test"
 node viewer.js "$longpole" "$chromium" "$slow" ${screenshots:+"$screenshots"}
 node comparison.js "$longpole" "$chromium" "$slow" "$fast" ${screenshots:+"$screenshots"}
+node packets.js "$longpole" "$chromium" "$place/packets" "$datagrams" ${screenshots:+"$screenshots"}
 node live.js "$longpole" "$chromium" "$place/until_closed" "$place/live" ${screenshots:+"$screenshots"}
 node html_report.js "$longpole" "$chromium" "${demo[0]%/}" "$slow" "$place/html" ${screenshots:+"$screenshots"}

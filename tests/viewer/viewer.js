@@ -388,7 +388,7 @@ test('the row of a queue has its fill level, its sums, and leads to its statisti
   await page.mouse.up();
   const table = page.getByRole('table', { name: 'Values in the range' });
   await table.waitFor();
-  const range = await settled(() => page.evaluate(() => location.hash.match(/range=(\d+)_(\d+)/).slice(1)));
+  const range = (await settled(() => page.evaluate(() => location.hash))).match(/range=(\d+)_(\d+)/).slice(1);
   const { values: [expected] } = await api(`sums?begin=${range[0]}&end=${range[1]}&rows=${row.id}`);
   const cells = await table.getByRole('row').nth(1).getByRole('cell').allTextContents();
   assert.deepEqual([cells[1], cells[3]].map((text) => Number(text.trim())), [expected.min, expected.max]);

@@ -7,6 +7,7 @@ mod ctf;
 mod foreign;
 mod index;
 mod kernel;
+mod packets;
 mod shared;
 mod texts;
 mod traces;
@@ -41,6 +42,7 @@ pub const ALL: &[Target] = &[
     written::WRITTEN,
     index::INDEX,
     traces::PCAPNG,
+    packets::HEADERS,
     traces::PERF,
     traces::SEL4,
     foreign::JSON,

@@ -32,6 +32,7 @@ mod user_rules;
 mod waits;
 mod works;
 
+pub use contexts::context_name;
 pub use naming::{is_named_as_recorder, ThreadOfMachine};
 
 use crate::causes::state_names::{StateNames, Words};

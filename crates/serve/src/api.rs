@@ -47,6 +47,7 @@ pub(crate) fn router() -> Router<Arc<Shared>> {
         .route("/traces/{id}/queues/{place}", get(pictures::queue))
         .route("/traces/{id}/waits", get(pictures::waits))
         .route("/traces/{id}/graph", get(pictures::graph))
+        .route("/traces/{id}/packet", get(packet))
         .route("/traces/{id}/what-if", post(what_if))
         .route("/traces/{id}/notes", get(read_notes).put(write_notes))
         .route("/diff", get(diff))
@@ -222,6 +223,24 @@ async fn report(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answe
         Some(report) => Json(&*report).into_response(),
         None => (StatusCode::ACCEPTED, Json(reading.described())).into_response(),
     })
+}
+
+/// A moment of a row.
+#[derive(Deserialize)]
+struct MomentRequest {
+    row: u32,
+    t: u64,
+}
+
+async fn packet(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(request): Query<MomentRequest>) -> Answer {
+    let (analyst, reading) = (shared.analyst.clone(), of(&shared, id)?);
+    let found = reading.timeline.packet_at(RowId(request.row), request.t).map_err(unreadable)?;
+    let found = found.ok_or_else(|| Refused(StatusCode::NOT_FOUND, "there is no packet at this time of the row".to_owned()))?;
+    match shared.run_long(move || analyst.packet(&reading.path, &reading, &found)).await {
+        Some(Ok(packet)) => Ok(Json(packet).into_response()),
+        Some(Err(error)) => Err(bad(error)),
+        None => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the packet was not read".to_owned())),
+    }
 }
 
 #[derive(Deserialize)]

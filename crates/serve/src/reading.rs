@@ -6,7 +6,7 @@ use crate::picture_answers::PictureAnswers;
 use crate::uuid;
 use longpole_analysis::pipeline::samples::SampleScope;
 use longpole_analysis::scheduling::flame_graph::FlameGraph;
-use longpole_analysis::timeline::Timeline;
+use longpole_analysis::timeline::{PacketAt, Timeline};
 use longpole_trace::EventIndex;
 use serde::Serialize;
 use serde_json::{json, Value};
@@ -67,6 +67,15 @@ pub trait Analyst: Send + Sync + 'static {
     ///
     /// A text for people, such as that the trace has gone.
     fn stacks(&self, path: &Path, range: Range<u64>, scope: SampleScope) -> Result<Option<FlameGraph>, String>;
+
+    /// Returns a packet of a row of packets: its path through the kernel, and its bytes.
+    ///
+    /// # Errors
+    ///
+    /// A text for people, such as that the trace has gone.
+    fn packet(&self, _path: &Path, _reading: &Reading, _packet: &PacketAt) -> Result<Value, String> {
+        Err("the packets of this trace cannot be read again".to_owned())
+    }
 
     /// Returns the trace to which a path belongs, for a part of a recording the whole recording.
     /// Some clients name each directory with metadata as a trace of its own.

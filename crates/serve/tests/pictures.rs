@@ -4,7 +4,7 @@ mod support;
 
 use longpole_serve::Options;
 use serde_json::{json, Value};
-use support::{Served, CALLED};
+use support::{Served, CALLED, ORIGIN};
 
 /// A server with a trace that can be read, and one that cannot.
 fn served() -> Served {
@@ -72,10 +72,12 @@ fn a_row_of_values_has_its_steps_its_range_and_its_sums() {
     let head = rows["rows"].as_array().unwrap().iter().find(|head| head["id"] == row["parent"]).unwrap();
     assert_eq!(head["kind"], "queues");
     let id = &row["id"];
-    let states = served.ask(&format!("traces/1/states?row={id}&begin=50&end=300&limit=10")).json();
-    let steps = json!([{"begin": 0, "end": 100, "value": 0.0}, {"begin": 100, "end": 600, "value": 3.0}]);
+    let origin: u64 = served.ask("traces/1").json()["origin_ns"].as_str().unwrap().parse().unwrap();
+    let at = |t: u64| ORIGIN + t - origin;
+    let states = served.ask(&format!("traces/1/states?row={id}&begin={}&end={}&limit=10", at(50), at(300))).json();
+    let steps = json!([{"begin": at(0), "end": at(100), "value": 0.0}, {"begin": at(100), "end": at(600), "value": 3.0}]);
     assert_eq!(states, json!({"states": steps, "more": false}));
-    let sums = served.ask(&format!("traces/1/sums?rows={id}&begin=0&end=200")).json();
+    let sums = served.ask(&format!("traces/1/sums?rows={id}&begin={}&end={}", at(0), at(200))).json();
     let values = json!([{"row": id, "min": 0.0, "max": 3.0, "mean": 1.5, "known_ns": 200, "changes": 2}]);
     assert_eq!(sums, json!({"sums": [], "values": values}));
 }

@@ -7,6 +7,7 @@ import type {
   Diff,
   ExactState,
   Note,
+  Packet,
   PathSegment,
   Prediction,
   Rows,
@@ -76,6 +77,8 @@ export interface TraceClient {
     limit: number,
     signal?: AbortSignal,
   ): Promise<SearchResult>;
+  /** The packet at a time of a row of packets. */
+  packet(row: number, time: number, signal: AbortSignal): Promise<Packet>;
   /** The report, or null as long as it is computed. */
   report(): Promise<Report | null>;
   /** The folded graph of the path (null without a path), or null as long as it is computed. */

@@ -10,6 +10,7 @@ import { parseReport, type Report } from './report.ts';
 import type {
   ExactState,
   Note,
+  Packet,
   PathSegment,
   Prediction,
   RangeValues,
@@ -161,6 +162,10 @@ export class FileClient implements TraceClient {
       }
     }
     return { count, total_ns: totalNs, matches, more: count > matches.length };
+  }
+
+  async packet(): Promise<Packet> {
+    throw new RequestError(0, 'A file has no bytes and paths of packets; `longpole view` has them.');
   }
 
   async report(): Promise<Report> {

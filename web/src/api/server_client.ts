@@ -7,6 +7,7 @@ import type {
   Diff,
   ExactState,
   Note,
+  Packet,
   PathSegment,
   Prediction,
   Rows,
@@ -126,6 +127,10 @@ class ServerClient implements TraceClient {
   ): Promise<SearchResult> {
     const query = `q=${encodeURIComponent(text)}&${range(begin, end)}&limit=${limit}`;
     return json(`${this.base}/search?${query}`, { signal });
+  }
+
+  packet(row: number, time: number, signal: AbortSignal): Promise<Packet> {
+    return json(`${this.base}/packet?row=${row}&t=${Math.floor(time)}`, { signal });
   }
 
   /** The report, or null as long as the server computes it. */

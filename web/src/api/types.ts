@@ -44,6 +44,9 @@ export type RowKind =
   | 'queue'
   | 'counters'
   | 'counter'
+  | 'packets'
+  | 'flow'
+  | 'captured'
   | 'path';
 
 /** What is known about the values of a row. */
@@ -152,6 +155,63 @@ export interface SearchResult {
   total_ns: number;
   matches: SearchMatch[];
   more: boolean;
+}
+
+/** A header of a packet; `begin` and `end` are places of its bytes. */
+export interface PacketLayer {
+  name: string;
+  begin: number;
+  end: number;
+  fields: { name: string; value: string; begin: number; end: number }[];
+}
+
+/** A captured packet. */
+export interface PacketFrame {
+  t: number;
+  capture: string;
+  device: string;
+  /** Null if the capture does not state it. */
+  outbound: boolean | null;
+  length: number;
+  /** Another packet may be the one. */
+  ambiguous: boolean;
+  /** In hexadecimal digits. */
+  bytes: string;
+  summary: string;
+  layers: PacketLayer[];
+}
+
+interface PacketUser {
+  pid: number | null;
+  tid: number;
+  name: string;
+}
+
+/** A packet on its way through the kernel. */
+export interface PacketPath {
+  /** As for `longpole packets --journey`. */
+  number: number;
+  begin: number;
+  end: number;
+  ended: string;
+  complete: boolean;
+  length: number;
+  sender: PacketUser | null;
+  send_call: string | null;
+  reader: PacketUser | null;
+}
+
+/** A place at which a packet was. */
+export interface PacketPlace {
+  t: number;
+  row: number | null;
+  text: string;
+}
+
+export interface Packet {
+  path: PacketPath | null;
+  chain: PacketPlace[];
+  frames: PacketFrame[];
 }
 
 export interface Note {

@@ -25,6 +25,9 @@ const EVIDENCE_SEGMENTS = 500;
 /** From this number of processes on, those that are not on the path are collapsed at first. */
 const MANY_PROCESSES = 12;
 
+/** From this number of rows of packets in a group on, the group is collapsed at first. */
+const MANY_FLOWS = 24;
+
 const NO_ROWS: Rows = { version: -1, rows: [], states: [] };
 
 const INITIAL_SETTINGS: RowSettings = {
@@ -341,6 +344,11 @@ export class Viewer {
     const onPath = processes.some((row) => row.path_ns > 0);
     const recorder = this.rows.rows.filter((row) => row.kind === 'recorder');
     const collapsed = new Set<number>(recorder.map((row) => row.id));
+    for (const row of this.rows.rows) {
+      if (row.kind !== 'packets') continue;
+      const count = this.tree.leaves(this.tree.indexOf.get(row.id)!).length;
+      if (count >= MANY_FLOWS) collapsed.add(row.id);
+    }
     if (processes.length >= MANY_PROCESSES && onPath) {
       for (const row of processes) if (row.path_ns === 0) collapsed.add(row.id);
     }

@@ -12,7 +12,7 @@ import {
   type Renderer,
   type TileTransform,
 } from './renderer.ts';
-import type { Layout, LayoutRow } from './row_tree.ts';
+import { hasPackets, type Layout, type LayoutRow } from './row_tree.ts';
 import type { Batch } from './tile_cache.ts';
 import type { DecodedTile, ItemRange } from './tiles.ts';
 
@@ -125,6 +125,7 @@ export class CanvasRenderer implements Renderer {
     const height = row.height * ratio - 2 * inset;
     if (top + height < this.pane.top || top > this.pane.top + this.pane.height) return;
     if (row.row.values) return this.drawValues(tile, items, transform, top, height);
+    const packets = hasPackets(row.row);
     let covered = -Infinity;
     for (let i = items.first; i < items.first + items.count; i++) {
       const begin = transform.offset + tile.times[4 * i] * transform.scale;
@@ -143,7 +144,7 @@ export class CanvasRenderer implements Renderer {
         // The bar of a group is as high as the group is busy.
         const bar = items.group ? Math.max(Math.round(height * busy), ratio) : height;
         const barTop = top + height - bar;
-        context.fillStyle = style.fill;
+        context.fillStyle = packets && style.classIndex === 0 ? this.valueColours[0] : style.fill;
         context.fillRect(from, barTop, right - from, bar);
         const path = tile.bytes[16 * i + 15];
         if (path > 0 && (!items.group || bar >= STRIP_FROM * ratio)) {

@@ -12,7 +12,7 @@ import {
 } from './gl_shaders.ts';
 import type { Palette, StateLook } from './palette.ts';
 import type { Pane, Renderer, RowSlots, TileTransform } from './renderer.ts';
-import type { Layout } from './row_tree.ts';
+import { hasPackets, type Layout } from './row_tree.ts';
 import type { Batch } from './tile_cache.ts';
 import { ITEM_BYTES, type ItemRange } from './tiles.ts';
 
@@ -22,6 +22,9 @@ const UPLOAD_LIMIT_BYTES = 1_000_000;
 /** Values of uPass in the shader. */
 const BARS = 0;
 const TICKS = 1;
+/** Kinds of rows in the shader, apart from rows of states. */
+const VALUES = 1;
+const PACKETS = 2;
 /** Of the two triangles of an item. */
 const VERTICES = 6;
 
@@ -132,7 +135,7 @@ export class GlRenderer implements Renderer {
       texels[3 * slot] = entry.top * this.ratio;
       // A negative height marks a pinned row.
       texels[3 * slot + 1] = (entry.pinned ? -entry.height : entry.height) * this.ratio;
-      texels[3 * slot + 2] = entry.row.values ? 1 : 0;
+      texels[3 * slot + 2] = entry.row.values ? VALUES : hasPackets(entry.row) ? PACKETS : 0;
     }
     gl.activeTexture(gl.TEXTURE0);
     gl.bindTexture(gl.TEXTURE_2D, this.rowTexture);

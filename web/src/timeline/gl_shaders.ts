@@ -68,7 +68,8 @@ void main() {
   int slot = int(found & ~${GROUP_BIT}u);
   ivec2 place = ivec2(slot % ${ROW_TEXTURE_WIDTH}, slot / ${ROW_TEXTURE_WIDTH});
   vec3 row = texelFetch(uRows, place, 0).xyz;
-  bool values = row.z > 0.5;
+  bool values = row.z > 0.5 && row.z < 1.5;
+  bool packets = row.z > 1.5;
   bool pinned = row.y < 0.0;
   float height = abs(row.y);
   gl_Position = vec4(2.0, 2.0, 2.0, 1.0);
@@ -92,6 +93,8 @@ void main() {
   int stateClass = classOf(colour);
   // Lower depths win. Bars are behind all ticks, and sleeping is behind all other bars.
   float depth = stateClass == 0 ? 0.9 : 0.8;
+  // Usual packets have the class of sleeping, and a colour of their own.
+  if (packets && stateClass == 0) colour.rgb = uValueColour;
 
   if (values) {
     if (uPass == 1) return;

@@ -53,6 +53,7 @@ const GROUP_HEADS: ReadonlySet<RowKind> = new Set([
   'machines',
   'queues',
   'counters',
+  'packets',
 ]);
 
 /** Order of the kinds below one parent. */
@@ -63,8 +64,14 @@ const KIND_ORDER: readonly (readonly RowKind[])[] = [
   ['interrupts', 'interrupt'],
   ['queues', 'queue'],
   ['counters', 'counter'],
+  ['packets', 'flow', 'captured'],
   ['recorder'],
 ];
+
+/** True for rows whose states are packets. */
+export function hasPackets(row: Row): boolean {
+  return row.kind === 'flow' || row.kind === 'captured';
+}
 
 export function isGroupHead(row: Row): boolean {
   return GROUP_HEADS.has(row.kind);

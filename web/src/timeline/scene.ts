@@ -1,7 +1,7 @@
 // What the timeline shows in addition to the states: selections, marks, notes. The viewer owns the scene
 // and changes it; the timeline draws it.
 
-import type { Note } from '../api/types.ts';
+import type { Note, PacketPlace } from '../api/types.ts';
 import type { TimeDisplay } from './time_format.ts';
 import type { View } from './viewport.ts';
 
@@ -26,6 +26,8 @@ export interface Scene {
   notes: Note[];
   /** Names of the states of the critical path that are highlighted. */
   highlight: ReadonlySet<string> | null;
+  /** The rows that a packet passes; drawn as long as the packet is selected. */
+  chain: { row: number; time: number; places: PacketPlace[] } | null;
   /** Where the verdict's evidence is. */
   evidence: View | null;
   timeDisplay: TimeDisplay;
@@ -39,6 +41,7 @@ export function emptyScene(): Scene {
     marks: [],
     notes: [],
     highlight: null,
+    chain: null,
     evidence: null,
     timeDisplay: 'relative',
     originNs: 0n,

@@ -12,6 +12,7 @@ import {
   type Colour,
   type Palette,
 } from './palette.ts';
+import { hasPackets } from './row_tree.ts';
 import type { TileCache } from './tile_cache.ts';
 import { formatNumber, valueAt } from './values.ts';
 import { timeToPixel, tileSpan } from './viewport.ts';
@@ -41,6 +42,7 @@ export class TextDrawing {
     context.textBaseline = 'middle';
     const isFaded = fading(frame.scene.highlight);
     const colours = new Map<State, string>();
+    const onPacket = css(textOn(palette.value));
     let left = moving ? TEXTS_MOVING : TEXTS_RESTING;
     for (let tile = tiles.first; tile <= tiles.last; tile++) {
       const offset = timeToPixel(view, width, tile * tileSpan(level));
@@ -82,7 +84,8 @@ export class TextDrawing {
             colour = css(textColour(palette, state, isFaded(state.name)));
             colours.set(state, colour);
           }
-          context.fillStyle = colour;
+          context.fillStyle =
+            hasPackets(entry.row) && state.class === 'asleep' ? onPacket : colour;
           context.fillText(text, begin + PADDING, middle);
           if (--left <= 0) return;
         }

@@ -12,6 +12,7 @@ import { HEADER_HEIGHT, timeAt, visibleRows, type Frame, type PlacedRow } from '
 import { GlRenderer } from './gl_renderer.ts';
 import { paletteOf, stateLooks, type Palette } from './palette.ts';
 import { drawPart } from './part_drawing.ts';
+import { drawChain } from './chain_drawing.ts';
 import { drawPathLine } from './path_drawing.ts';
 import { PathStore } from './path_store.ts';
 import { RowSlots, type Renderer } from './renderer.ts';
@@ -356,6 +357,7 @@ export class Timeline implements OnAxis {
     drawPathLine(context, frame, segments);
     context.restore();
     drawSelection(context, frame);
+    drawChain(context, frame);
     drawRuler(context, frame, grid);
     if (this.part) drawPart(context, frame, this.part, this.length);
     drawMarks(context, frame);

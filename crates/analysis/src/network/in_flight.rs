@@ -177,7 +177,12 @@ pub struct PacketInFlight {
 impl PacketInFlight {
     /// Adds a step, if this packet's steps are wanted.
     pub fn see(&mut self, wanted: Wanted, hop: &Hop<'_>, what: &'static str) {
-        if self.number.is_none_or(|number| wanted != Wanted::Number(number) && wanted != Wanted::Slowest) || self.steps.len() >= 256 {
+        let is_wanted = match wanted {
+            Wanted::Number(wanted) => self.number == Some(wanted),
+            Wanted::Slowest => self.number.is_some(),
+            Wanted::Within { begin_ns, .. } => self.number.is_some() && self.begin_ns == begin_ns,
+        };
+        if !is_wanted || self.steps.len() >= 256 {
             return;
         }
         let PacketInFlight { device, length, socket, .. } = *self;

@@ -14,6 +14,7 @@ mod sockets;
 mod watching;
 
 use crate::network::in_flight::{End, Leg, Origin, PacketInFlight, PacketPath, Stage, Wakeup};
+use crate::network::packet_log::{LoggedPacket, PacketLog};
 use crate::network::packet_loss::{Loss, LossKind, Losses, Segments};
 use crate::stats::growing::entry;
 use crate::stats::samples::Samples;
@@ -44,6 +45,8 @@ pub enum Wanted {
     Number(u64),
     /// The packet with the longest time from the send call to the receive call.
     Slowest,
+    /// The packet with this begin and end.
+    Within { begin_ns: i64, end_ns: i64 },
 }
 
 /// Sender and receiver of packets.
@@ -129,6 +132,8 @@ pub struct PacketPaths {
     pub segments: u64,
     pub given_up: u64,
     pub losses: Losses,
+    /// All packets, if they are kept for a timeline.
+    pub log: Option<Box<PacketLog>>,
 }
 
 /// Returns the index of a text, which is stored once.
@@ -508,6 +513,9 @@ impl PacketPaths {
             socket: flight.socket,
             device: if flight.socket.is_none() { flight.device } else { None },
         };
+        if let Some(log) = &mut self.log {
+            log.record(key, LoggedPacket { begin_ns: flight.begin_ns, end_ns: t_ns, end });
+        }
         let room = self.flows.len() < MAX_FLOWS || self.flows.contains_key(&key);
         let flow = if room { self.flows.entry(key).or_default() } else { &mut self.other_flows };
         flow.ends[end as usize] += 1;
@@ -519,6 +527,7 @@ impl PacketPaths {
         let wanted = match self.wanted {
             None => false,
             Some(Wanted::Number(wanted)) => wanted == number,
+            Some(Wanted::Within { begin_ns, end_ns }) => flight.begin_ns == begin_ns && t_ns == end_ns,
             Some(Wanted::Slowest) => {
                 end == End::Read && self.found.as_ref().is_none_or(|slowest| slowest.end_ns.saturating_sub(slowest.begin_ns) < ns as i64)
             }

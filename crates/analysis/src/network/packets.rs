@@ -121,9 +121,11 @@ pub struct FrameLine {
     pub bytes: String,
     /// True if another frame is equally near, so that it may be the packet's.
     pub ambiguous: bool,
-    /// Name of the device in the capture.
+    /// Name of the device in the capture, and type of its link.
     #[serde(skip)]
     pub interface: String,
+    #[serde(skip)]
+    pub link_type: u16,
     /// Distance from the step in nanoseconds, plus `WRONG_SIDE_NS` on the wrong side of it.
     #[serde(skip)]
     pub far_ns: u64,
@@ -405,6 +407,7 @@ impl PacketPathLine {
             capture: capture.to_owned(),
             device: device.to_owned(),
             interface: frame.interface.to_owned(),
+            link_type: frame.link_type,
             outbound: frame.outbound,
             length: frame.length,
             bytes: frame.bytes.iter().map(|byte| format!("{byte:02x}")).collect(),

@@ -13,6 +13,7 @@ use crate::critical_path::cpu_holders::OccupancyLog;
 use crate::findings::kernel_facts::KernelFacts;
 use crate::network::packet_loss::Places;
 use crate::network::packet_paths::PacketPaths;
+use crate::network::packet_rows;
 use crate::network::packets::Packets;
 use crate::report::{Critical, ProbePass, Report};
 use crate::scheduling::cpus::CpuTimes;
@@ -93,6 +94,7 @@ impl<'a> ReportPass<'a> {
         // named one, but not to leave out the recorder's start, which is too short to matter.
         let mut model = (has_kernel && is_ranged).then(|| KernelModel::new(begin, trace)).transpose()?;
         let mut packet_paths = PacketPaths::new(None);
+        packet_paths.log = also.picture.is_some().then(Box::default);
         packet_paths.since_ns = part.of_command.then_some(part.begin_ns);
         let mut watches = Watches {
             times: also.cpu_times.then(CpuTimes::default),
@@ -144,8 +146,31 @@ impl<'a> ReportPass<'a> {
     ///
     /// [`Error::Spool`] if the values cannot be read again.
     pub fn add_value_rows(&self, timeline: &Timeline) -> Result<HashMap<QueueId, RowId>, Error> {
+        // A trace may have values or packets and no thread that does anything.
+        if let Some((begin_ns, end_ns)) = self.events.pass.step_pass.range() {
+            timeline.set_empty_range(begin_ns, end_ns);
+        }
         let added = self.events.pass.add_value_rows(timeline);
         added.map_err(|source| Error::Spool { name: "the values of queues and counters".to_owned(), source })
+    }
+
+    /// Adds rows with the packets of the kernel's events and of the captures to a timeline. Returns
+    /// why the captures are missing, if they cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Spool`] if the packets cannot be read again.
+    pub fn add_packet_rows(&mut self, timeline: &Timeline, interactions: &Interactions) -> Result<Option<String>, Error> {
+        self.events.packet_paths.finish();
+        if let Some(linux) = self.events.linux(interactions) {
+            let packets = Packets { packet_paths: &self.events.packet_paths, linux, symbol: &|_| None };
+            let added = packet_rows::add_flows(timeline, &packets);
+            added.map_err(|source| Error::Spool { name: "the packets".to_owned(), source })?;
+        }
+        let captures = interactions.trace().map_or(&[][..], Trace::captures);
+        let (begin, end) = timeline.range();
+        let bound = |t: u64| i64::try_from(t).unwrap_or(i64::MAX);
+        Ok(packet_rows::add_captures(timeline, captures, (bound(begin), bound(end))).err())
     }
 
     /// Returns the times of CPUs and threads. Without [`Also::cpu_times`], those of the kernel are

@@ -23,6 +23,7 @@ pub enum RowKind {
     Recorder,
     Queues,
     Counters,
+    Packets,
     /// Rows with states.
     Thread,
     Cpu,
@@ -31,6 +32,9 @@ pub enum RowKind {
     /// Rows with values.
     Queue,
     Counter,
+    /// Rows with packets: of the kernel's events, and of a capture.
+    Flow,
+    Captured,
 }
 
 /// Facts about the values of a row.
@@ -106,6 +110,8 @@ pub(super) struct Rows {
     groups: HashMap<GroupKey, RowId>,
     /// Row with the time on the critical path of each row that is on it.
     on_path: HashMap<RowId, RowId>,
+    /// Row with the numbers of the packets of each row of packets.
+    numbers: HashMap<RowId, RowId>,
     /// Row of each state of the critical path; none for links.
     path_states: HashMap<StateId, RowId>,
     /// Thread of each state of the CPUs; none for interrupts and the like.
@@ -142,6 +148,28 @@ impl Rows {
         id
     }
 
+    /// Adds a row of packets to a group. Returns it, and the row for the numbers of the packets.
+    pub fn add_packets(&mut self, store: &mut Store, kind: RowKind, texts: (&str, &str), group: RowId) -> (RowId, RowId) {
+        let id = store.add_row();
+        self.insert(id, kind, texts, Some(group));
+        let numbers = store.add_value_row();
+        self.numbers.insert(id, numbers);
+        (id, numbers)
+    }
+
+    /// Returns the row with the numbers of the packets of a row.
+    pub fn numbers(&self, row: RowId) -> Option<RowId> {
+        self.numbers.get(&row).copied()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Row> {
+        self.rows.values()
+    }
+
+    pub fn kind(&self, row: RowId) -> Option<RowKind> {
+        self.rows.get(&row).map(|row| row.kind)
+    }
+
     fn insert(&mut self, id: RowId, kind: RowKind, (name, detail): (&str, &str), parent: Option<RowId>) {
         let (name, detail) = (name.to_owned(), detail.to_owned());
         let row = Row {
@@ -163,9 +191,9 @@ impl Rows {
     }
 
     /// Returns the group of this kind, below its host if the trace has several; added if necessary.
-    pub fn group_of(&mut self, store: &mut Store, kind: RowKind, title: &str, host: &str) -> RowId {
+    pub fn titled_group(&mut self, store: &mut Store, kind: RowKind, title: &str, host: &str) -> RowId {
         let host = self.rows.values().find(|row| row.kind == RowKind::Host && row.name == host).map(|row| row.id);
-        let known = self.rows.values().find(|row| row.kind == kind && row.parent == host);
+        let known = self.rows.values().find(|row| row.kind == kind && row.parent == host && row.name == title);
         known.map(|row| row.id).unwrap_or_else(|| {
             let group = self.add(store, kind, title, "");
             if let Some(row) = self.rows.get_mut(&group) {
@@ -211,9 +239,9 @@ impl Rows {
     }
 
     /// Returns the number of rows in the store: those that are shown, and those with the time on
-    /// the critical path.
+    /// the critical path or with the numbers of packets.
     pub fn stored_count(&self) -> usize {
-        self.rows.len() + self.on_path.len()
+        self.rows.len() + self.on_path.len() + self.numbers.len()
     }
 
     /// Returns true if all rows are among the first `count` of the store, and each is in groups
@@ -228,7 +256,7 @@ impl Rows {
         };
         let is_stored = |id: &RowId| (id.0 as usize) < count;
         self.rows.iter().all(|(id, row)| *id == row.id && is_stored(id) && is_grouped(row))
-            && self.on_path.values().chain(self.path_states.values()).all(is_stored)
+            && self.on_path.values().chain(self.numbers.values()).chain(self.path_states.values()).all(is_stored)
     }
 
     /// Returns the row for the time that `row` is on the critical path; added if necessary.

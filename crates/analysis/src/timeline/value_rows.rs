@@ -6,6 +6,9 @@ use super::store::{RowId, ValueStep};
 use super::Timeline;
 use std::io;
 
+/// Time in ns after the last event of a timeline without states.
+const MOMENT_NS: u64 = 2;
+
 /// Number of changes for which the timeline is locked at once.
 const CHANGES_AT_ONCE: usize = 4096;
 
@@ -59,6 +62,17 @@ impl Timeline {
         Ok(row)
     }
 
+    /// Sets the range in ns on the trace's clock of a timeline that has none yet.
+    pub fn set_empty_range(&self, begin_ns: i64, end_ns: i64) {
+        let mut content = self.write();
+        if content.begin == content.end {
+            content.begin = u64::try_from(begin_ns).unwrap_or(0);
+            // A single packet is shown as long as its state is.
+            content.end = u64::try_from(end_ns).unwrap_or(0).max(content.begin).saturating_add(MOMENT_NS);
+            content.version += 1;
+        }
+    }
+
     fn push_changes(&self, row: RowId, changes: &[(i64, f64)]) {
         let mut content = self.write();
         let (origin, end) = (content.begin, content.end);
@@ -76,7 +90,7 @@ impl super::Content {
             RowKind::Queue => (RowKind::Queues, "queues"),
             _ => (RowKind::Counters, "counters"),
         };
-        let group = self.rows.group_of(&mut self.store, head, title, series.host);
+        let group = self.rows.titled_group(&mut self.store, head, title, series.host);
         self.rows.add_values(&mut self.store, series.kind, (series.name, &series.detail), group)
     }
 }

@@ -4,3 +4,4 @@ pub mod described;
 pub mod kernel;
 pub mod packet_tables;
 pub mod traffic;
+pub mod viewed_packet;

@@ -80,13 +80,16 @@ pub fn read(
     let picture = writer.as_mut().map(|writer| writer as &mut dyn Follower);
     let mut index = EventIndex::default();
     let also = Also { picture, index: shown.is_some().then_some(&mut index), cpu_times: false };
-    let Some(read) = ReportPass::read(&mut interactions, subject.progress_times(), is_ranged, also)? else {
+    let Some(mut read) = ReportPass::read(&mut interactions, subject.progress_times(), is_ranged, also)? else {
         return of_log(&mut interactions, (subject, sensitivity), shown);
     };
     let mut queue_rows = HashMap::new();
     if let (Some(shown), Some(writer)) = (shown, writer) {
         timeline::finish(writer, &shown.timeline, &interactions, Some(read.occupancy()))?;
         queue_rows = read.add_value_rows(&shown.timeline)?;
+        if let Some(why) = read.add_packet_rows(&shown.timeline, &interactions)? {
+            eprintln!("longpole: note: the timeline lacks captured packets: {}", plain(why));
+        }
         (shown.states_known)(read.events(), read.lost());
     }
     if let Some(trace) = interactions.trace() {

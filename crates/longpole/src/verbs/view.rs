@@ -8,6 +8,7 @@ use crate::input::in_progress;
 use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
+use crate::packets::viewed_packet;
 use crate::passes::compared::{self, Sides};
 use crate::passes::event_lines;
 use crate::passes::kept_view::{Answers, Kept};
@@ -22,7 +23,7 @@ use anyhow::{bail, Context};
 use longpole_analysis::pipeline::samples::SampleScope;
 use longpole_analysis::pipeline::spool_to_end;
 use longpole_analysis::scheduling::flame_graph::FlameGraph;
-use longpole_analysis::timeline::Timeline;
+use longpole_analysis::timeline::{PacketAt, Timeline};
 use longpole_analysis::what_if::predicted::Predicted;
 use longpole_analysis::what_if::{Options, Scenario};
 use longpole_serve::{is_included, Analyst, EventLine, EventLines, EventQuery, PictureAnswers, Reading, Server, TraceCounts};
@@ -221,6 +222,10 @@ impl Analyst for Viewed {
         // The end of a part belongs to it.
         let part = Input { begin: at(range.start), end: at(range.end.saturating_sub(1)), ..self.input.of(path) };
         samples::flame_graph(&part, scope).map_err(|error| in_one_line(&error))
+    }
+
+    fn packet(&self, path: &Path, reading: &Reading, packet: &PacketAt) -> Result<Value, String> {
+        viewed_packet::read(&self.input.of(path), &reading.timeline, packet).map_err(|error| in_one_line(&error))
     }
 
     fn whole(&self, path: &Path) -> PathBuf {

@@ -243,7 +243,7 @@ impl Composer {
         }
         let name = self.linux.contexts[id.0 as usize].name.clone();
         let number = self.linux.cpus[cpu.0 as usize].number;
-        let machine = self.system.vocabulary.machine("", &format!("{name} cpu{number}"));
+        let machine = self.system.vocabulary.machine("", &context_name(&name, number));
         // `irq 36 virtio0` handles virtio0, `softirq NET_RX` handles NET_RX.
         let state = match self.linux.contexts[id.0 as usize].key {
             Key::Irq(_) => name.splitn(3, ' ').nth(2).unwrap_or(&name),
@@ -420,4 +420,9 @@ impl Composer {
             Waker::Idle | Waker::Unknown => None,
         }
     }
+}
+
+/// Returns the name of the machine that an interrupt is on a CPU.
+pub fn context_name(name: &str, cpu: u32) -> String {
+    format!("{name} cpu{cpu}")
 }
