@@ -171,10 +171,12 @@ test('a packet of the kernel has the path that the command prints, through the r
   }
   assert.ok(found, 'a packet was read');
   const { row, state, packet } = found;
-  const text = execFileSync(longpole, ['packets', recording, '--journey', String(packet.path.number), '--json']);
+  const text = execFileSync(longpole, ['packets', recording, '--journey', String(packet.path.number), '--json']).toString();
   const journey = JSON.parse(text);
   assert.equal(packet.path.length, journey.length);
-  assert.equal(packet.path.end - packet.path.begin, journey.end_ns - journey.begin_ns);
+  // As whole numbers, which are too large for numbers of JavaScript.
+  const [begin, end] = ['begin_ns', 'end_ns'].map((name) => BigInt(text.match(new RegExp(`"${name}": *(\\d+)`))[1]));
+  assert.equal(packet.path.end - packet.path.begin, Number(end - begin));
   assert.deepEqual(packet.frames.map(({ bytes }) => bytes), journey.frames.map(({ bytes }) => bytes));
   assert.ok(packet.frames.length > 0 && packet.frames.every(({ summary }) => summary === 'UDP'));
   const texts = packet.chain.map((place) => place.text.replace(/ \(.*\)$/, ''));

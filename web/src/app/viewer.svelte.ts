@@ -238,7 +238,7 @@ export class Viewer {
       range: range && { interval: range, rows: range.rows },
       state: selection && {
         row: selection.row,
-        time: (selection.begin + selection.end) / 2,
+        time: Math.floor((selection.begin + selection.end) / 2),
       },
       rows: this.rowsDecided ? this.settings : null,
       marks,

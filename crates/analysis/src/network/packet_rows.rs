@@ -191,7 +191,7 @@ impl Frames {
                 let id = FrameId { capture, frame: value / MAX_NAMES as u64 };
                 if marks.len() < MAX_PACKETS {
                     let state = (value % MAX_NAMES as u64) as usize;
-                    marks.push(PacketMark { begin_ns: t_ns, end_ns: t_ns, state, number: id.number() });
+                    marks.push(PacketMark { begin_ns: t_ns, end_ns: t_ns.saturating_add(1), state, number: id.number() });
                 }
             })?;
             let name = if one.is_empty() { "other packets".to_owned() } else { format!("{one} ↔ {other}") };

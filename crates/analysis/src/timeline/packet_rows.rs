@@ -60,7 +60,7 @@ impl Timeline {
             for packet in packets {
                 let Some((name, class)) = series.states.get(packet.state) else { continue };
                 let state = *states[packet.state].get_or_insert_with(|| content.names.intern(name, *class));
-                if since(packet.end_ns) > length {
+                if since(packet.begin_ns) > length {
                     continue;
                 }
                 // A gap keeps equal neighbours apart.
