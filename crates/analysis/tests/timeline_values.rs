@@ -170,7 +170,7 @@ fn a_picture_of_many_values_has_their_peaks_at_every_zoom() {
     let changes: Vec<(i64, f64)> = (0..count as i64).map(|i| (1 + i * 100, if i == peak { 9e9 } else { (i % 10) as f64 })).collect();
     let row = add(&timeline, "counter", &changes);
     for level in [12, 16, 20, 24, 27] {
-        let picture = timeline.picture(&[row], Grid { level, first: 0, count: (count * 100 >> level) + 1 }).unwrap();
+        let picture = timeline.picture(&[row], Grid { level, first: 0, count: ((count * 100) >> level) + 1 }).unwrap();
         let values = &picture.values[&row];
         let peaks: Vec<_> = values.items.iter().filter(|item| item.max == 9e9).collect();
         assert_eq!(peaks.len(), 1);
