@@ -200,7 +200,7 @@ test('values are read as they are written, and their bins have the least and the
   const client = new FileClient({
     head: {
       trace: { end: 60, origin_ns: '0', version: 1 } as never, rows: [row], states: [], path: null,
-      path_rows: [], left_out: 0, slice: null, level: 0, levels: 0, notes: [],
+      path_rows: [], graph: null, left_out: 0, slice: null, level: 0, levels: 0, notes: [],
     },
     report: '', rows,
   });

@@ -1,6 +1,7 @@
-// Names of states, and values, in bars that are wide enough. Only the wide items of a tile are looked at, which
-// were collected when it arrived, and the number of texts in a frame is limited.
+// Names of states, and values, in bars that are wide enough. Only the wide items of a tile are
+// looked at, which were collected when it arrived, and the number of texts in a frame is limited.
 
+import type { State } from '../api/types.ts';
 import { rowY, type Frame, type PlacedRow } from './frame.ts';
 import {
   css,
