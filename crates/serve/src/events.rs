@@ -5,6 +5,9 @@ use serde::Serialize;
 /// Maximum number of lines in an answer.
 pub const MAX_LINES: usize = 1000;
 
+/// Maximum number of items that one request searches.
+pub(crate) const MAX_SEARCHED: u64 = 4 << 20;
+
 /// Which lines are asked for. The items of a trace, events and losses, are numbered in the order of
 /// time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,12 +19,14 @@ pub struct EventQuery {
     pub limit: usize,
     /// Condition that events must fulfil, as of `longpole print --filter`. Losses fulfil it.
     pub filter: Option<String>,
+    /// Maximum number of items that are searched.
+    pub searched: u64,
 }
 
 impl EventQuery {
     /// Asks for all lines from a place on, as many as there may be in an answer.
     pub(crate) fn all(from: EventFrom) -> EventQuery {
-        EventQuery { from, backwards: false, limit: MAX_LINES, filter: None }
+        EventQuery { from, backwards: false, limit: MAX_LINES, filter: None, searched: MAX_SEARCHED }
     }
 }
 

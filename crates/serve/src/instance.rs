@@ -12,11 +12,9 @@ use std::io;
 const MAX_STATES: usize = 10_000;
 
 /// Time before the wake-up in which the event of the wake-up is looked for: some kernels tell it
-/// before the thread can run.
+/// before the thread can run. The number of items that are searched for it.
 const BEFORE_WAKE_NS: u64 = 100_000;
-
-/// Lines that are looked at for the wake-up.
-const WAKE_LINES: usize = 20;
+const SEARCHED: u64 = 20_000;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Instance {
@@ -157,11 +155,10 @@ fn woken_at(reading: &Reading, listing: &Listing, row: RowId, begin: u64) -> io:
 /// Finds the event of a wake-up.
 fn wake(analyst: &dyn Analyst, reading: &Reading, tid: i32, t: u64) -> Result<Wake, String> {
     let filter = format!("name ~ \"*sched_wak*\" && (tid == {tid} || pid == {tid})");
-    let from = EventFrom::Time(t.saturating_sub(BEFORE_WAKE_NS));
-    let query = EventQuery { from, backwards: false, limit: WAKE_LINES, filter: Some(filter) };
-    let until = i64::try_from(t).unwrap_or(i64::MAX);
+    let since = i64::try_from(t.saturating_sub(BEFORE_WAKE_NS)).unwrap_or(i64::MAX);
+    let query = EventQuery { from: EventFrom::Time(t + 1), backwards: true, limit: 1, filter: Some(filter), searched: SEARCHED };
     let found = event_places::read(analyst, reading, &query, &|line| !line.name.is_empty())?;
-    let line = found.lines.into_iter().rev().find(|line| line.t <= until);
+    let line = found.lines.into_iter().find(|line| line.t >= since);
     let (by, row) = line.map_or((String::new(), None), |line| (line.who, line.row));
     Ok(Wake { t, by, row })
 }

@@ -38,7 +38,7 @@ use axum::routing::any;
 use axum::Router;
 use experiment_request::ExperimentRequest;
 use experiments::Experiments;
-use outputs::Shape;
+use outputs::{Output, Shape};
 use reply::{Answer, Refused, Status};
 use serde_json::json;
 use std::sync::Arc;
@@ -78,8 +78,11 @@ async fn answer(
         // A server that is busy is still healthy, so this does not wait for its turn.
         (&Method::GET, ["health"]) => server_info::health(),
         _ => {
-            let computing = protocol.clone();
-            let computed = protocol.shared.run(move || computed(&computing, &method, &path, &query.unwrap_or_default(), &body)).await;
+            let is_long = parts.contains(&Output::Events.id());
+            let (computing, asked) = (protocol.clone(), path.clone());
+            let answer = move || computed(&computing, &method, &asked, &query.unwrap_or_default(), &body);
+            // A search of events reads the trace, and must not take a turn from the pictures.
+            let computed = if is_long { protocol.shared.run_long(answer).await } else { protocol.shared.run(answer).await };
             computed.unwrap_or_else(|| Err(Refused::internal("the answer was not computed")))
         }
     };

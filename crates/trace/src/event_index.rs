@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 /// more, every second one is dropped.
 const SPACING: u64 = 1024;
 const MAX_MARKS: usize = 1 << 14;
+/// Numbers of items are exact in JavaScript.
+const MAX_ITEMS: u64 = 1 << 53;
 
 /// Numbers and times of some items of a trace, and the numbers of its events by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +24,9 @@ pub struct EventIndex {
     marks: Vec<(i64, u64)>,
     /// Time of the last item, and the number of the first item with this time.
     last: Option<(i64, u64)>,
+    /// Time of the earliest item, if an item is earlier than one before it. Then the places of items
+    /// depend on where the reading begins, so there is only one place, the begin.
+    disordered_from: Option<i64>,
     /// Number of events of each class.
     #[serde(skip)]
     classes: Vec<u64>,
@@ -40,7 +45,15 @@ pub struct EventPlace {
 
 impl Default for EventIndex {
     fn default() -> EventIndex {
-        EventIndex { items: 0, spacing: SPACING, marks: Vec::new(), last: None, classes: Vec::new(), names: Vec::new() }
+        EventIndex {
+            items: 0,
+            spacing: SPACING,
+            marks: Vec::new(),
+            last: None,
+            disordered_from: None,
+            classes: Vec::new(),
+            names: Vec::new(),
+        }
     }
 }
 
@@ -49,6 +62,9 @@ impl EventIndex {
     #[inline]
     pub fn add(&mut self, item: &Item<'_>) {
         let t_ns = item.t_ns();
+        if self.last.is_some_and(|(last_ns, _)| t_ns < last_ns) {
+            self.disorder(t_ns);
+        }
         let first = match self.last {
             Some((last_ns, first)) if last_ns == t_ns => first,
             _ => self.items,
@@ -65,6 +81,12 @@ impl EventIndex {
             }
             self.classes[class] += 1;
         }
+    }
+
+    #[cold]
+    fn disorder(&mut self, t_ns: i64) {
+        let begin = self.marks.first().map_or(t_ns, |&(begin, _)| begin);
+        self.disordered_from = Some(self.disordered_from.unwrap_or(begin).min(t_ns));
     }
 
     #[cold]
@@ -96,6 +118,13 @@ impl EventIndex {
         self.names = names;
     }
 
+    /// Returns true if the index may be one that was filled: of a file, it may be anything.
+    pub fn is_sound(&self) -> bool {
+        let is_ascending = self.marks.windows(2).all(|two| two[0] <= two[1]) || self.disordered_from.is_some();
+        let has_all = self.spacing > 0 && self.marks.len() as u64 == self.items.div_ceil(self.spacing);
+        has_all && is_ascending && self.marks.iter().all(|&(_, first)| first < self.items) && self.items < MAX_ITEMS
+    }
+
     /// Returns the number of items: events and losses.
     pub fn items(&self) -> u64 {
         self.items
@@ -109,6 +138,9 @@ impl EventIndex {
     /// Returns the last place from which the item with this number is yielded; `None` if there are
     /// no items.
     pub fn place_of(&self, item: u64) -> Option<EventPlace> {
+        if let Some(t_ns) = self.disordered_from {
+            return Some(EventPlace { t_ns, first: 0 });
+        }
         let mark = usize::try_from(item / self.spacing).unwrap_or(usize::MAX).min(self.marks.len().checked_sub(1)?);
         self.marks.get(mark).map(|&(t_ns, first)| EventPlace { t_ns, first })
     }
@@ -116,6 +148,9 @@ impl EventIndex {
     /// Returns the last place from which all items at this time and later are yielded; `None` if
     /// there are no items.
     pub fn place_at(&self, t_ns: i64) -> Option<EventPlace> {
+        if let Some(t_ns) = self.disordered_from {
+            return Some(EventPlace { t_ns, first: 0 });
+        }
         let after = self.marks.partition_point(|&(mark_ns, _)| mark_ns < t_ns);
         self.marks.get(after.saturating_sub(1)).map(|&(t_ns, first)| EventPlace { t_ns, first })
     }

@@ -2,6 +2,7 @@
 //! or without a lookahead.
 
 use longpole_trace::Diagnostic;
+use longpole_trace::EventIndex;
 use longpole_trace::Item;
 use longpole_trace::Moment;
 use longpole_trace::Options;
@@ -150,6 +151,66 @@ proptest! {
                 found.sort_unstable();
             }
             prop_assert_eq!(found, expected);
+        }
+    }
+}
+
+/// An item: its time, the number of its stream, and its own number; `None` for a loss.
+type Place = (i64, u32, Option<u64>);
+
+/// Opens the streams in a folder, and calls `each` with the items and their places.
+fn read_places(folder: &std::path::Path, begin: Option<i64>, mut each: impl FnMut(&Item<'_>, Place)) {
+    let options = Options { begin: begin.map(Moment::At), ..Options::default() };
+    let mut trace = Trace::open(&[folder], options).unwrap();
+    while let Some(item) = trace.next_item().unwrap() {
+        let place = match &item {
+            Item::Event(event) => (event.t_ns, event.stream.0, event.fields[0].as_u64()),
+            Item::Loss(loss) => (loss.end_ns, loss.stream.0, None),
+        };
+        each(&item, place);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #[test]
+    fn an_index_of_the_items_leads_to_each_of_them(
+        streams in prop::collection::vec(
+            (prop_oneof![3 => times(1, 1), 1 => times(900, 300)], prop::collection::vec((1usize..900, 0u64..3), 1..20)), 1..4,
+        ),
+        asked in prop::collection::vec(0u64..20_000, 12),
+    ) {
+        let folder = tempfile::TempDir::new().unwrap();
+        let mut timed = true;
+        for (number, (times, sizes)) in streams.iter().enumerate() {
+            let (mut packets, mut rest, mut sizes) = (Vec::new(), times.as_slice(), sizes.iter().cycle());
+            while !rest.is_empty() {
+                let (size, lost) = *sizes.next().unwrap();
+                let (packet, after) = rest.split_at(rest.len().min(size));
+                packets.push((packet.to_vec(), lost));
+                rest = after;
+            }
+            timed &= packets.windows(2).all(|two| two[1].0.iter().min() >= two[0].0.iter().max());
+            fs::write(folder.path().join(format!("stream{number}")), stream(&packets)).unwrap();
+        }
+        fs::write(folder.path().join("metadata"), metadata(timed)).unwrap();
+        let (mut index, mut all) = (EventIndex::default(), Vec::new());
+        read_places(folder.path(), None, |item, place| {
+            index.add(item);
+            all.push(place);
+        });
+        prop_assert!(index.is_sound());
+        prop_assert_eq!(index.items(), all.len() as u64);
+        for number in asked.into_iter().map(|number| number % index.items()) {
+            let place = index.place_of(number).unwrap();
+            prop_assert!(place.first <= number);
+            let mut found = Vec::new();
+            read_places(folder.path(), Some(place.t_ns), |_, place| found.push(place));
+            prop_assert_eq!(&found[(number - place.first) as usize..], &all[number as usize..], "{} of {:?}", number, place);
+            let t_ns = all[number as usize].0;
+            let place = index.place_at(t_ns).unwrap();
+            let first = all.iter().position(|it| it.0 >= t_ns).unwrap();
+            prop_assert!(place.first as usize <= first);
         }
     }
 }

@@ -49,10 +49,16 @@ pub struct ValueFacts {
 }
 
 impl RowKind {
-    /// Returns true if rows of this kind contain others, and have no states of their own.
-    pub fn is_group(self) -> bool {
+    /// Returns true if rows of this kind contain others whose states are shown together.
+    pub fn sums_states(self) -> bool {
         use RowKind::{Cpus, Host, Interrupts, Machines, Process, Recorder};
         matches!(self, Host | Process | Cpus | Interrupts | Machines | Recorder)
+    }
+
+    /// Returns true if rows of this kind have states of something that can be busy.
+    fn has_states(self) -> bool {
+        use RowKind::{Cpu, Interrupt, Machine, Thread};
+        matches!(self, Thread | Cpu | Interrupt | Machine)
     }
 }
 
@@ -213,12 +219,13 @@ impl Rows {
 
     /// Returns the rows with states of each of these groups, at any depth.
     pub fn in_groups(&self, store: &Store, groups: &[RowId]) -> HashMap<RowId, Vec<RowId>> {
-        let is_group = |id: &RowId| self.rows.get(id).is_some_and(|row| row.kind.is_group());
+        let is_group = |id: &RowId| self.rows.get(id).is_some_and(|row| row.kind.sums_states());
         let mut within: HashMap<RowId, Vec<RowId>> = groups.iter().filter(|id| is_group(id)).map(|&id| (id, Vec::new())).collect();
         if within.is_empty() {
             return within;
         }
-        for row in self.rows.values().filter(|row| store.states(row.id) > 0) {
+        // Rows with values have no time in which they are busy.
+        for row in self.rows.values().filter(|row| store.states(row.id) > 0 && row.kind.has_states()) {
             let mut above = row.parent;
             while let Some(group) = above {
                 if let Some(rows) = within.get_mut(&group) {

@@ -10,9 +10,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of items that one request searches.
-const MAX_SEARCHED: u64 = 4 << 20;
-
 /// Where the lines come from.
 pub struct Source<'a> {
     pub input: &'a Input,
@@ -37,8 +34,8 @@ pub fn read(source: &Source<'_>, query: &EventQuery, complete: &dyn Fn(&mut Even
     };
     let limit = query.limit.max(1);
     let mut answer = match query.backwards {
-        false => lines.after(from, limit)?,
-        true => lines.before(from, limit)?,
+        false => lines.after(from, limit, query.searched)?,
+        true => lines.before(from, limit, query.searched)?,
     };
     answer.notes = lines.selector.notes();
     Ok(answer)
@@ -77,12 +74,12 @@ struct Lines<'a> {
 
 impl Lines<'_> {
     /// Returns the lines from a number on.
-    fn after(&mut self, from: u64, limit: usize) -> anyhow::Result<EventLines> {
+    fn after(&mut self, from: u64, limit: usize, searched: u64) -> anyhow::Result<EventLines> {
         let items = self.source.index.items();
-        let until = items.min(from.saturating_add(MAX_SEARCHED));
+        let until = items.min(from.saturating_add(searched));
         let mut lines = Vec::new();
         let mut after = until;
-        self.each(from..until, |line| {
+        let read_to = self.each(from..until, |line| {
             if lines.len() == limit {
                 after = line.number;
                 return false;
@@ -90,15 +87,17 @@ impl Lines<'_> {
             lines.push(line);
             true
         })?;
+        // A trace that has become shorter has no items after its end.
+        let has_ended = read_to < after;
         let before = (from > 0).then_some(from);
-        Ok(EventLines { items, lines, before, after: (after < items).then_some(after), notes: Vec::new() })
+        Ok(EventLines { items, lines, before, after: (after < items && !has_ended).then_some(after), notes: Vec::new() })
     }
 
     /// Returns the last lines before a number. Parts of the trace are read from the last one back,
     /// each of them forwards.
-    fn before(&mut self, to: u64, limit: usize) -> anyhow::Result<EventLines> {
+    fn before(&mut self, to: u64, limit: usize, searched: u64) -> anyhow::Result<EventLines> {
         let items = self.source.index.items();
-        let least = to.saturating_sub(MAX_SEARCHED);
+        let least = to.saturating_sub(searched);
         let mut found: VecDeque<EventLine> = VecDeque::new();
         // Often all items are asked for; the farther the search, the larger are the parts.
         let (mut begin, mut size) = (to, limit as u64);
@@ -127,11 +126,11 @@ impl Lines<'_> {
     }
 
     /// Calls `take` with the line of each selected item with a number in this range, until it
-    /// returns false.
-    fn each(&mut self, numbers: std::ops::Range<u64>, mut take: impl FnMut(EventLine) -> bool) -> anyhow::Result<()> {
+    /// returns false. Returns the number of the item that was not read any more.
+    fn each(&mut self, numbers: std::ops::Range<u64>, mut take: impl FnMut(EventLine) -> bool) -> anyhow::Result<u64> {
         let Lines { source, complete, selector, printer } = self;
         let place = source.index.place_of(numbers.start).filter(|_| !numbers.is_empty());
-        let Some(place) = place else { return Ok(()) };
+        let Some(place) = place else { return Ok(numbers.start) };
         let mut trace = source.open(place)?;
         // Times in a filter are relative to the begin of the whole timeline.
         selector.begins_anew(i64::try_from(source.origin).unwrap_or(i64::MAX));
@@ -157,6 +156,6 @@ impl Lines<'_> {
             }
             number += 1;
         }
-        Ok(())
+        Ok(number)
     }
 }

@@ -53,7 +53,9 @@ impl Kept {
     /// the trace.
     pub fn read(&self, timeline: &Timeline) -> Option<Answers> {
         let file = self.place.open().ok()?;
-        timeline.read_file(file, self.key.as_bytes(), |attachment| serde_json::from_slice(attachment).ok()).ok()?
+        let sound = |answers: &Answers| answers.index.is_sound();
+        let answers = |attachment: &[u8]| serde_json::from_slice(attachment).ok().filter(sound);
+        timeline.read_file(file, self.key.as_bytes(), answers).ok()?
     }
 
     /// Keeps a timeline that is complete.

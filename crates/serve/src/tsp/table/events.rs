@@ -19,7 +19,7 @@ pub(super) const COLUMNS: [Column; 6] = [
 ];
 
 /// Maximum number of items that a search reads.
-const MAX_SEARCHED: u64 = 64 << 20;
+const MAX_SEARCHED: u64 = 32 << 20;
 
 /// The events of one trace. While the trace is read, there are none yet.
 pub(super) struct TraceEvents {
@@ -89,7 +89,8 @@ impl TraceEvents {
         let mut next = Some(from);
         while let Some(place) = next {
             if place.abs_diff(from) > MAX_SEARCHED {
-                let detail = format!("no event of the {MAX_SEARCHED} from number {from} on matches; search from {place} on");
+                let (direction, next) = if backwards { ("before", place.saturating_sub(1)) } else { ("from", place) };
+                let detail = format!("no event of the {MAX_SEARCHED} {direction} number {from} matches; search from {next} on");
                 return Err(Refused::bad(detail));
             }
             let query = EventQuery { backwards, limit: 1, ..EventQuery::all(EventFrom::Number(place)) };
