@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Uses the page of `longpole view` in Chromium, and files of `longpole report --html`: on recordings
-# of probes that it makes itself, also while they grow, on the first one of the demo, and on odd
-# traces.
+# of probes that it makes itself, also while they grow, on the first one of the demo, and on
+# extreme traces.
 # SCREENSHOTS names a folder for pictures of the page.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -55,5 +55,5 @@ node viewer.js "$longpole" "$chromium" "$slow" ${screenshots:+"$screenshots"}
 node comparison.js "$longpole" "$chromium" "$slow" "$fast" ${screenshots:+"$screenshots"}
 node packets.js "$longpole" "$chromium" "$place/packets" "$datagrams" ${screenshots:+"$screenshots"}
 node live.js "$longpole" "$chromium" "$place/until_closed" "$place/live" ${screenshots:+"$screenshots"}
-node odd_traces.js "$longpole" "$chromium" "$slow" "$place/odd" ${screenshots:+"$screenshots"}
+node extreme_traces.js "$longpole" "$chromium" "$slow" "$place/extreme" ${screenshots:+"$screenshots"}
 node html_report.js "$longpole" "$chromium" "${demo[0]%/}" "$slow" "$place/html" ${screenshots:+"$screenshots"}

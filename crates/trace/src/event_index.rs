@@ -24,8 +24,8 @@ pub struct EventIndex {
     marks: Vec<(i64, u64)>,
     /// Time of the last item, and the number of the first item with this time.
     last: Option<(i64, u64)>,
-    /// Time of the earliest item, if an item is earlier than one before it. Then the places of items
-    /// depend on where the reading begins, so there is only one place, the begin.
+    /// Time of the earliest item, if an item is earlier than one before it. Then the places of
+    /// items depend on where the reading begins, so there is only one place, the begin.
     disordered_from: Option<i64>,
     /// Number of events of each class.
     #[serde(skip)]

@@ -2,7 +2,7 @@
 // 30 days, all lost, damaged, of 1970 and of 2106. The page shows what is there, and says what is
 // missing.
 //
-// usage: node odd_traces.js LONGPOLE CHROMIUM RECORDING FOLDER [SCREENSHOTS]
+// usage: node extreme_traces.js LONGPOLE CHROMIUM RECORDING FOLDER [SCREENSHOTS]
 // RECORDING has probes; it is copied to FOLDER and damaged there.
 
 import assert from 'node:assert/strict';
@@ -107,13 +107,13 @@ for (const [name, path, check] of traces) {
     await page.mouse.move(640, 400);
     await page.mouse.wheel(0, 10_000_000);
     await page.waitForTimeout(500);
-    if (screenshots) await page.screenshot({ path: `${screenshots}/odd-${name.replace(/\W+/g, '-')}.png` });
+    if (screenshots) await page.screenshot({ path: `${screenshots}/extreme-${name.replace(/\W+/g, '-')}.png` });
     assert.deepEqual(problems, []);
     console.log(`ok: ${name}`);
   } catch (error) {
     failed += 1;
     console.log(`FAILED: ${name}\n${error.stack}`);
-    if (screenshots) await page.screenshot({ path: `${screenshots}/odd-failed-${failed}.png` });
+    if (screenshots) await page.screenshot({ path: `${screenshots}/extreme-failed-${failed}.png` });
   } finally {
     await close();
   }
