@@ -3,7 +3,9 @@
 //! The recorder's files are the buffer between the two processes. A reader that is too slow falls
 //! behind, and the recorder does not notice it. Twice a second the recorder is asked to write all
 //! events that have happened ([`Flush`]), since a page of the kernel waits for long on a CPU that
-//! has little to do. Its answer is what makes the order certain: no earlier event follows.
+//! has little to do. After its answer, an earlier event follows only from a thread that needed
+//! longer than [`EVENT_DELAY`] for it. Such an event is missing in the picture, or in the wrong
+//! order, until the recording has ended and is read again as a whole.
 
 use crate::input::in_progress;
 use crate::render::table::plain;
@@ -24,8 +26,8 @@ use std::time::{Duration, Instant};
 const PATIENT: i32 = 10;
 /// Time between two looks at the recording.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Time that a thread may need from the time of an event until the event can be seen: it may lose
-/// its CPU in between.
+/// Time that a thread is assumed to need at most from the time of an event until the event can be
+/// seen. It may lose its CPU in between.
 const EVENT_DELAY: Duration = Duration::from_millis(100);
 /// Difference in ns that rounding makes between two conversions of a time.
 const ROUNDING_NS: i64 = 3;
@@ -71,17 +73,20 @@ impl Followed {
 
     fn follow_here(&self, rules: Rules, reading: &Reading) -> anyhow::Result<()> {
         reading.follows(TraceCounts::default(), LiveState::default());
-        let mut step = Live::begin(&self.running.path, rules, reading);
+        let mut live = Live::begin(&self.running.path, rules, reading);
+        let stopped_by = |error: &anyhow::Error| format!("The picture no longer grows: {}.", crate::in_one_line(error));
+        let mut stopped = live.as_ref().err().map(stopped_by);
         loop {
             // Looked at before reading, so that what was written before the end is read.
             let fate = self.fate()?;
-            if let Ok(live) = &mut step {
-                if let Err(error) = live.step(reading) {
-                    step = Err(error);
+            if let Ok(live) = &mut live {
+                if stopped.is_none() {
+                    stopped = live.step(reading).err().as_ref().map(stopped_by);
                 }
+                live.tell(reading);
             }
-            if let Err(error) = &step {
-                reading.set_note(Some(format!("The picture no longer grows: {}.", crate::in_one_line(error))));
+            if stopped.is_some() {
+                reading.set_note(stopped.clone());
             }
             match fate {
                 Fate::Running => thread::sleep(PAUSE),
@@ -119,12 +124,16 @@ impl Followed {
 struct Live {
     path: PathBuf,
     foreign_pids: bool,
-    clock: Option<Clock>,
+    clock: Clock,
+    /// Time up to which the recording is in the picture.
+    shown_ns: i64,
     follower: RecordingFollower,
     kernel: Kernel,
     pass: LivePass,
     /// What is missing in the picture.
     note: Option<String>,
+    /// Why the picture does not grow for now.
+    waits: Option<&'static str>,
 }
 
 /// The kernel's events of the recording.
@@ -141,37 +150,49 @@ enum Flushed {
     All,
     /// It has not answered, so it is not known which events are in the files.
     NotYet,
-    /// It takes no requests any more.
-    Ended,
+    /// It takes no requests: it is about to end, or cannot be asked.
+    Never,
 }
 
 impl Live {
     fn begin(path: &Path, rules: Rules, reading: &Reading) -> anyhow::Result<Live> {
         let description = begun(path)?;
+        let Some(clock) = clock(&description) else { bail!("its clock is not one of this host") };
         let kernel = if description.kernel_events.is_some() { Kernel::Awaited } else { Kernel::None };
         Ok(Live {
             path: path.to_owned(),
             foreign_pids: description.kernel_events.as_ref().is_some_and(|kernel| kernel.foreign_pids),
-            clock: clock(&description),
+            shown_ns: clock.unix_ns(clock.now()),
+            clock,
             follower: RecordingFollower::open(path)?,
             kernel,
             pass: LivePass::new(&description, rules, reading.timeline.clone())?,
             note: None,
+            waits: None,
         })
     }
 
-    /// Reads what was written since the last step, as far as it is certain that no earlier event is
-    /// still to come.
+    /// Tells how far the picture is, and what people should know of it.
+    fn tell(&self, reading: &Reading) {
+        let (events, lost) = self.pass.counts();
+        let behind_ns = u64::try_from(self.clock.unix_ns(self.clock.now()).saturating_sub(self.shown_ns)).unwrap_or(0);
+        reading.follows(TraceCounts { events, lost }, LiveState { behind_ns });
+        reading.set_note(self.waits.map(str::to_owned).or_else(|| self.note.clone()));
+    }
+
+    /// Reads what was written since the last step, up to [`EVENT_DELAY`] before the step.
     fn step(&mut self, reading: &Reading) -> anyhow::Result<()> {
-        let Some(clock) = self.clock else { bail!("its clock is not one of this host") };
+        let clock = self.clock;
         let now = clock.now();
-        match self.flush()? {
-            Flushed::All => {}
-            Flushed::NotYet => return Ok(()),
-            Flushed::Ended => {
-                reading.set_note(Some("The recording has ended; the recorder completes it.".to_owned()));
-                return Ok(());
+        self.waits = match self.flush()? {
+            Flushed::All => None,
+            Flushed::NotYet => Some("The recorder is too busy to write its newest events; the picture waits for it."),
+            Flushed::Never => {
+                Some("The recorder takes no requests, so the picture does not grow; all is shown when the recording has ended.")
             }
+        };
+        if self.waits.is_some() {
+            return Ok(());
         }
         let until = now.saturating_sub(clock.ticks(EVENT_DELAY));
         self.begin_kernel();
@@ -188,10 +209,8 @@ impl Live {
                 self.pass.item(catalogue, &item);
             }
             self.pass.show();
-            let (events, lost) = self.pass.counts();
-            let behind_ns = u64::try_from(clock.unix_ns(clock.now()) - reached_ns).unwrap_or(0);
-            reading.follows(TraceCounts { events, lost }, LiveState { behind_ns });
-            reading.set_note(self.note.clone());
+            self.shown_ns = reached_ns;
+            self.tell(reading);
             if reached >= until {
                 return Ok(());
             }
@@ -202,7 +221,7 @@ impl Live {
     fn flush(&mut self) -> anyhow::Result<Flushed> {
         let flush = match Flush::ask(&self.path) {
             Ok(flush) => flush,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Flushed::Ended),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Flushed::Never),
             Err(error) => return Err(error).context("the recorder cannot be asked to write its events; run as the user who records"),
         };
         let since = Instant::now();
@@ -210,7 +229,7 @@ impl Live {
             match flush.is_done() {
                 Ok(true) => return Ok(Flushed::All),
                 Ok(false) => thread::sleep(FLUSH_PAUSE),
-                Err(_) => return Ok(Flushed::Ended),
+                Err(_) => return Ok(Flushed::Never),
             }
         }
         Ok(Flushed::NotYet)
