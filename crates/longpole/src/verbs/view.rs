@@ -27,7 +27,7 @@ use longpole_analysis::timeline::{PacketAt, Timeline};
 use longpole_analysis::what_if::predicted::Predicted;
 use longpole_analysis::what_if::{Options, Scenario};
 use longpole_serve::{is_included, Analyst, EventLine, EventLines, EventQuery, PictureAnswers, Reading, Server, TraceCounts};
-use longpole_trace::Moment;
+use longpole_trace::{EventIndex, Moment};
 use serde_json::Value;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -159,15 +159,19 @@ pub(super) struct Viewed {
 impl Analyst for Viewed {
     fn read(&self, path: &Path, reading: &Reading) -> Result<Value, String> {
         let Some(followed) = self.followed.as_ref().filter(|followed| followed.running.path == path) else {
-            return self.read_into(&reading.timeline, path, reading);
+            let (report, pictures, index) = self.read_into(&reading.timeline, path, reading)?;
+            reading.keep(pictures, index);
+            return Ok(report);
         };
         let follow = || followed.follow(self.input.rules()?, reading);
         follow().map_err(|error: anyhow::Error| in_one_line(&error))?;
         // The picture until now stays until the finished recording is read.
         reading.ends_live();
         let timeline = Arc::new(Timeline::default());
-        let report = self.read_into(&timeline, path, reading)?;
+        let (report, pictures, index) = self.read_into(&timeline, path, reading)?;
         reading.timeline.replace_by(&timeline);
+        // After the new rows, since the pictures refer to these.
+        reading.keep(pictures, index);
         Ok(report)
     }
 
@@ -218,7 +222,7 @@ impl Analyst for Viewed {
     }
 
     fn stacks(&self, path: &Path, range: Range<u64>, scope: SampleScope) -> Result<Option<FlameGraph>, String> {
-        let at = |ns: u64| i64::try_from(ns).ok().map(Moment::At);
+        let at = |ns: u64| Some(Moment::At(i64::try_from(ns).unwrap_or(i64::MAX)));
         // The end of a part belongs to it.
         let part = Input { begin: at(range.start), end: at(range.end.saturating_sub(1)), ..self.input.of(path) };
         samples::flame_graph(&part, scope).map_err(|error| in_one_line(&error))
@@ -241,13 +245,12 @@ impl Viewed {
         Viewed { input, followed: None, replays: Mutex::default(), to_keep: Mutex::default(), sides: Sides::default() }
     }
 
-    /// Reads a trace into a timeline. The rest of what is read goes to `reading`.
-    fn read_into(&self, timeline: &Arc<Timeline>, path: &Path, reading: &Reading) -> Result<Value, String> {
+    /// Reads a trace into a timeline. Returns the report, and what else is shown with the states.
+    fn read_into(&self, timeline: &Arc<Timeline>, path: &Path, reading: &Reading) -> Result<(Value, PictureAnswers, EventIndex), String> {
         let kept = Kept::new(&self.input, path);
         if let Some(Answers { events, lost, report, pictures, index }) = kept.as_ref().and_then(|kept| kept.read(timeline)) {
             reading.analyses(TraceCounts { events, lost });
-            reading.keep(pictures, index);
-            return Ok(report);
+            return Ok((report, pictures, index));
         }
         // The kernel counts what the process reads, so it is known only while it reads one trace.
         if let Some(share) = ReadShare::of(path).filter(|_| self.input.traces.len() <= 1) {
@@ -261,12 +264,12 @@ impl Viewed {
         let shown = Shown { timeline: timeline.clone(), states_known: &states_known };
         let read = one_report::read(&self.input, path, (&SubjectArgs::default(), false), Some(&shown));
         let one = read.map_err(|error| in_one_line(&error))?;
-        reading.keep(PictureAnswers::new(&one.pictures, timeline.range().0).with_graph(one.graph), one.index);
+        let pictures = PictureAnswers::new(&one.pictures, timeline.range().0).with_graph(one.graph);
         let report = serde_json::to_value(&one.report).map_err(|error| error.to_string())?;
         if let Some(kept) = kept {
             self.to_keep.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), (kept, counts.get()));
         }
-        Ok(report)
+        Ok((report, pictures, one.index))
     }
 
     /// Starts a thread that answers questions about changes of a trace, one after the other.
