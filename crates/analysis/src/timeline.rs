@@ -59,6 +59,8 @@ struct Content {
     store: Store,
     names: StateNames,
     rows: Rows,
+    /// Groups of rows of packets by title, while the trace is read.
+    packet_groups: HashMap<String, RowId>,
     /// Row of the critical path: which state of which machine is on it.
     path: Option<RowId>,
     /// Range of the trace in ns on its clock; begin and end are equal while nothing is known. The

@@ -9,7 +9,9 @@ use linux_support::{text, Kernel, Val, BEGIN_NS};
 use longpole_analysis::network::in_flight::{End, Leg};
 use longpole_analysis::network::packet_loss::{LossLine, Places};
 use longpole_analysis::network::packet_paths::{PacketPaths, Wanted};
+use longpole_analysis::network::packet_rows::add_flows;
 use longpole_analysis::network::packets::{Packets, PacketsAnswer};
+use longpole_analysis::timeline::{RowKind, Timeline};
 use longpole_model::linux::Linux;
 use longpole_trace::event::Item;
 use proptest::prelude::*;
@@ -114,13 +116,17 @@ impl Net {
     fn read(&self, wanted: Option<Wanted>) -> (Linux, PacketPaths) {
         let mut linux = Linux::new(i64::MIN, i64::MAX).unwrap();
         let mut packet_paths = PacketPaths::new(wanted);
-        self.0.replay(|catalogue, item| match item {
-            Item::Event(event) => linux.event(catalogue, event, &mut packet_paths),
-            Item::Loss(loss) => linux.loss(catalogue, loss, &mut packet_paths),
-        });
-        linux.finish(&mut packet_paths);
-        packet_paths.finish();
+        self.replay(&mut linux, &mut packet_paths);
         (linux, packet_paths)
+    }
+
+    fn replay(&self, linux: &mut Linux, packet_paths: &mut PacketPaths) {
+        self.0.replay(|catalogue, item| match item {
+            Item::Event(event) => linux.event(catalogue, event, packet_paths),
+            Item::Loss(loss) => linux.loss(catalogue, loss, packet_paths),
+        });
+        linux.finish(packet_paths);
+        packet_paths.finish();
     }
 
     fn answer(&self) -> (PacketsAnswer, Vec<LossLine>, PacketPaths) {
@@ -153,6 +159,35 @@ fn a_datagram_is_followed_from_the_send_call_to_the_receive_call() {
     assert_eq!(answer.complete_share, Some(1.0));
     let flow = &answer.flows[0];
     assert_eq!((flow.from.as_ref().unwrap().tid, flow.to.as_ref().unwrap().tid, flow.protocol), (SENDER, READER, Some("UDP")));
+}
+
+#[test]
+fn packets_of_one_flow_with_equal_ends_are_found_again_from_their_row() {
+    let mut net = Net::new();
+    net.send(100, 0x1000, 128);
+    net.send(200, 0x2000, 256);
+    for packet in [0x1000, 0x2000] {
+        net.drop(300, packet, 77, 0, Val::I(2));
+    }
+    let (mut linux, mut packet_paths) = (Linux::new(i64::MIN, i64::MAX).unwrap(), PacketPaths::new(None));
+    packet_paths.log = Some(Box::default());
+    net.replay(&mut linux, &mut packet_paths);
+    let timeline = Timeline::default();
+    // Both begin before the timeline does.
+    timeline.set_empty_range(BEGIN_NS + 250, BEGIN_NS + 1000);
+    add_flows(&timeline, &Packets { packet_paths: &packet_paths, linux: &linux, symbol: &|_| None }).unwrap();
+    let rows = timeline.listing().rows;
+    let [row] = rows.iter().filter(|row| row.kind == RowKind::Flow).collect::<Vec<_>>()[..] else { panic!("{rows:?}") };
+    let (states, _) = timeline.states(row.id, (0, u64::MAX), 10).unwrap();
+    let opened: Vec<(i64, i64, u32)> = states
+        .iter()
+        .map(|state| {
+            let number = timeline.packet_at(row.id, state.begin).unwrap().unwrap().number;
+            let path = net.read(Some(Wanted::Number(number))).1.found.unwrap();
+            (path.begin_ns - BEGIN_NS, path.end_ns - BEGIN_NS, path.length)
+        })
+        .collect();
+    assert_eq!(opened, [(100, 300, 128), (200, 300, 256)]);
 }
 
 #[test]

@@ -80,3 +80,16 @@ fn rows_of_one_title_are_in_one_group() {
     assert_eq!(parent("a → b"), parent("b → a"));
     assert_ne!(parent("a → b"), parent("::1 ↔ ::1"));
 }
+
+#[test]
+fn packets_at_the_end_of_the_trace_have_no_states_after_it() {
+    let timeline = timeline(1000);
+    let end_ns = (ORIGIN + 999) as i64;
+    timeline.add_packets(
+        &row("a → b"),
+        (0..1000).map(|number| PacketMark { begin_ns: end_ns, end_ns: end_ns + 1, state: 0, number }).collect(),
+    );
+    let listed = timeline.listing().rows.into_iter().find(|row| row.kind == RowKind::Flow).unwrap();
+    let (states, _) = timeline.states(listed.id, (0, u64::MAX), 10_000).unwrap();
+    assert!(!states.is_empty() && states.iter().all(|state| state.end <= 1000), "{states:?}");
+}

@@ -180,7 +180,6 @@ impl PacketInFlight {
         let is_wanted = match wanted {
             Wanted::Number(wanted) => self.number == Some(wanted),
             Wanted::Slowest => self.number.is_some(),
-            Wanted::Within { begin_ns, .. } => self.number.is_some() && self.begin_ns == begin_ns,
         };
         if !is_wanted || self.steps.len() >= 256 {
             return;

@@ -17,6 +17,7 @@ const ENDS: u64 = End::ALL.len() as u64;
 #[derive(Debug, Default)]
 pub struct PacketLog {
     file: LogFile,
+    /// Each packet is two values: its end with its time in flight, and its number.
     flows: BTreeMap<FlowKey, ValueLog>,
     others: Option<ValueLog>,
 }
@@ -24,6 +25,8 @@ pub struct PacketLog {
 /// A packet whose path has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedPacket {
+    /// Number of its path ([`super::in_flight::PacketPath::number`]).
+    pub number: u64,
     pub begin_ns: i64,
     pub end_ns: i64,
     pub end: End,
@@ -40,13 +43,14 @@ impl PacketLog {
             false => others.get_or_insert_with(new),
         };
         log.record(packet.end_ns, value);
+        log.record(packet.end_ns, packet.number as f64);
     }
 
     /// Returns the flows with their numbers of packets; `None` for all that have no log of their
     /// own.
     pub fn flows(&self) -> impl Iterator<Item = (Option<FlowKey>, u64)> + '_ {
-        let own = self.flows.iter().map(|(key, log)| (Some(*key), log.count()));
-        own.chain(self.others.iter().map(|log| (None, log.count())))
+        let own = self.flows.iter().map(|(key, log)| (Some(*key), log.count() / 2));
+        own.chain(self.others.iter().map(|log| (None, log.count() / 2)))
     }
 
     /// Passes the packets of a flow, in the order in which their ends became known.
@@ -56,11 +60,17 @@ impl PacketLog {
     /// If the file of the log cannot be read.
     pub fn each(&self, flow: Option<FlowKey>, mut visit: impl FnMut(LoggedPacket)) -> io::Result<()> {
         let log = flow.map_or(self.others.as_ref(), |flow| self.flows.get(&flow));
+        let mut packet = None;
         log.map_or(Ok(()), |log| {
             log.each(|end_ns, value| {
                 let value = value as u64;
-                let end = End::ALL[(value % ENDS) as usize];
-                visit(LoggedPacket { begin_ns: end_ns.saturating_sub((value / ENDS) as i64), end_ns, end });
+                match packet.take() {
+                    None => packet = Some(value),
+                    Some(packet) => {
+                        let begin_ns = end_ns.saturating_sub((packet / ENDS) as i64);
+                        visit(LoggedPacket { number: value, begin_ns, end_ns, end: End::ALL[(packet % ENDS) as usize] });
+                    }
+                }
             })
         })
     }

@@ -45,8 +45,6 @@ pub enum Wanted {
     Number(u64),
     /// The packet with the longest time from the send call to the receive call.
     Slowest,
-    /// The packet with this begin and end.
-    Within { begin_ns: i64, end_ns: i64 },
 }
 
 /// Sender and receiver of packets.
@@ -514,7 +512,7 @@ impl PacketPaths {
             device: if flight.socket.is_none() { flight.device } else { None },
         };
         if let Some(log) = &mut self.log {
-            log.record(key, LoggedPacket { begin_ns: flight.begin_ns, end_ns: t_ns, end });
+            log.record(key, LoggedPacket { number, begin_ns: flight.begin_ns, end_ns: t_ns, end });
         }
         let room = self.flows.len() < MAX_FLOWS || self.flows.contains_key(&key);
         let flow = if room { self.flows.entry(key).or_default() } else { &mut self.other_flows };
@@ -527,7 +525,6 @@ impl PacketPaths {
         let wanted = match self.wanted {
             None => false,
             Some(Wanted::Number(wanted)) => wanted == number,
-            Some(Wanted::Within { begin_ns, end_ns }) => flight.begin_ns == begin_ns && t_ns == end_ns,
             Some(Wanted::Slowest) => {
                 end == End::Read && self.found.as_ref().is_none_or(|slowest| slowest.end_ns.saturating_sub(slowest.begin_ns) < ns as i64)
             }

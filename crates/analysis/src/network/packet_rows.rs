@@ -10,14 +10,16 @@ use super::packets::Packets;
 use crate::stats::value_log::{LogFile, ValueLog};
 use crate::timeline::{PacketMark, PacketRow, RowKind, StateClass, Timeline};
 use longpole_trace::{Capture, Frame};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
 /// Largest number of packets in one row; the first ones are shown.
 const MAX_PACKETS: usize = 1 << 21;
 
-/// Largest number of conversations of an interface with rows of their own.
+/// Largest numbers of conversations of a capture with rows of their own, and of interfaces with
+/// groups of their own.
 const MAX_CONVERSATIONS: usize = 512;
+const MAX_INTERFACES: usize = 64;
 
 /// Largest number of different names of packets in one capture.
 const MAX_NAMES: usize = 1 << 10;
@@ -43,21 +45,18 @@ impl FrameId {
     }
 }
 
-/// Adds a row for each flow whose packets were logged. The number of a packet is the time from the
-/// begin of the timeline to that of the packet.
+/// Adds a row for each flow whose packets were logged. The number of a packet is that of its path.
 ///
 /// # Errors
 ///
 /// If the file of the log cannot be read.
 pub fn add_flows(timeline: &Timeline, packets: &Packets<'_>) -> io::Result<()> {
     let Some(log) = packets.packet_paths.log.as_deref() else { return Ok(()) };
-    let origin = timeline.range().0;
     for (key, count) in log.flows() {
         let mut marks = Vec::with_capacity((count as usize).min(MAX_PACKETS));
         log.each(key, |packet| {
             if marks.len() < MAX_PACKETS {
-                let LoggedPacket { begin_ns, end_ns, end } = packet;
-                let number = u64::try_from(begin_ns).unwrap_or(0).saturating_sub(origin);
+                let LoggedPacket { number, begin_ns, end_ns, end } = packet;
                 marks.push(PacketMark { begin_ns, end_ns, state: end as usize, number });
             }
         })?;
@@ -130,12 +129,11 @@ struct Frames {
     file: LogFile,
     names: Vec<String>,
     name_ids: HashMap<String, usize>,
-    /// Interface and ends; the ends are equal for both directions, and empty for packets beyond the
-    /// limit.
+    /// Interface and ends; the ends are equal for both directions, and empty for packets without
+    /// ends or beyond the limit.
     conversations: Vec<(String, (String, String), ValueLog)>,
     by_ends: HashMap<(String, (String, String)), usize>,
-    /// Number of conversations of each interface.
-    of_interface: HashMap<String, usize>,
+    interfaces: HashSet<String>,
 }
 
 impl Frames {
@@ -167,20 +165,30 @@ impl Frames {
     }
 
     fn conversation(&mut self, interface: &str, ends: (String, String)) -> usize {
-        let mut key = (interface.to_owned(), ends);
+        let mut key = (self.interface(interface).to_owned(), ends);
         if let Some(&known) = self.by_ends.get(&key) {
             return known;
         }
-        let count = self.of_interface.entry(interface.to_owned()).or_default();
-        if *count >= MAX_CONVERSATIONS {
+        if self.conversations.len() >= MAX_CONVERSATIONS {
             key.1 = Default::default();
         }
         let Frames { conversations, file, by_ends, .. } = self;
         *by_ends.entry(key).or_insert_with_key(|(interface, ends)| {
-            *count += 1;
             conversations.push((interface.clone(), ends.clone(), ValueLog::new(file.clone())));
             conversations.len() - 1
         })
+    }
+
+    /// Returns the name under which the packets of an interface are shown.
+    fn interface<'a>(&mut self, name: &'a str) -> &'a str {
+        if self.interfaces.contains(name) {
+            return name;
+        }
+        if self.interfaces.len() >= MAX_INTERFACES {
+            return "other interfaces";
+        }
+        self.interfaces.insert(name.to_owned());
+        name
     }
 
     fn write(&self, timeline: &Timeline, capture: u64) -> io::Result<()> {

@@ -94,7 +94,7 @@ impl Timeline {
             return Err(invalid());
         }
         let store = Store::read(file, data, &mut source.take(tables), (count, names.all().len() as u32))?;
-        *self.write() = Content { store, names, rows, path, begin, end, version, generation: 0 };
+        *self.write() = Content { store, names, rows, packet_groups: Default::default(), path, begin, end, version, generation: 0 };
         Ok(Some(attachment))
     }
 }

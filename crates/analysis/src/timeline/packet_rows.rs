@@ -60,11 +60,12 @@ impl Timeline {
             for packet in packets {
                 let Some((name, class)) = series.states.get(packet.state) else { continue };
                 let state = *states[packet.state].get_or_insert_with(|| content.names.intern(name, *class));
-                if since(packet.begin_ns) > length {
+                // A gap keeps equal neighbours apart. Of many packets at the end of the trace, the
+                // last ones have no room.
+                if since(packet.begin_ns) > length || last + 2 > length {
                     continue;
                 }
-                // A gap keeps equal neighbours apart.
-                let end = since(packet.end_ns).max(last + 2);
+                let end = since(packet.end_ns).min(length).max(last + 2);
                 let begin = since(packet.begin_ns).clamp(last + 1, end - 1);
                 last = end;
                 content.store.push(row, StateInterval { begin, end, state });
@@ -107,7 +108,11 @@ impl Timeline {
 
 impl super::Content {
     fn add_packet_row(&mut self, series: &PacketRow<'_>) -> (RowId, RowId) {
-        let group = self.rows.titled_group(&mut self.store, RowKind::Packets, series.group, "");
+        let group = self.packet_groups.get(series.group).copied().unwrap_or_else(|| {
+            let group = self.rows.titled_group(&mut self.store, RowKind::Packets, series.group, "");
+            self.packet_groups.insert(series.group.to_owned(), group);
+            group
+        });
         self.rows.add_packets(&mut self.store, series.kind, (series.name, &series.detail), group)
     }
 }

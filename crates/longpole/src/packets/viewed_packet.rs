@@ -30,13 +30,14 @@ fn captured(input: &Input, timeline: &Timeline, id: FrameId) -> anyhow::Result<V
     let capture = trace.captures().get(id.capture as usize).context("the trace has no such capture any more; open it again")?;
     let bounds = bounds(timeline);
     let (mut at, mut found) = (0, None);
-    capture.frames(bounds.0, bounds.1, |frame| {
+    capture.frames_until(bounds.0, bounds.1, |frame| {
         if at == id.frame {
             let bytes = frame.bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
             let place = (frame.t_ns, capture.name.as_str(), frame.interface, frame.outbound);
             found = Some(frame_json(timeline, place, (frame.length, false), &bytes, &dissect(frame.link_type, frame.bytes)));
         }
         at += 1;
+        found.is_some()
     })?;
     let Some(frame) = found else { bail!("the capture {} has no such packet any more; open the trace again", capture.name) };
     Ok(json!({"path": null, "chain": [], "frames": [frame]}))
@@ -46,10 +47,7 @@ fn captured(input: &Input, timeline: &Timeline, id: FrameId) -> anyhow::Result<V
 fn followed(input: &Input, timeline: &Timeline, packet: &PacketAt) -> anyhow::Result<Value> {
     // The whole trace, so that the number is that of `longpole packets --journey`.
     let paths = input.paths()?;
-    let origin = bounds(timeline).0;
-    let absolute = |t: u64| origin.saturating_add(i64::try_from(t).unwrap_or(i64::MAX));
-    let wanted = Wanted::Within { begin_ns: absolute(packet.number), end_ns: absolute(packet.end) };
-    let kernel = Kernel::read(input, &paths, Some(wanted), |_, _| {})?;
+    let kernel = Kernel::read(input, &paths, Some(Wanted::Number(packet.number)), |_, _| {})?;
     let Some(path) = &kernel.packet_paths.found else { bail!("this packet is not found again; open the trace again") };
     let mut line = kernel.packets(|packets| packets.path_line(path));
     if let Some((begin_ns, end_ns)) = line.span() {

@@ -143,7 +143,7 @@ fn one_packet_path(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, want
     let Some(path) = &kernel.packet_paths.found else {
         match wanted {
             Wanted::Number(number) => bail!("there is no journey {number}: the trace holds {}", kernel.packet_paths.count),
-            Wanted::Slowest | Wanted::Within { .. } => {
+            Wanted::Slowest => {
                 bail!("no packet was read by a receive call; record with `--kernel sched,irq,softirq,net,syscall`")
             }
         }

@@ -183,6 +183,14 @@ impl Capture {
     /// Calls `visit` for the packets between two times, both included, in the order of the file.
     /// Truncation or damage ends the iteration.
     pub fn frames(&self, begin_ns: i64, end_ns: i64, mut visit: impl FnMut(&Frame<'_>)) -> Result<(), Error> {
+        self.frames_until(begin_ns, end_ns, |frame| {
+            visit(frame);
+            false
+        })
+    }
+
+    /// Like [`Capture::frames`], but ends as soon as `visit` returns true.
+    pub fn frames_until(&self, begin_ns: i64, end_ns: i64, mut visit: impl FnMut(&Frame<'_>) -> bool) -> Result<(), Error> {
         let mut reader = open(&self.path)?;
         let mut names: Interfaces<(String, u16)> = Interfaces::default();
         loop {
@@ -199,7 +207,9 @@ impl Capture {
                         direction => Some(direction == Direction::Outbound),
                     };
                     let (link_type, length) = (*link_type, packet.original_len);
-                    visit(&Frame { t_ns, interface, link_type, outbound, length, bytes: packet.data });
+                    if visit(&Frame { t_ns, interface, link_type, outbound, length, bytes: packet.data }) {
+                        return Ok(());
+                    }
                 }
                 Ok(Some(_)) => {}
                 Err(error) if error.is_recoverable() => {}
