@@ -42,6 +42,7 @@ pub use value_rows::ValueSeries;
 pub use value_sums::RangeValues;
 pub use writer::{add_path, CpuRows, CpuRowsWriter, TimelineWriter};
 
+use group_bins::GroupBins;
 use longpole_model::interaction::MachineId;
 use rows::Rows;
 use state_names::StateNames;
@@ -77,6 +78,8 @@ struct Content {
 #[derive(Clone, Debug)]
 pub struct Listing {
     pub version: u64,
+    /// [`Timeline::generation`] of the ids.
+    pub generation: u64,
     pub rows: Vec<Row>,
     pub states: Vec<StateName>,
     /// Row of the critical path; `None` while it is not known.
@@ -152,7 +155,13 @@ impl Timeline {
     pub fn listing(&self) -> Listing {
         let content = self.read();
         let Content { store, names, rows, .. } = &*content;
-        Listing { version: content.version, rows: rows.all(store), states: names.all().to_vec(), path: content.path }
+        Listing {
+            version: content.version,
+            generation: content.generation,
+            rows: rows.all(store),
+            states: names.all().to_vec(),
+            path: content.path,
+        }
     }
 
     /// Returns the row of a machine.
@@ -194,13 +203,28 @@ impl Timeline {
         let groups = self.group_rows(rows);
         for (row, items) in rows.iter().zip(&mut picture.rows) {
             let Some(within) = groups.get(row) else { continue };
-            let content = self.read();
-            let Content { store, names, rows, .. } = &*content;
-            let on_path: Vec<RowId> = within.iter().filter_map(|&row| rows.on_path(row)).collect();
-            let of = |rows: &[RowId], parts: usize| group_bins::group_items(store, names, rows, parts as u64, grid);
-            *items = (of(within, within.len())?, of(&on_path, 1)?);
+            let on_path: Vec<RowId> = {
+                let content = self.read();
+                within.iter().filter_map(|&row| content.rows.on_path(row)).collect()
+            };
+            *items = (self.group_items(within, within.len(), grid)?, self.group_items(&on_path, 1, grid)?);
         }
         Ok(picture)
+    }
+
+    fn group_items(&self, rows: &[RowId], parts: usize, grid: Grid) -> io::Result<RowItems> {
+        let mut bins = GroupBins::new(grid);
+        let generation = self.generation();
+        // Locks the content row by row, so that the reading of the trace need not wait for long.
+        for &row in rows.iter().filter(|_| rows.len() <= MAX_GROUP_ROWS) {
+            bins.add(&self.read().store, row)?;
+        }
+        let content = self.read();
+        // The states of another generation have other names.
+        match content.generation == generation {
+            true => Ok(bins.items(&content.names, parts as u64)),
+            false => Ok(RowItems { is_group: true, ..RowItems::default() }),
+        }
     }
 
     /// Returns the rows with states of each of these rows that is a group.

@@ -12,7 +12,7 @@ use axum::http::{header, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use longpole_analysis::timeline::{Grid, PathSegment, RowId, MAX_GROUP_ROWS};
+use longpole_analysis::timeline::{Grid, Listing, PathSegment, RowId, MAX_GROUP_ROWS};
 use serde::Deserialize;
 use serde_json::{json, Value};
 use std::sync::Arc;
@@ -97,9 +97,10 @@ async fn rows(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer 
     computed(&shared, id, |reading| {
         let status = if reading.is_reading() { StatusCode::ACCEPTED } else { StatusCode::OK };
         let listing = reading.timeline.listing();
-        let path = listing.path.map(|path| path.0);
-        Ok((status, Json(json!({"version": listing.version, "path": path, "rows": listing.rows, "states": listing.states})))
-            .into_response())
+        let Listing { version, generation, rows, states, path } = listing;
+        let path = path.map(|path| path.0);
+        let answer = json!({"version": version, "generation": generation, "path": path, "rows": rows, "states": states});
+        Ok((status, Json(answer)).into_response())
     })
     .await
 }
@@ -123,7 +124,10 @@ async fn tiles(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(req
     }
     let grid = Grid { level: request.level, first: request.first, count: request.count };
     computed(&shared, id, move |reading| {
-        let summed: usize = reading.timeline.group_rows(&rows).values().map(Vec::len).filter(|&rows| rows <= MAX_GROUP_ROWS).sum();
+        let groups = reading.timeline.group_rows(&rows);
+        // A row that is named twice is computed twice.
+        let in_groups = rows.iter().filter_map(|row| groups.get(row)).map(Vec::len);
+        let summed: usize = in_groups.filter(|&rows| rows <= MAX_GROUP_ROWS).sum();
         if summed as u64 * grid.count > MAX_GROUP_BINS {
             return Err(bad(format!("the rows of all groups have at most {MAX_GROUP_BINS} bins; ask for fewer groups at once")));
         }
@@ -234,11 +238,13 @@ struct MomentRequest {
 
 async fn packet(State(shared): State<Arc<Shared>>, Path(id): Path<u32>, Query(request): Query<MomentRequest>) -> Answer {
     let (analyst, reading) = (shared.analyst.clone(), of(&shared, id)?);
-    let found = reading.timeline.packet_at(RowId(request.row), request.t).map_err(unreadable)?;
-    let found = found.ok_or_else(|| Refused(StatusCode::NOT_FOUND, "there is no packet at this time of the row".to_owned()))?;
-    match shared.run_long(move || analyst.packet(&reading.path, &reading, &found)).await {
-        Some(Ok(packet)) => Ok(Json(packet).into_response()),
-        Some(Err(error)) => Err(bad(error)),
+    let read = move || {
+        let found = reading.timeline.packet_at(RowId(request.row), request.t).map_err(unreadable)?;
+        let found = found.ok_or_else(|| Refused(StatusCode::NOT_FOUND, "there is no packet at this time of the row".to_owned()))?;
+        analyst.packet(&reading.path, &reading, &found).map_err(bad)
+    };
+    match shared.run_long(read).await {
+        Some(packet) => Ok(Json(packet?).into_response()),
         None => Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the packet was not read".to_owned())),
     }
 }

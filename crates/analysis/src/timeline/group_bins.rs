@@ -14,25 +14,6 @@ use std::io;
 /// Largest number of rows that are added up for a group. A larger group has no bins.
 pub const MAX_GROUP_ROWS: usize = 2048;
 
-/// Returns the bins of a group of these rows. `parts` is the number of rows that are busy all the
-/// time in a bin that is busy as a whole: its busy time is the sum of theirs divided by that.
-///
-/// # Errors
-///
-/// If the store's file cannot be read.
-pub fn group_items(store: &Store, names: &StateNames, rows: &[RowId], parts: u64, grid: Grid) -> io::Result<RowItems> {
-    if rows.len() > MAX_GROUP_ROWS {
-        return Ok(RowItems { is_group: true, ..RowItems::default() });
-    }
-    let mut summed = Summed { grid, bins: vec![HashMap::new(); grid.count as usize] };
-    for &row in rows {
-        store.visit(row, grid.begin(), grid.end(), &mut summed)?;
-    }
-    let begins = (0..grid.count).map(|bin| (grid.first + bin) << grid.level);
-    let items = begins.zip(&summed.bins).filter_map(|(begin, sums)| item(names, sums, parts, (begin, begin + grid.width())));
-    Ok(RowItems { is_exact: false, is_group: true, items: items.collect() })
-}
-
 /// Time in ns and number of each state.
 type Sums = HashMap<StateId, (u64, u64)>;
 
@@ -46,26 +27,49 @@ fn item(names: &StateNames, sums: &Sums, parts: u64, (begin, end): (u64, u64)) -
 }
 
 /// Adds up the states of rows in bins.
-struct Summed {
+pub struct GroupBins {
     grid: Grid,
     bins: Vec<Sums>,
 }
 
-impl Summed {
-    fn add(&mut self, bin: u64, StateSum { state, ns, count }: StateSum) {
+impl GroupBins {
+    pub fn new(grid: Grid) -> GroupBins {
+        GroupBins { grid, bins: vec![HashMap::new(); grid.count as usize] }
+    }
+
+    /// Adds the states of a row.
+    ///
+    /// # Errors
+    ///
+    /// If the store's file cannot be read.
+    pub fn add(&mut self, store: &Store, row: RowId) -> io::Result<()> {
+        let (begin, end) = (self.grid.begin(), self.grid.end());
+        store.visit(row, begin, end, self)
+    }
+
+    /// Returns the bins. `parts` is the number of rows that are busy all the time in a bin that is
+    /// busy as a whole: its busy time is the sum of theirs divided by that.
+    pub fn items(&self, names: &StateNames, parts: u64) -> RowItems {
+        let grid = self.grid;
+        let begins = (0..grid.count).map(|bin| (grid.first + bin) << grid.level);
+        let items = begins.zip(&self.bins).filter_map(|(begin, sums)| item(names, sums, parts, (begin, begin + grid.width())));
+        RowItems { is_exact: false, is_group: true, items: items.collect() }
+    }
+
+    fn add_to(&mut self, bin: u64, StateSum { state, ns, count }: StateSum) {
         let Some(sums) = bin.checked_sub(self.grid.first).and_then(|bin| self.bins.get_mut(bin as usize)) else { return };
         let sum = sums.entry(state).or_default();
         *sum = (sum.0.saturating_add(ns), sum.1.saturating_add(count));
     }
 }
 
-impl Visit for Summed {
+impl Visit for GroupBins {
     fn is_enough(&mut self, begin: u64, end: u64) -> bool {
         self.grid.bin(begin) == self.grid.bin(end - 1)
     }
 
     fn sums(&mut self, begin: u64, sums: &[StateSum]) {
-        sums.iter().for_each(|sum| self.add(self.grid.bin(begin), *sum));
+        sums.iter().for_each(|sum| self.add_to(self.grid.bin(begin), *sum));
     }
 
     fn state(&mut self, StateInterval { begin, end, state }: StateInterval) {
@@ -74,7 +78,7 @@ impl Visit for Summed {
         let is_first_bin = |bin: u64| bin == grid.bin(from) && begin >= grid.begin();
         for bin in grid.bin(from)..=grid.bin(to.saturating_sub(1).max(from)) {
             let ns = to.min((bin + 1) << grid.level) - from.max(bin << grid.level);
-            self.add(bin, StateSum { state, ns, count: u64::from(is_first_bin(bin)) });
+            self.add_to(bin, StateSum { state, ns, count: u64::from(is_first_bin(bin)) });
         }
     }
 }
