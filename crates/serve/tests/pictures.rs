@@ -81,3 +81,22 @@ fn a_row_of_values_has_its_steps_its_range_and_its_sums() {
     let values = json!([{"row": id, "min": 0.0, "max": 3.0, "mean": 1.5, "known_ns": 200, "changes": 2}]);
     assert_eq!(sums, json!({"sums": [], "values": values}));
 }
+
+#[test]
+fn a_group_that_is_named_many_times_has_as_many_bins() {
+    let served = Served::with(|directory| {
+        let line = |line: Value| line.to_string() + "\n";
+        let states = (0..20).map(|at| line(json!({"t": ORIGIN, "machine": format!("m{at}"), "state": "work"})));
+        let log: String = states.chain([line(json!({"t": ORIGIN + 1000, "end": "m0"}))]).collect();
+        std::fs::write(directory.join("root/many"), log).unwrap();
+        Options { traces: vec![directory.join("root/many")], ..Options::default() }
+    });
+    served.wait_for(1);
+    let rows = served.ask("traces/1/rows").json();
+    assert_eq!(rows["generation"], served.ask("traces/1").json()["generation"]);
+    let group = rows["rows"].as_array().unwrap().iter().find(|row| row["kind"] == "machines").unwrap()["id"].to_string();
+    let rows = vec![&*group; 512].join(",");
+    let refused = served.ask(&format!("traces/1/tiles?level=0&first=0&count=2048&rows={rows}"));
+    assert_eq!(refused.status, 400);
+    assert!(refused.json()["error"].as_str().unwrap().ends_with("ask for fewer groups at once"), "{}", refused.body);
+}
