@@ -215,3 +215,36 @@ impl Frames {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A UDP datagram from 10.0.0.1 to 10.0.0.2, from this port.
+    fn datagram(port: u16) -> Vec<u8> {
+        let ethernet = [&[0; 12][..], &[8, 0]].concat();
+        let ip = [&[0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0][..], &[10, 0, 0, 1], &[10, 0, 0, 2]].concat();
+        let udp = [&port.to_be_bytes()[..], &[0, 53, 0, 8, 0, 0]].concat();
+        [ethernet, ip, udp].concat()
+    }
+
+    #[test]
+    fn a_capture_of_any_number_of_interfaces_has_a_limited_number_of_rows() {
+        let timeline = Timeline::default();
+        timeline.set_empty_range(0, 1_000_000);
+        let mut frames = Frames::default();
+        for at in 0..3000_u16 {
+            let (bytes, interface) = (datagram(at + 1000), &*format!("if{}", at % 1500));
+            let t_ns = i64::from(at) * 100;
+            frames.add(&Frame { t_ns, interface, link_type: 1, outbound: None, length: bytes.len() as u32, bytes: &bytes });
+        }
+        frames.write(&timeline, 0).unwrap();
+        let rows = timeline.listing().rows;
+        let of_kind = |kind: RowKind| rows.iter().filter(|row| row.kind == kind).collect::<Vec<_>>();
+        let (groups, conversations) = (of_kind(RowKind::Packets), of_kind(RowKind::Captured));
+        assert_eq!(groups.len(), MAX_INTERFACES + 1);
+        assert_eq!(conversations.iter().filter(|row| row.name != "other packets").count(), MAX_CONVERSATIONS);
+        assert_eq!(conversations.iter().map(|row| row.states).sum::<u64>(), 3000);
+        assert!(groups.iter().any(|row| row.name == "packets of other interfaces"));
+    }
+}
