@@ -26,12 +26,14 @@ export class EventList {
   /** Numbers from which there is more; null at the ends of the trace. */
   before = $state<number | null>(null);
   after = $state<number | null>(null);
+  private trace: number | null = null;
   private selection: EventSelection = { filter: '', row: null };
   private abort = new AbortController();
 
   /** Lists the events around a time. Returns the number of the first one at it or later. */
   async show(trace: Trace, t: number, selection: EventSelection): Promise<number | null> {
     this.cancel();
+    this.trace = trace.id;
     this.selection = selection;
     const answer = await this.read(trace, { at: t }, false);
     if (!answer) return null;
@@ -70,9 +72,10 @@ export class EventList {
     return dropped;
   }
 
-  /** True if the list is of these events. */
-  isOf({ filter, row }: EventSelection): boolean {
-    return this.known && this.selection.filter === filter && this.selection.row === row;
+  /** True if the list is of these events of the trace. */
+  isOf({ id }: Trace, { filter, row }: EventSelection): boolean {
+    const { selection } = this;
+    return this.trace === id && selection.filter === filter && selection.row === row;
   }
 
   cancel(): void {
