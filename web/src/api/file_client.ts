@@ -66,7 +66,7 @@ export class FileClient implements TraceClient {
 
   async rows(): Promise<Rows> {
     const { rows, states, trace } = this.data.head;
-    return { version: trace.version, rows, states };
+    return { version: trace.version, generation: 0, rows, states };
   }
 
   async tiles(

@@ -94,6 +94,7 @@ export interface State {
 
 export interface Rows {
   version: number;
+  generation: number;
   rows: Row[];
   states: State[];
 }

@@ -8,6 +8,7 @@ const LINK: Link = {
   highlight: 'nginx::write & more',
   first: {
     trace: 3,
+    generation: 1,
     range: { interval: { begin: 10, end: 20 }, rows: [4, 5] },
     state: { row: 4, time: 15 },
     rows: {
@@ -29,7 +30,7 @@ test('a link restores what was written', () => {
 });
 
 test('a link restores a comparison with its alignment', () => {
-  const second = { ...LINK.first, trace: 4, state: { row: 9, time: 30 }, rows: null, marks: [] };
+  const second = { ...LINK.first, trace: 4, generation: 0, state: { row: 9, time: 30 }, rows: null, marks: [] };
   const compared: Link = { ...LINK, second, offset: -15 };
   assert.deepEqual(readLink(writeLink(compared)), compared);
   assert.equal(readLink('#trace=1&offset=5').offset, 0, 'without a second trace');
@@ -46,6 +47,7 @@ test('an empty link restores nothing', () => {
   const empty = readLink('');
   assert.deepEqual(readLink(writeLink(empty)), empty);
   assert.equal(empty.first.rows, null);
+  assert.equal(empty.first.generation, 0);
 });
 
 test('a malformed link is read as far as it makes sense', () => {

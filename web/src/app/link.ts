@@ -13,6 +13,8 @@ import type { View } from '../timeline/viewport.ts';
 /** What the link says about one trace. */
 export interface TraceLink {
   trace: number | null;
+  /** The one in which the ids of rows are valid. */
+  generation: number;
   /** A selected range of time on some rows. */
   range: { interval: View; rows: number[] } | null;
   /** A selected state: a row, and a time in the state. */
@@ -42,6 +44,7 @@ export interface DrawerLink {
 
 export const NO_TRACE_LINK: TraceLink = {
   trace: null,
+  generation: 0,
   range: null,
   state: null,
   rows: null,
@@ -70,6 +73,7 @@ export function writeLink(link: Link): string {
 
 function writeTrace(link: TraceLink, add: Add): void {
   if (link.trace !== null) add('trace', String(link.trace));
+  if (link.generation !== 0) add('generation', String(link.generation));
   if (link.range) {
     add('range', interval(link.range.interval));
     add('rows', link.range.rows.join('.'));
@@ -117,6 +121,7 @@ function readTrace(value: (name: string) => string | undefined): TraceLink {
   const hasRows = names.some((name) => value(name) !== undefined);
   return {
     trace: Number.isInteger(trace) ? trace : null,
+    generation: readNumbers(value('generation'))[0] ?? 0,
     range: range && { interval: range, rows: readNumbers(value('rows')) },
     state: state.length === 2 ? { row: state[0], time: state[1] } : null,
     rows: hasRows

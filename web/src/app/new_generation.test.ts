@@ -10,6 +10,7 @@ function row(id: number, parent: number | null, kind: RowKind, name: string): Ro
 
 const before: Rows = {
   version: 1,
+  generation: 0,
   rows: [
     row(1, null, 'process', 'server'),
     row(0, 1, 'thread', 'worker'),
@@ -24,6 +25,7 @@ const before: Rows = {
 
 const after: Rows = {
   version: 9,
+  generation: 1,
   rows: [
     row(7, null, 'process', 'server'),
     row(3, 7, 'thread', 'worker'),

@@ -28,7 +28,7 @@ const MANY_PROCESSES = 12;
 /** From this number of rows of packets in a group on, the group is collapsed at first. */
 const MANY_FLOWS = 24;
 
-const NO_ROWS: Rows = { version: -1, rows: [], states: [] };
+const NO_ROWS: Rows = { version: -1, generation: 0, rows: [], states: [] };
 
 const INITIAL_SETTINGS: RowSettings = {
   collapsed: new Set(),
@@ -92,7 +92,6 @@ export class Viewer {
   /** Time of the axis at which the trace begins. */
   private offset = 0;
   private pollTimer = 0;
-  private generation = 0;
   /** The user, or the address, has decided which rows are collapsed. */
   private rowsDecided = false;
 
@@ -126,7 +125,6 @@ export class Viewer {
     this.link = link;
     this.client = source.open(trace);
     this.trace = trace;
-    this.generation = trace.generation;
     this.rows = NO_ROWS;
     this.report = null;
     this.rowsDecided = link.rows !== null;
@@ -235,6 +233,7 @@ export class Viewer {
     const { range, selection, marks } = scene;
     return {
       trace: trace.id,
+      generation: this.rows.generation,
       range: range && { interval: range, rows: range.rows },
       state: selection && {
         row: selection.row,
@@ -256,13 +255,14 @@ export class Viewer {
       const grown = trace.version !== this.rows.version || first;
       this.trace = trace;
       this.host.setLive(trace.phase === 'live');
-      if (grown) await this.readRows(client, trace);
+      const isRead = !grown || (await this.readRows(client, trace));
       if (client !== this.client) return;
       // Not earlier: the rows are sorted by their time on the path only when it is known.
       if (!this.report && trace.phase === 'ready') await this.readReport(client);
       if (trace.phase === 'live' || trace.phase === 'reading') next = POLL_READING_MS;
       else if (trace.phase === 'analysing') next = POLL_ANALYSING_MS;
       else if (trace.phase === 'ready' && !this.report) next = POLL_ANALYSING_MS;
+      else if (!isRead) next = POLL_READING_MS;
     } catch (error) {
       if (client !== this.client) return;
       this.host.fail(error);
@@ -271,12 +271,14 @@ export class Viewer {
     if (next > 0) this.pollTimer = window.setTimeout(() => void this.poll(), next);
   }
 
-  private async readRows(client: TraceClient, trace: Trace): Promise<void> {
+  /** False if the rows are of another generation than the trace's begin and end. */
+  private async readRows(client: TraceClient, trace: Trace): Promise<boolean> {
     const rows = await client.rows();
     const { timeline } = this;
-    if (client !== this.client || !timeline) return;
+    if (client !== this.client || !timeline || rows.generation !== trace.generation) return false;
     const firstRows = this.rows === NO_ROWS;
-    if (trace.generation !== this.generation) this.adopt(client, trace, rows);
+    if (firstRows && rows.generation !== this.link.generation) this.forgetRows();
+    if (!firstRows && rows.generation !== this.rows.generation) this.adopt(client, trace, rows);
     this.rows = rows;
     this.scene = { ...this.scene, originNs: BigInt(trace.origin_ns) };
     if (!this.rowsDecided) this.collapseBystanders();
@@ -285,6 +287,17 @@ export class Viewer {
     timeline.setExtent(trace.end, trace.version);
     this.host.follow();
     if (firstRows) await this.restoreSelection(client);
+    return true;
+  }
+
+  /** Leaves out what the address says about rows and states that now have other ids. */
+  private forgetRows(): void {
+    const { rows } = this.link;
+    this.link = NO_TRACE_LINK;
+    this.scene = { ...this.scene, range: null };
+    if (!rows) return;
+    this.rowsDecided = false;
+    this.settings = { ...INITIAL_SETTINGS, filter: rows.filter, order: rows.order };
   }
 
   /** Takes up rows with new ids: what the user has set is kept. */
@@ -292,7 +305,6 @@ export class Viewer {
     const shift = Number(this.scene.originNs - BigInt(trace.origin_ns));
     const adopted = new NewGeneration(this.rows, rows, shift);
     const hasNotes = this.scene.notes.length > 0 && this.notesRead;
-    this.generation = trace.generation;
     this.settings = adopted.settings(this.settings);
     this.focusedRow = this.focusedRow === null ? null : adopted.row(this.focusedRow);
     this.changeScene(adopted.scene(this.scene));
