@@ -70,11 +70,16 @@ export function showMoment(t: number, row: number | null): void {
   const viewer = page.active;
   guard(
     (async () => {
-      const begin = Math.max(0, t - 1);
-      const answer = row === null ? undefined : await viewer.client?.states(row, begin, t + 1, 1);
+      const { client } = viewer;
+      if (!client) return;
+      // Events may be earlier than the first state.
+      const at = Math.max(0, t);
+      const begin = Math.max(0, at - 1);
+      const answer = row === null ? null : await client.states(row, begin, at + 1, 1);
+      if (client !== viewer.client) return;
       const state = answer?.states[0];
       if (row !== null && state) selectAndFollow(viewer, row, state);
-      else follow(viewer, { begin: t, end: t + 1 });
+      else follow(viewer, { begin: at, end: at + 1 });
     })(),
   );
 }
@@ -97,8 +102,8 @@ export function stepInRow(direction: 1 | -1): void {
   );
 }
 
-/** Selects the first state of the next (1) or previous (-1) execution of the selected thread.
- * `current` is the one of the selection; null if the thread is not on a CPU. */
+/** Selects the first state of the next (1), or the last one of the previous (-1) execution of the
+ * selected thread. `current` is the one of the selection; null if the thread is not on a CPU. */
 export function stepInstance(direction: 1 | -1, current: View | null): void {
   const viewer = page.active;
   guard(
@@ -113,7 +118,7 @@ export function stepInstance(direction: 1 | -1, current: View | null): void {
           direction === 1
             ? await firstAfter(client, row, place.end, trace.end)
             : await lastBefore(client, row, place.begin, span(place));
-        if (!state) return;
+        if (!state || client !== viewer.client) return;
         const kind = viewer.rows.states[state.state]?.class;
         if (kind === 'running' || kind === 'call') return selectAndFollow(viewer, row, state);
         place = state;
