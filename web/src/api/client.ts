@@ -16,6 +16,9 @@ import type {
   Trace,
 } from './types.ts';
 
+/** Most rows that one request may be about. */
+export const ROW_LIMIT = 512;
+
 /** An error whose text says what to do next. */
 export class RequestError extends Error {
   /** Of the server's answer; 0 if there is none. */
