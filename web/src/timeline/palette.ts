@@ -2,7 +2,8 @@
 // deficiency of red-green vision. palette.test.ts checks their contrast with the background and
 // with each other.
 
-import type { State, StateClass } from '../api/types.ts';
+import type { Row, State, StateClass } from '../api/types.ts';
+import { hasPackets } from './row_tree.ts';
 
 export type Theme = 'light' | 'dark';
 export type PaletteName = 'standard' | 'colour-blind';
@@ -212,6 +213,13 @@ export function plainColour(palette: Palette, stateClass: StateClass | null, nam
   return (
     ownColour(palette, name) ?? (stateClass === null ? palette.link : palette.classes[stateClass])
   );
+}
+
+/** The colour of a state in a list; of a value or a packet, that of values. */
+export function colourOf(palette: Palette, row: Row | undefined, state: State | undefined): Colour {
+  const isPacket = row !== undefined && hasPackets(row);
+  if (row?.values || (isPacket && (!state || state.class === 'asleep'))) return palette.value;
+  return plainColour(palette, state?.class ?? 'unknown', state?.name ?? '');
 }
 
 /** These classes are drawn as patterns, on which a text has a background of its own. */
