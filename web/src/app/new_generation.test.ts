@@ -4,8 +4,14 @@ import type { Row, RowKind, Rows } from '../api/types.ts';
 import { emptyScene } from '../timeline/scene.ts';
 import { NewGeneration } from './new_generation.ts';
 
-function row(id: number, parent: number | null, kind: RowKind, name: string): Row {
-  return { id, parent, kind, name, detail: '', tid: null, cpu: null, used_cpus: null, allowed_cpus: null, states: 1, busy_ns: 0, path_ns: 0 };
+function row(
+  id: number,
+  parent: number | null,
+  kind: RowKind,
+  name: string,
+  tid: number | null = null,
+): Row {
+  return { id, parent, kind, name, detail: '', tid, cpu: null, used_cpus: null, allowed_cpus: null, states: 1, busy_ns: 0, path_ns: 0 };
 }
 
 const before: Rows = {
@@ -80,4 +86,21 @@ test('a selected state that is gone is no longer selected', () => {
   const selection = { row: 5, begin: 20, end: 30, state: 1 };
   const scene = new NewGeneration(before, after, 0).scene({ ...emptyScene(), selection });
   assert.equal(scene.selection, null);
+});
+
+test('threads of one name are told apart by their ids, also if they were renamed', () => {
+  const threads = (...all: [id: number, name: string, tid: number][]): Rows => ({
+    ...before,
+    rows: [
+      row(1, null, 'process', 'server'),
+      ...all.map(([id, name, tid]) => row(id, 1, 'thread', name, tid)),
+    ],
+  });
+  const adopted = new NewGeneration(
+    threads([2, 'worker', 70], [3, 'worker', 71], [4, 'start', 72], [5, 'worker', 73]),
+    threads([6, 'worker', 71], [7, 'worker', 70], [8, 'worker', 74], [9, 'server', 72]),
+    0,
+  );
+  assert.deepEqual([2, 3, 4].map((id) => adopted.row(id)), [7, 6, 9]);
+  assert.equal(adopted.row(5), null, 'another thread has its place');
 });

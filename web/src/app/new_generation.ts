@@ -1,8 +1,8 @@
 // What the user has set, for rows and states with new ids: when a recording that was followed has
-// ended, it is read again, and rows and states get other ids. Rows are found by their names and
-// those of their groups, states by their names.
+// ended, it is read again, and rows and states get other ids. Rows of threads and CPUs are found by
+// their numbers, others by their names and those of their groups, states by their names.
 
-import type { Note, Rows } from '../api/types.ts';
+import type { Note, Row, Rows } from '../api/types.ts';
 import { RowTree, type RowSettings } from '../timeline/row_tree.ts';
 import type { Scene } from '../timeline/scene.ts';
 import { shifted } from '../timeline/viewport.ts';
@@ -10,6 +10,8 @@ import { shifted } from '../timeline/viewport.ts';
 export class NewGeneration {
   private readonly before: RowTree;
   private readonly after: RowTree;
+  private readonly numberedBefore: ReadonlyMap<string, Row | null>;
+  private readonly numberedAfter: ReadonlyMap<string, Row | null>;
   private readonly statesBefore: Rows['states'];
   private readonly statesAfter: Rows['states'];
   /** What is added to times, because the trace's begin is another one. */
@@ -18,6 +20,8 @@ export class NewGeneration {
   constructor(before: Rows, after: Rows, shift: number) {
     this.before = new RowTree(before.rows);
     this.after = new RowTree(after.rows);
+    this.numberedBefore = numbered(this.before);
+    this.numberedAfter = numbered(this.after);
     this.statesBefore = before.states;
     this.statesAfter = after.states;
     this.shift = shift;
@@ -25,8 +29,16 @@ export class NewGeneration {
 
   /** The row that has this id before; null if there is no such row any more. */
   row(id: number): number | null {
-    const key = this.before.key(id);
-    return key === '' ? null : (this.after.withKey(key)?.id ?? null);
+    const row = this.before.row(id);
+    if (!row) return null;
+    const number = numberOf(this.before, row);
+    if (number !== null && this.numberedBefore.get(number)) {
+      const found = this.numberedAfter.get(number);
+      if (found) return found.id;
+    }
+    const named = this.after.withKey(this.before.key(id));
+    if (!named || !mayBeSame(row.tid, named.tid) || !mayBeSame(row.cpu, named.cpu)) return null;
+    return named.id;
   }
 
   rows(ids: Iterable<number>): number[] {
@@ -73,4 +85,25 @@ export class NewGeneration {
     );
     return found < 0 ? null : found;
   }
+}
+
+/** The kind of a row with its thread or CPU, and its host; null if it has neither of them. */
+function numberOf(tree: RowTree, { id, kind, tid, cpu }: Row): string | null {
+  if (tid === null && cpu === null) return null;
+  const host = tree.ancestors(id).find((ancestor) => tree.row(ancestor)?.kind === 'host');
+  return [host === undefined ? '' : tree.key(host), kind, tid, cpu].join(' ');
+}
+
+/** The rows by their numbers; null where several have the same, such as a CPU's interrupts. */
+function numbered(tree: RowTree): Map<string, Row | null> {
+  const rows = new Map<string, Row | null>();
+  for (const row of tree.rows) {
+    const number = numberOf(tree, row);
+    if (number !== null) rows.set(number, rows.has(number) ? null : row);
+  }
+  return rows;
+}
+
+function mayBeSame(one: number | null, other: number | null): boolean {
+  return one === null || other === null || one === other;
 }
