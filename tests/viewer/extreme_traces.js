@@ -8,7 +8,7 @@
 import assert from 'node:assert/strict';
 import { cpSync, createWriteStream, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
-import { open } from './support.js';
+import { open, until } from './support.js';
 
 const [longpole, browserProgram, recording, folder, screenshots] = process.argv.slice(2);
 
@@ -90,11 +90,11 @@ for (const [name, path, check] of traces) {
   try {
     await page.goto(address);
     const ask = async (what) => (await fetch(`${address}api/traces/1${what}`)).json();
-    let trace = await ask('');
-    while (trace.phase !== 'ready' && trace.phase !== 'failed') {
-      await page.waitForTimeout(100);
+    let trace;
+    await until(async () => {
       trace = await ask('');
-    }
+      return trace.phase === 'ready' || trace.phase === 'failed';
+    });
     check({ trace, rows: (await ask('/rows')).rows });
     if (trace.error) {
       assert.match(trace.error, /\w+/);

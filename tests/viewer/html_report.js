@@ -181,7 +181,7 @@ test('a small recording is in the file completely, with the answers of the serve
     const live = await (await browser.newContext()).newPage();
     await live.goto(address);
     const api = (path) => live.evaluate(async (path) => (await fetch(`api/traces/1${path}`)).json(), path);
-    while ((await settled(() => api(''))).phase !== 'ready');
+    await live.waitForFunction(async () => (await (await fetch('api/traces/1')).json()).phase === 'ready', null, { polling: 100 });
     const { end } = await api('');
     const { rows, states } = await api('/rows');
     const ids = rows.filter((row) => row.states > 0).map((row) => row.id);

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { AxeBuilder } from '@axe-core/playwright';
-import { open, runCases, settled as waitUntilSettled } from './support.js';
+import { open, runCases, until, settled as waitUntilSettled } from './support.js';
 
 const [longpole, browserProgram, program, folder, screenshots] = process.argv.slice(2);
 
@@ -15,9 +15,7 @@ const arguments_ = ['record', '--kernel', 'none', '-o', folder, '--', program];
 const recorder = spawn(longpole, arguments_, { stdio: ['pipe', 'ignore', 'inherit'] });
 const recorded = new Promise((resolve) => recorder.on('exit', resolve));
 // The recording exists as soon as it has a description.
-while (!(existsSync(folder) && readdirSync(folder).some((name) => existsSync(`${folder}/${name}/longpole.json`)))) {
-  await new Promise((resolve) => setTimeout(resolve, 50));
-}
+await until(() => existsSync(folder) && readdirSync(folder).some((name) => existsSync(`${folder}/${name}/longpole.json`)));
 
 const opened = await open(longpole, browserProgram, ['--live']);
 const { page, context, problems } = opened;
@@ -36,11 +34,6 @@ const row = (name) => page.getByRole('treeitem', { name });
 const view = () => page.evaluate(() => location.hash.match(/view=([0-9._-]+)/)?.[1] ?? '');
 const settled = (read) => waitUntilSettled(page, read);
 
-/** Waits until a condition holds. */
-async function until(holds) {
-  while (!(await holds())) await page.waitForTimeout(100);
-}
-
 test('the page of a running recording shows rows and events that become more', async () => {
   await page.getByText('Live', { exact: false }).first().waitFor();
   await page.getByText('Recording…').waitFor();
@@ -51,9 +44,37 @@ test('the page of a running recording shows rows and events that become more', a
   assert.ok((await api('')).end > first.end);
 });
 
+/** Ends following by a key, and returns the end of the view, which then stays in the address. */
+async function followedEnd() {
+  await page.keyboard.press('n');
+  await until(async () => !(await isFollowing()) && (await view()) !== '');
+  return Number((await settled(view)).split('_')[1]);
+}
+
 test('the view keeps the newest time until it is moved, and again after a key', async () => {
   assert.ok(await isFollowing());
   await timeline.focus();
+  const { end: begin } = await api('');
+  let first = 0;
+  // The page asks for the newest time now and then.
+  await until(async () => {
+    if (!(await isFollowing())) await page.keyboard.press('n');
+    first = await followedEnd();
+    return first >= begin;
+  });
+  const { end: between } = await api('');
+  assert.ok(first <= between, `${first} of ${between}`);
+  await until(async () => (await api('')).end > between + 1e9);
+  let second = 0;
+  await until(async () => {
+    await page.keyboard.press('n');
+    await until(isFollowing);
+    second = await followedEnd();
+    return second > between;
+  });
+  assert.ok(second <= (await api('')).end, 'the view ends with the newest time');
+  await page.keyboard.press('n');
+  await until(isFollowing);
   await page.keyboard.press('w');
   await until(async () => !(await isFollowing()));
   const moved = await settled(view);
@@ -61,7 +82,7 @@ test('the view keeps the newest time until it is moved, and again after a key', 
   await until(async () => (await api('')).end > end + 1e9);
   assert.equal(await view(), moved, 'a view that was moved stays');
   await page.keyboard.press('n');
-  assert.ok(await isFollowing());
+  await until(isFollowing);
   await page.mouse.move(600, 500);
   await page.mouse.wheel(0, 40);
 });
@@ -84,7 +105,14 @@ test('when the recording ends, the verdict follows, and a pinned row stays pinne
   await timeline.focus();
   await row(/packer|until_closed/).last().focus();
   await page.keyboard.press('p');
-  await until(async () => /pinned=\d/.test(await page.evaluate(() => location.hash)));
+  const pinned = async () => {
+    const id = await page.evaluate(() => Number(location.hash.match(/pinned=(\d+)(?:&|$)/)?.[1] ?? NaN));
+    const found = (await api('/rows')).rows.find((row) => row.id === id);
+    return found && { name: found.name, tid: found.tid };
+  };
+  await until(pinned);
+  const before = await pinned();
+  assert.match(before.name, /packer|until_closed/);
   recorder.stdin.end();
   await recorded;
   await until(async () => (await api('')).phase === 'ready');
@@ -95,9 +123,8 @@ test('when the recording ends, the verdict follows, and a pinned row stays pinne
   assert.deepEqual([phase, live, generation], ['ready', null, 1]);
   assert.ok(!(await followButton.isVisible()));
   await settled(view);
-  const pinned = await page.evaluate(() => Number(location.hash.match(/pinned=(\d+)/)?.[1]));
-  const { rows } = await api('/rows');
-  assert.match(rows.find(({ id }) => id === pinned).name, /packer|until_closed/);
+  assert.deepEqual(await pinned(), before);
+  assert.match(await page.evaluate(() => location.hash), /[#&]generation=1(&|$)/);
   if (screenshots) await page.screenshot({ path: `${screenshots}/live-ended.png` });
 });
 

@@ -9,7 +9,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { AxeBuilder } from '@axe-core/playwright';
-import { open, runCases, settled as waitUntilSettled } from './support.js';
+import { open, runCases, until, settled as waitUntilSettled } from './support.js';
 
 const [longpole, browserProgram, folder, recording, screenshots] = process.argv.slice(2);
 
@@ -87,7 +87,7 @@ const api = (path) =>
   }, path);
 
 async function ready(trace) {
-  while ((await api(trace)).phase !== 'ready') await page.waitForTimeout(50);
+  await until(async () => (await api(trace)).phase === 'ready');
   return (await api(`${trace}/rows`)).rows;
 }
 

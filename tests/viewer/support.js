@@ -53,6 +53,15 @@ export async function settled(page, read) {
   }
 }
 
+/** Waits until a condition holds, and fails if it does not within a minute. */
+export async function until(holds) {
+  const deadline = Date.now() + 60_000;
+  while (!(await holds())) {
+    if (Date.now() > deadline) throw new Error(`not within a minute: ${holds}`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
 /** Runs cases on the page, one after the other, and ends the process. */
 export async function runCases({ address, page, close }, cases, screenshots) {
   let failed = 0;

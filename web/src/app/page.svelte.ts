@@ -90,6 +90,7 @@ export class Page implements ViewerHost {
   toggleFollow(): void {
     if (this.followsNewest) this.userMoved = true;
     else if (this.isLive) this.followNewest(span(this.axis.view));
+    this.keepLink();
   }
 
   private followNewest(width: number): void {

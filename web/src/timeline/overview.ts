@@ -2,7 +2,7 @@
 // states below it, and the part that is in view. Its data are fetched once per version of the
 // trace: one tile that contains the whole trace.
 
-import type { TraceClient } from '../api/client.ts';
+import { ROW_LIMIT, type TraceClient } from '../api/client.ts';
 import type { State } from '../api/types.ts';
 import { css, stateColour, type Palette } from './palette.ts';
 import type { RowTree } from './row_tree.ts';
@@ -11,8 +11,6 @@ import { TILE_BINS, type View } from './viewport.ts';
 
 export const OVERVIEW_HEIGHT = 44;
 const PATH_STRIP_HEIGHT = 10;
-/** Most rows that a tile may have. */
-const ROW_LIMIT = 512;
 
 export interface OverviewData {
   length: number;
