@@ -10,6 +10,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { AxeBuilder } from '@axe-core/playwright';
 import { chromium } from 'playwright-core';
+import { until } from './support.js';
 
 const [longpole, browserProgram, demo, small, folder, screenshots] = process.argv.slice(2);
 
@@ -181,7 +182,7 @@ test('a small recording is in the file completely, with the answers of the serve
     const live = await (await browser.newContext()).newPage();
     await live.goto(address);
     const api = (path) => live.evaluate(async (path) => (await fetch(`api/traces/1${path}`)).json(), path);
-    await live.waitForFunction(async () => (await (await fetch('api/traces/1')).json()).phase === 'ready', null, { polling: 100 });
+    await until(async () => (await api('')).phase === 'ready');
     const { end } = await api('');
     const { rows, states } = await api('/rows');
     const ids = rows.filter((row) => row.states > 0).map((row) => row.id);
