@@ -5,6 +5,7 @@ import { CLASSES, css, mix, type Palette, type StateLook } from './palette.ts';
 import {
   BAR_INSET,
   PATH_HEIGHT,
+  STRIP_FROM,
   TICK_HEIGHT,
   TICK_WIDTH,
   VALUE_LINE,
@@ -17,8 +18,6 @@ import type { Batch } from './tile_cache.ts';
 import type { DecodedTile, ItemRange } from './tiles.ts';
 
 const RUNNING = CLASSES.indexOf('running');
-/** Height in pixels from which the bar of a group has the strip of the critical path. */
-const STRIP_FROM = 6;
 const UNKNOWN = CLASSES.indexOf('unknown');
 const LOST = CLASSES.indexOf('lost');
 

@@ -17,6 +17,8 @@ export const TICK_WIDTH = 2;
 export const VALUE_LINE = 1.5;
 /** Height of the strip that shows the part on the critical path. */
 export const PATH_HEIGHT = 2;
+/** Height from which the bar of a group has this strip. */
+export const STRIP_FROM = 6;
 
 /** Which part of the canvas a group of rows has, in device pixels. */
 export interface Pane {
