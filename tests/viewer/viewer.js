@@ -475,6 +475,9 @@ test('the events are those that print prints, in whatever order they are asked f
 test('a line of the events leads to the state of its thread', async () => {
   await focusTimeline();
   await page.keyboard.press('Escape');
+  // The first one ends a range, this one the selection.
+  await page.keyboard.press('Escape');
+  assert.ok(!/[&#](state|range)=/.test(await settled(() => page.evaluate(() => location.hash))));
   await drawer('Events').click();
   const list = part('Events').getByRole('list');
   await list.getByRole('listitem').first().waitFor();
