@@ -487,6 +487,21 @@ test('a line of the events leads to the state of its thread', async () => {
   await list.locator('[aria-current="true"]').click();
   const [, row] = (await settled(() => page.evaluate(() => location.hash))).match(/[&#]state=(\d+)\.\d+/) ?? [];
   assert.equal(row, String(first.row));
+  // A line of the selected state changes nothing, and the list follows the next selection.
+  const current = list.locator('[aria-current="true"]');
+  await current.click();
+  const before = await current.textContent();
+  await focusTimeline();
+  for (let step = 0; step < 3; step += 1) {
+    await page.keyboard.press('.');
+    await settled(() => page.evaluate(() => location.hash));
+  }
+  const time = Number((await page.evaluate(() => location.hash)).match(/[&#]state=\d+\.(\d+)/)[1]);
+  const { states: [selected] } = await api(`states?row=${row}&begin=${time}&end=${time + 1}&limit=1`);
+  const [next] = (await api(`events?at=${selected.begin}&limit=1`)).lines;
+  assert.notEqual(next.number, first.number);
+  await until(async () => (await current.textContent()) !== before);
+  await until(async () => (await current.getAttribute('title')) === `${next.who} ${next.name} ${next.text}`);
   const { names } = await api('event-names');
   const name = names[0].name;
   await part('Events').getByRole('button', { name, exact: true }).first().click();
