@@ -72,7 +72,8 @@ const traces = [
   ['empty', await text('empty.txt', []), ({ trace }) => assert.equal(trace.events, 0)],
   ['one event', await text('one.txt', [switchLine(100, 0, 1)]), ({ trace }) => assert.equal(trace.events, 1)],
   ['100,000 threads', await text('threads.txt', manyThreads(100_000)), ({ rows }) => {
-    assert.ok(rows.filter((row) => row.kind === 'thread' || row.kind === 'machine').length >= 100_000);
+    // The last thread gets the CPU when the trace ends, so it has no state.
+    assert.equal(rows.filter((row) => row.kind === 'thread').length, 99_999);
   }],
   ['1 s', await text('second.txt', alternating(100, 1)), ({ trace }) => assert.equal(trace.end, 1e9)],
   ['30 days', await text('days.txt', alternating(100, 30 * DAY)), ({ trace }) => assert.equal(trace.end, 30 * DAY * 1e9)],

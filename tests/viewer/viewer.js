@@ -610,11 +610,18 @@ test('colours of classes and of states can be changed by keyboard, are drawn and
   assert.equal(await background(), 'rgb(18, 52, 86)');
 
   await focusTimeline();
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Escape');
   await page.keyboard.press('f');
-  await page.keyboard.press('Enter');
   assert.equal(await pixelsOf([1, 203, 33]), 0);
+  // A state of the path near the middle; what is unknown has a pattern instead of a colour.
   await page.keyboard.press(']');
-  await part('Selected state').getByLabel('Colour').fill('#01cb21');
+  const colour = part('Selected state').getByLabel('Colour');
+  for (let i = 0; i < 20 && !(await colour.isVisible()); i += 1) {
+    await page.keyboard.press('[');
+    await page.waitForTimeout(200);
+  }
+  await colour.fill('#01cb21');
   await page.keyboard.press('r');
   await settled(view);
   assert.ok((await pixelsOf([1, 203, 33])) > 200, 'the state is drawn in its colour');
