@@ -189,7 +189,7 @@ fn a_picture_of_50_states_is_at_most_1600_pixels_wide_and_has_no_node_without_an
     for node in nodes.iter().filter(|node| node["state"].is_string()) {
         let name = format!("{}::{}", node["class"].as_str().unwrap(), node["state"].as_str().unwrap());
         let joins = |arrow: &&str| arrow.contains(&format!("<title>{name} →")) || arrow.contains(&format!("→ {name}:"));
-        assert!(arrows.iter().any(|arrow| joins(&arrow)), "{name}");
+        assert!(arrows.iter().any(joins), "{name}");
     }
 }
 
