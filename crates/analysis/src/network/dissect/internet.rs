@@ -65,7 +65,7 @@ fn ipv4(packet: &mut Packet<'_>) -> Next {
     packet.field("fragment offset", (6, 8), u32::from(fragment & 0x1fff) * 8);
     packet.field("time to live", (8, 9), bytes[8]);
     packet.field("protocol", (9, 10), protocol(bytes[9]));
-    packet.field("checksum", (10, 12), hex(u16_at(bytes, 10)));
+    packet.field("header checksum", (10, 12), hex(u16_at(bytes, 10)));
     packet.field("source", (12, 16), ipv4_at(bytes, 12));
     packet.field("destination", (16, 20), ipv4_at(bytes, 16));
     packet.addresses = Some((ipv4_at(bytes, 12).to_string(), ipv4_at(bytes, 16).to_string()));

@@ -49,7 +49,7 @@ fn icmp(packet: &mut Packet<'_>, name: &'static str) -> Next {
     let Some(bytes) = packet.header(name, 8) else { return Next::Data };
     packet.field("type", (0, 1), bytes[0]);
     packet.field("code", (1, 2), bytes[1]);
-    packet.field("checksum", (2, 4), hex(u16_at(bytes, 2)));
+    packet.field("ICMP checksum", (2, 4), hex(u16_at(bytes, 2)));
     let echo = match (name, bytes[0]) {
         ("ICMP", 8) | ("ICMPv6", 128) => Some("echo request"),
         ("ICMP", 0) | ("ICMPv6", 129) => Some("echo reply"),
@@ -69,7 +69,7 @@ fn udp(packet: &mut Packet<'_>) -> Next {
     packet.field("source port", (0, 2), source);
     packet.field("destination port", (2, 4), destination);
     packet.field("length", (4, 6), u16_at(bytes, 4));
-    packet.field("checksum", (6, 8), hex(u16_at(bytes, 6)));
+    packet.field("UDP checksum", (6, 8), hex(u16_at(bytes, 6)));
     packet.ports(source, destination);
     packet.summary("UDP");
     Next::Data
@@ -90,7 +90,7 @@ fn tcp(packet: &mut Packet<'_>) -> Next {
     packet.field("header length", (12, 13), length);
     packet.field("flags", (12, 14), names(flags, &TCP_FLAGS));
     packet.field("window", (14, 16), u16_at(bytes, 14));
-    packet.field("checksum", (16, 18), hex(u16_at(bytes, 16)));
+    packet.field("TCP checksum", (16, 18), hex(u16_at(bytes, 16)));
     packet.field("urgent", (18, 20), u16_at(bytes, 18));
     if bytes.len() > 20 {
         options(packet, bytes);
