@@ -25,7 +25,7 @@ pub(crate) fn read(
     analyst.events(&reading.path, reading, query, &complete)
 }
 
-/// Where on the timeline the lines are.
+/// Finds the rows of lines.
 struct Places<'a> {
     reading: &'a Reading,
     on_cpus: ThreadsOnCpus<'a>,

@@ -31,7 +31,8 @@ pub(crate) struct Instance {
 #[derive(Debug, Serialize)]
 struct Wake {
     t: u64,
-    /// Who woke it, and the row of that; empty and null if the trace does not tell it.
+    /// The thread or interrupt that woke it, and its row; empty and null if the trace has no such
+    /// event.
     by: String,
     row: Option<u32>,
 }

@@ -34,7 +34,7 @@ pub struct EventIndex {
     names: Vec<(String, u64)>,
 }
 
-/// Where to begin to read.
+/// The place at which reading begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventPlace {
     /// Begin of the part to open, in ns.

@@ -48,9 +48,9 @@ pub struct Dissection {
 
 /// What comes after a header.
 enum Next {
-    /// By its number in Ethernet.
+    /// The protocol with this number in Ethernet.
     Ether(u16),
-    /// By its number in IP.
+    /// The protocol with this number in IP.
     Ip(u8),
     Data,
     /// The rest of the packet is not a part of what the headers describe.

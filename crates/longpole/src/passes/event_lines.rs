@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the lines come from.
+/// The trace from which lines are read, and its index.
 pub struct Source<'a> {
     pub input: &'a Input,
     pub path: &'a Path,

@@ -297,12 +297,7 @@ impl<W: Write> Printer<W> {
                 ItemTexts { who: text(&|line| who.put(line)), name: plain(name.to_owned()), values }
             }
             Item::Loss(loss) => {
-                let events = loss.events.map_or_else(|| "an unknown number of".to_owned(), |events| events.to_string());
-                let values = text(&|line| {
-                    line.extend_from_slice(format!("{events} events lost since [").as_bytes());
-                    TimeOfDay::default().show(line, loss.begin_ns);
-                    line.push(b']');
-                });
+                let values = text(&|line| lost(line, &mut TimeOfDay::default(), loss));
                 let who = text(&|line| streams[loss.stream.0 as usize].name.text.put(line));
                 ItemTexts { who, name: String::new(), values }
             }
@@ -318,16 +313,11 @@ impl<W: Write> Printer<W> {
     pub fn loss(&mut self, loss: &Loss, catalogue: &Catalogue) {
         self.learn(catalogue);
         self.when(loss.end_ns);
-        let Printer { line, streams, .. } = self;
+        let Printer { line, streams, time, .. } = self;
         streams[loss.stream.0 as usize].name.text.put(line);
         line.extend_from_slice(b": ");
-        match loss.events {
-            Some(events) => values::unsigned(line, events),
-            None => line.extend_from_slice(b"an unknown number of"),
-        }
-        line.extend_from_slice(b" events lost since [");
-        self.time.show(line, loss.begin_ns);
-        line.extend_from_slice(b"]\n");
+        lost(line, time, loss);
+        line.push(b'\n');
     }
 
     #[inline]
@@ -423,6 +413,17 @@ impl Class {
             false => line.push(b'}'),
         }
     }
+}
+
+/// Writes how many events were lost, and since when.
+fn lost(line: &mut Vec<u8>, time: &mut TimeOfDay, loss: &Loss) {
+    match loss.events {
+        Some(events) => values::unsigned(line, events),
+        None => line.extend_from_slice(b"an unknown number of"),
+    }
+    line.extend_from_slice(b" events lost since [");
+    time.show(line, loss.begin_ns);
+    line.push(b']');
 }
 
 /// Returns text for people, without control characters.

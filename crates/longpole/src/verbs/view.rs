@@ -215,7 +215,7 @@ impl Analyst for Viewed {
         query: &EventQuery,
         complete: &dyn Fn(&mut EventLine) -> bool,
     ) -> Result<EventLines, String> {
-        // Of a trace that could not be read, there are no events.
+        // A trace that could not be read has no index.
         let Some(index) = reading.event_index() else { return Ok(EventLines::default()) };
         let source = event_lines::Source { input: &self.input, path, index, origin: reading.timeline.range().0 };
         event_lines::read(&source, query, complete).map_err(|error| format!("{error:#}"))
