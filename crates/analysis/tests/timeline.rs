@@ -1,8 +1,8 @@
 //! The timeline, compared with a brute-force aggregation of the same states.
 
 use longpole_analysis::timeline::{Grid, Item, RowId, RowKind, StateId, Timeline, TimelineWriter};
-use longpole_model::interaction::{Effect, Interaction, MachineId, Vocabulary};
-use longpole_model::kinds::{NameKind, StateKind};
+use longpole_model::interaction::{Cause, Effect, Interaction, MachineId, Vocabulary};
+use longpole_model::kinds::{LinkKind, NameKind, StateKind};
 use longpole_model::names::NameId;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -125,6 +125,44 @@ fn compare(random: &mut fastrand::Rng, written: &Written) {
             assert!(at >= grid.end().min(inside.last().map_or(0, |state| state.1)));
         }
     }
+}
+
+/// The model reports a loss when it is over: a block without a length, which the machine ends itself
+/// with a cause at the begin of the loss.
+#[test]
+fn lost_events_of_a_machine_are_in_its_row() {
+    let mut vocabulary = Vocabulary::default();
+    let machine = vocabulary.machine("", "m0");
+    let state = |vocabulary: &mut Vocabulary, kind: StateKind, text| vocabulary.names.intern_as(text, NameKind::State(kind));
+    let (parse, unknown) = (state(&mut vocabulary, StateKind::Named, "parse"), state(&mut vocabulary, StateKind::Unknown, "UNKNOWN"));
+    let (wait, lost) = (state(&mut vocabulary, StateKind::Named, "wait"), state(&mut vocabulary, StateKind::Named, "lost"));
+    let link = Some(vocabulary.names.intern_as("UNKNOWN", NameKind::Link(LinkKind::Unknown)));
+    let timeline = Arc::new(Timeline::default());
+    let mut writer = TimelineWriter::new(timeline.clone());
+    let woken = |by, at| Effect::Wake { machine, cause: Some(Cause { by, at, link }) };
+    let effects = [
+        (100, Effect::State { machine, state: parse }),
+        // A wait with a length, whose end the machine caused itself, is no loss.
+        (200, Effect::Block { machine, why: wait, on: None, wants: None }),
+        (300, woken(machine, Some(250))),
+        (300, Effect::State { machine, state: parse }),
+        (500, Effect::Block { machine, why: lost, on: None, wants: None }),
+        (500, woken(machine, Some(400))),
+        (500, Effect::State { machine, state: unknown }),
+        (600, Effect::State { machine, state: parse }),
+    ];
+    for (t, effect) in effects {
+        writer.interaction(&vocabulary, &Interaction { t, line: 0, effect });
+    }
+    writer.until(700);
+    writer.finish(&vocabulary, &HashMap::new());
+    let listing = timeline.listing();
+    let row = listing.rows.iter().find(|row| row.name == "m0").unwrap().id;
+    let picture = timeline.picture(&[row], Grid { level: 0, first: 0, count: 600 }).unwrap();
+    let items = picture.rows[0].0.items.iter().map(|item| (item.begin, item.end, &*listing.states[item.state.0 as usize].name));
+    let expected =
+        [(0, 100, "parse"), (100, 200, "wait"), (200, 300, "parse"), (300, 400, "lost events"), (400, 500, "UNKNOWN"), (500, 600, "parse")];
+    assert_eq!(items.collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -3,12 +3,15 @@
 //! A machine is in the last state that it declared, unless it is blocked (until it is woken, or
 //! declares a state) or another context runs on top of it. These are the states that the critical
 //! path charges (`critical_path/machine.rs`).
+//!
+//! A loss of events becomes known when it is over, and may have begun earlier than the last change.
+//! So the newest state that is over is kept until the machine's next change.
 
 use super::state_names::{StateClass, StateId, StateNames};
 use super::store::StateInterval;
 use longpole_model::hash::IdMap;
-use longpole_model::interaction::{Effect, Interaction, MachineId, Vocabulary};
-use longpole_model::kinds::StateKind;
+use longpole_model::interaction::{Cause, Effect, Interaction, MachineId, Vocabulary};
+use longpole_model::kinds::{LinkKind, StateKind, LOST_EVENTS};
 use longpole_model::names::NameId;
 
 /// The state of a machine as its interactions declare it.
@@ -30,12 +33,14 @@ struct Tracked {
     below: Option<MachineId>,
     is_context: bool,
     since: u64,
+    /// The state before the current one.
+    over: Option<StateInterval>,
 }
 
 impl Default for Tracked {
     fn default() -> Tracked {
         let state = Current::Fixed(StateKind::Run);
-        Tracked { exists: false, state, block: None, contexts_above: 0, below: None, is_context: false, since: 0 }
+        Tracked { exists: false, state, block: None, contexts_above: 0, below: None, is_context: false, since: 0, over: None }
     }
 }
 
@@ -51,7 +56,7 @@ impl Tracked {
     }
 }
 
-/// Follows the interactions and yields each state when it is over.
+/// Follows the interactions and yields each state when it is over and the machine changes again.
 #[derive(Debug, Default)]
 pub struct MachineStates {
     machines: Vec<Tracked>,
@@ -92,12 +97,22 @@ impl MachineStates {
             Effect::Block { machine, why, .. } => {
                 change(self, machine, &mut |tracked| (tracked.exists, tracked.block) = (true, Some(why)));
             }
-            Effect::Wake { machine, .. } => change(self, machine, &mut |tracked| {
-                if tracked.block.take().is_some() {
-                    tracked.state = Current::Fixed(StateKind::Runnable);
+            Effect::Wake { machine, cause } => {
+                // A block without a length that the machine itself ends says since when its events
+                // are lost.
+                let is_short = self.machines.get(machine.0 as usize).is_some_and(|tracked| tracked.since == t);
+                change(self, machine, &mut |tracked| {
+                    if tracked.block.take().is_some() {
+                        tracked.state = Current::Fixed(StateKind::Runnable);
+                    }
+                    tracked.exists = true;
+                });
+                let of_itself = cause.filter(|cause| is_short && cause.by == machine && is_unknown(vocabulary, cause));
+                if let Some(begin) = of_itself.and_then(|cause| cause.at) {
+                    let lost = names.intern(LOST_EVENTS, StateClass::Lost);
+                    self.events_lost(machine, begin, lost).into_iter().for_each(ended);
                 }
-                tracked.exists = true;
-            }),
+            }
             // Taking something ends the wait for it.
             Effect::Get { machine, .. } | Effect::Peek { machine, .. } | Effect::Reserve { machine, .. } | Effect::Put { machine, .. } => {
                 change(self, machine, &mut |tracked| (tracked.exists, tracked.block) = (true, None));
@@ -126,13 +141,23 @@ impl MachineStates {
         }
     }
 
-    /// Passes the states that last at `t` to `open`, as if they ended there.
+    /// Passes the states that were kept, and those that last at `t` as if they ended there, to
+    /// `open`.
     pub fn open_states(&mut self, vocabulary: &Vocabulary, names: &mut StateNames, t: u64, mut open: impl FnMut(Ended)) {
-        for (machine, tracked) in (0..).zip(&self.machines) {
+        for (machine, tracked) in (0..).map(MachineId).zip(&mut self.machines) {
+            tracked.over.take().into_iter().for_each(|interval| open(Ended { machine, interval }));
             let Some(state) = tracked.current().filter(|_| tracked.since < t) else { continue };
             let state = *self.ids.entry(state).or_insert_with(|| named(vocabulary, names, state));
-            open(Ended { machine: MachineId(machine), interval: StateInterval { begin: tracked.since, end: t, state } });
+            open(Ended { machine, interval: StateInterval { begin: tracked.since, end: t, state } });
         }
+    }
+
+    /// The machine's events since `begin` are lost. Returns the part of its last state before.
+    fn events_lost(&mut self, machine: MachineId, begin: u64, lost: StateId) -> Option<Ended> {
+        let over = self.machines.get_mut(machine.0 as usize)?.over.as_mut()?;
+        let before = StateInterval { end: begin, ..*over };
+        *over = StateInterval { begin: begin.clamp(over.begin, over.end), state: lost, ..*over };
+        (before.begin < before.end).then_some(Ended { machine, interval: before })
     }
 
     fn change(
@@ -159,8 +184,14 @@ impl MachineStates {
         let since = std::mem::replace(&mut tracked.since, t);
         let before = before.filter(|_| since < t)?;
         let state = *self.ids.entry(before).or_insert_with(|| named(vocabulary, names, before));
-        Some(Ended { machine, interval: StateInterval { begin: since, end: t, state } })
+        let interval = tracked.over.replace(StateInterval { begin: since, end: t, state })?;
+        Some(Ended { machine, interval })
     }
+}
+
+/// Returns true if what the machine did since the cause is not known.
+fn is_unknown(vocabulary: &Vocabulary, cause: &Cause) -> bool {
+    cause.link.is_some_and(|link| vocabulary.names.link_kind(link) == LinkKind::Unknown)
 }
 
 fn named(vocabulary: &Vocabulary, names: &mut StateNames, state: Current) -> StateId {
