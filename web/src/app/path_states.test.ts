@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Report } from '../api/report.ts';
-import { highlightedNames } from './path_states.ts';
+import { highlightedNames, isMeant, pathStates } from './path_states.ts';
 
 function entry(host: string, machine: string, state: string) {
   return { host, machine, class: machine.replace(/\.\d+$/, ''), state, kind: 'run', ns: 1, share: 0.5,
@@ -34,4 +34,13 @@ test('a span is highlighted in all rows, and on the path of all machines', () =>
 
 test('without a report, a name is highlighted as it is', () => {
   assert.deepEqual([...highlightedNames('a::b', null, [])], ['a::b']);
+});
+
+test('a link is found by the name that the graph has for it', () => {
+  const link = { ...entry('', 'rpc:ask:reply:0', 'queued'), class: 'link', kind: 'link_queued' };
+  const report = { ...REPORT, criticality: [link] } as Report;
+  const [state] = pathStates(report, []);
+  assert.equal(state.name, 'link::queued');
+  assert.ok(isMeant(state, 'rpc:ask:reply::queued') && isMeant(state, 'rpc:ask:reply:0::queued'));
+  assert.ok(!isMeant(state, 'rpc:ask::queued') && !isMeant(state, null));
 });

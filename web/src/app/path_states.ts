@@ -99,7 +99,14 @@ export function nameOf(entry: Pick<Criticality, 'class' | 'state'>): string {
 function namesOf(entry: Criticality): string[] {
   const name = nameOf(entry);
   const names = [name, `${entry.machine}::${entry.state}`];
+  // In the graph, a link has the name of its queue; that of replies is numbered.
+  if (entry.kind.startsWith('link')) names.push(`${entry.machine.replace(/:\d+$/, '')}::${entry.state}`);
   return entry.host === '' ? names : [...names, `${entry.host}/${name}`];
+}
+
+/** Returns true if `highlight`, a name in the table, the graph or the timeline, means the state. */
+export function isMeant(state: PathState, highlight: string | null): boolean {
+  return highlight !== null && state.names.has(highlight);
 }
 
 /** Names of the states on the timeline that are meant by a name: of a state of the path's table, or
