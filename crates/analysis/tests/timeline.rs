@@ -127,8 +127,8 @@ fn compare(random: &mut fastrand::Rng, written: &Written) {
     }
 }
 
-/// The model reports a loss when it is over: a block without a length, which the machine ends itself
-/// with a cause at the begin of the loss.
+/// The model reports a loss when it is over: a block without a length, which the machine ends
+/// itself with a cause at the begin of the loss.
 #[test]
 fn lost_events_of_a_machine_are_in_its_row() {
     let mut vocabulary = Vocabulary::default();
