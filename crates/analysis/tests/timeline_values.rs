@@ -163,6 +163,27 @@ fn a_row_of_values_tells_their_range_and_is_in_a_group() {
 }
 
 #[test]
+fn a_row_is_listed_when_it_has_all_of_its_values() {
+    let timeline = timeline(0, 100_000);
+    let names = || timeline.listing().rows.into_iter().map(|row| row.name).filter(|name| name != "m" && name != "programs");
+    let series = ValueSeries {
+        kind: RowKind::Queue,
+        host: "",
+        name: "letters",
+        detail: String::new(),
+        unit: None,
+        capacity: None,
+        each_change: &|visit| {
+            (0..50_000).for_each(|t| visit(t, (t % 7) as f64));
+            assert_eq!(names().count(), 0);
+            Ok(())
+        },
+    };
+    timeline.add_values(&series).unwrap();
+    assert_eq!(names().collect::<Vec<_>>(), ["queues", "letters"]);
+}
+
+#[test]
 fn a_picture_of_many_values_has_their_peaks_at_every_zoom() {
     let count = 1_000_000;
     let timeline = timeline(1, count * 100);

@@ -147,10 +147,10 @@ impl Rows {
         id
     }
 
-    /// Adds a row with values to a group.
-    pub fn add_values(&mut self, store: &mut Store, kind: RowKind, (name, detail): (&str, &str), group: RowId) -> RowId {
+    /// Adds a row with values, which is shown when it has a parent.
+    pub fn add_values(&mut self, store: &mut Store, kind: RowKind, texts: (&str, &str)) -> RowId {
         let id = store.add_value_row();
-        self.insert(id, kind, (name, detail), Some(group));
+        self.insert(id, kind, texts, None);
         id
     }
 
@@ -346,9 +346,13 @@ impl Rows {
         // A row changes its group when more is known about it, so a group may have lost its rows.
         let parents: HashSet<RowId> = self.rows.values().filter_map(|row| row.parent).collect();
         let left: HashSet<RowId> = self.groups.values().filter(|&row| !parents.contains(row)).copied().collect();
-        // While a recording is followed, a row is shown from the next grouping on.
-        let is_new =
-            |row: &Row| !self.groups.is_empty() && row.parent.is_none() && matches!(row.kind, RowKind::Machine | RowKind::Interrupt);
+        // While a recording is followed, a row is shown from the next grouping on, and a row of
+        // values when it has all of them.
+        let is_new = |row: &Row| match row.kind {
+            RowKind::Machine | RowKind::Interrupt => !self.groups.is_empty() && row.parent.is_none(),
+            RowKind::Queue | RowKind::Counter => row.parent.is_none(),
+            _ => false,
+        };
         let mut rows: Vec<Row> = self.rows.values().filter(|row| !left.contains(&row.id) && !is_new(row)).cloned().collect();
         rows.iter_mut().for_each(|row| row.states = store.states(row.id));
         let mut sums: HashMap<RowId, (u64, u64)> = HashMap::new();

@@ -3,7 +3,7 @@
 
 use super::rows::{RowKind, ValueFacts};
 use super::store::{RowId, ValueStep};
-use super::Timeline;
+use super::{Content, Timeline};
 use std::io;
 
 /// Time in ns after the last event of a timeline without states.
@@ -33,7 +33,11 @@ impl Timeline {
     ///
     /// If the changes cannot be read again.
     pub fn add_values(&self, series: &ValueSeries<'_>) -> io::Result<RowId> {
-        let row = self.write().add_value_row(series);
+        let row = {
+            let mut content = self.write();
+            let Content { rows, store, .. } = &mut *content;
+            rows.add_values(store, series.kind, (series.name, &series.detail))
+        };
         let mut changes: Vec<(i64, f64)> = Vec::with_capacity(CHANGES_AT_ONCE);
         (series.each_change)(&mut |t_ns, value| {
             changes.push((t_ns, value));
@@ -55,8 +59,9 @@ impl Timeline {
             unit: series.unit.map(str::to_owned),
             capacity: series.capacity,
         });
+        let group = content.group_of_values(series);
         if let Some(row) = content.rows.get_mut(row) {
-            row.values = facts;
+            (row.values, row.parent) = (facts, Some(group));
         }
         content.version += 1;
         Ok(row)
@@ -84,13 +89,13 @@ impl Timeline {
     }
 }
 
-impl super::Content {
-    fn add_value_row(&mut self, series: &ValueSeries<'_>) -> RowId {
+impl Content {
+    /// Returns the group for rows of this series' kind, which may be new.
+    fn group_of_values(&mut self, series: &ValueSeries<'_>) -> RowId {
         let (head, title) = match series.kind {
             RowKind::Queue => (RowKind::Queues, "queues"),
             _ => (RowKind::Counters, "counters"),
         };
-        let group = self.rows.titled_group(&mut self.store, head, title, series.host);
-        self.rows.add_values(&mut self.store, series.kind, (series.name, &series.detail), group)
+        self.rows.titled_group(&mut self.store, head, title, series.host)
     }
 }
