@@ -2,68 +2,23 @@
 
 #[path = "support/place.rs"]
 mod place;
+#[path = "support/view.rs"]
+mod view;
 
 use place::{signal, wait_for, Place, Running};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
+use view::View;
 
-/// A running `longpole view`.
-struct View {
-    _server: Running,
-    port: String,
-    /// The part of the address after the port.
-    token: String,
+fn opened(place: &Place, arguments: &[&str]) -> View {
+    View::start(&mut place.longpole(&[]), arguments)
 }
 
+/// The picture of a recording that is being made.
 impl View {
-    fn start(place: &Place, arguments: &[&str]) -> View {
-        let mut server = Running::start(place.longpole(&["view", "--no-open"]).args(arguments).stdout(Stdio::piped()));
-        let mut address = String::new();
-        BufReader::new(server.stdout.take().unwrap()).read_line(&mut address).unwrap();
-        let (port, token) = address.trim().strip_prefix("http://127.0.0.1:").expect("an address").split_once('/').unwrap();
-        View { _server: server, port: port.to_owned(), token: format!("/{token}") }
-    }
-
-    fn bytes(&self, path: &str) -> Vec<u8> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port.parse().unwrap())).unwrap();
-        write!(stream, "GET {}api/traces/1{path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n\r\n", self.token, self.port).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let head = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
-        answer.split_off(head)
-    }
-
-    fn get(&self, path: &str) -> Value {
-        serde_json::from_slice(&self.bytes(path)).unwrap()
-    }
-
-    fn trace(&self) -> Value {
-        self.get("")
-    }
-
-    /// Waits until the trace is read to its end. Returns it.
-    fn end(&self) -> Value {
-        self.wait(|trace| matches!(trace["phase"].as_str(), Some("ready" | "failed")))
-    }
-
-    /// Waits until this holds for the trace. The reading may take long on a busy host.
-    fn wait(&self, holds: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let trace = self.trace();
-            if holds(&trace) {
-                return trace;
-            }
-            sleep(Duration::from_millis(50));
-        }
-    }
-
     /// Waits until the picture of the running recording covers this time from its begin on.
     fn live_until(&self, ns: u64) -> Value {
         self.wait(|trace| {
@@ -98,11 +53,6 @@ impl View {
             texts.collect()
         };
         states.iter().map(|(key, states)| (key.clone(), texts(states))).collect()
-    }
-
-    /// Returns the time of the timeline's begin in ns.
-    fn origin(&self) -> i64 {
-        self.trace()["origin_ns"].as_str().unwrap().parse().unwrap()
     }
 }
 
@@ -195,7 +145,7 @@ fn assert_same_states(view: &View, recording: Recording, wanted: impl Fn(&str) -
 fn the_states_of_a_running_recording_are_those_of_the_finished_one() {
     let place = Place::new();
     let recording = Recording::begin(&place, &[]);
-    let view = View::start(&place, &["--live"]);
+    let view = opened(&place, &["--live"]);
     let trace = view.live_until(1_500_000_000);
     assert!(trace["events"].as_u64().unwrap() > 200, "{trace}");
     assert!(trace["live"]["behind_ns"].as_u64().unwrap() < 60_000_000_000, "{trace}");
@@ -206,7 +156,7 @@ fn the_states_of_a_running_recording_are_those_of_the_finished_one() {
     let kept = directory.join("derived/timeline");
     wait_for(|| kept.exists());
     fs::remove_dir_all(directory.join("derived")).unwrap();
-    let again = View::start(&place, &[directory.to_str().unwrap()]);
+    let again = opened(&place, &[directory.to_str().unwrap()]);
     assert_eq!(again.end()["end"], view.trace()["end"]);
     let (rows, rows_again) = (view.get("/rows"), again.get("/rows"));
     for part in ["rows", "states", "path"] {
@@ -230,7 +180,7 @@ fn threads_cpus_and_interrupts_of_a_running_recording_are_those_of_the_finished_
     }
     let place = Place::new();
     let recording = Recording::begin_with_kernel(&place);
-    let view = View::start(&place, &["--live", recording.directory.to_str().unwrap()]);
+    let view = opened(&place, &["--live", recording.directory.to_str().unwrap()]);
     view.live_until(1_000_000_000);
     let has = |kind: &str| view.get("/rows")["rows"].as_array().unwrap().iter().any(|row| row["kind"] == kind);
     // The groups are made after a stretch of the recording was read.
@@ -250,7 +200,7 @@ fn a_recording_whose_recorder_is_killed_is_read_to_its_end() {
     let place = Place::new();
     place.damages();
     let mut recording = Recording::begin(&place, &[]);
-    let view = View::start(&place, &["--live"]);
+    let view = opened(&place, &["--live"]);
     view.live_until(1_000_000_000);
     signal(&recording.recorder, "-KILL");
     recording.recorder.wait().unwrap();
@@ -264,7 +214,7 @@ fn what_was_read_of_a_recording_whose_directory_is_removed_stays() {
     let place = Place::new();
     place.damages();
     let mut recording = Recording::begin(&place, &[]);
-    let view = View::start(&place, &["--live"]);
+    let view = opened(&place, &["--live"]);
     view.live_until(1_000_000_000);
     fs::remove_dir_all(&recording.directory).unwrap();
     let trace = view.end();
@@ -307,7 +257,7 @@ fn a_chunk_of_a_recording_is_followed_to_its_end() {
     let place = Place::new();
     let recording = Recording::begin(&place, &["--max-age", "16s"]);
     let first = recording.directory.clone();
-    let view = View::start(&place, &["--live", first.to_str().unwrap()]);
+    let view = opened(&place, &["--live", first.to_str().unwrap()]);
     view.live_until(1_000_000_000);
     let trace = view.end();
     assert_eq!(trace["phase"], "ready", "{trace}");
