@@ -30,8 +30,8 @@ fn opened(place: &Place, trace: &Path) -> View {
     view
 }
 
-/// Follows the pages from one end of the trace to the other. Returns times and names in the order of
-/// time.
+/// Follows the pages from one end of the trace to the other. Returns times and names in the order
+/// of time.
 fn paged(view: &View, begin: &str, is_backwards: bool, others: &str) -> Vec<(i64, String)> {
     let mut all: Vec<Vec<(i64, String)>> = Vec::new();
     let mut from = begin.to_owned();
