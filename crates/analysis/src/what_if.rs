@@ -91,7 +91,7 @@ impl WhatIf {
     }
 
     /// Number of vectors that are held, of machines, tokens, room and free CPUs.
-    pub fn held(&self) -> usize {
+    pub fn held(&mut self) -> usize {
         self.trace.held_vectors()
     }
 

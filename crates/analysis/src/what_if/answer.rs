@@ -99,24 +99,25 @@ pub fn answer(mut trace: Translation, options: &Options, alone: &[Option<usize>]
     }
     trace.finish(vocabulary);
     let occurs = occurring(&trace, options)?;
-    let Some(end) = trace.replay.end.take() else {
+    let mut replay = trace.replay.take();
+    let Some(end) = replay.end.take() else {
         return Err(match options.machine {
             Some(_) => NoAnswer::NoSuchMachine(no_such_machine(vocabulary, &asked)),
             None => NoAnswer::Empty,
         });
     };
     let members = trace.groups.members(end.machine, trace.machines.len());
-    let replay = &trace.replay;
     let profiles = replay.paths.profiles(end.node, &replay.factors);
     let on_path = profiles.first().map_or(&[][..], Vec::as_slice);
-    let (most, bounds) = demand_bounds::by_demand((&trace, vocabulary), options.cpus, &end, &members, on_path);
+    let (most, bounds) = demand_bounds::by_demand((&trace, &replay, vocabulary), options.cpus, &end, &members, on_path);
     let states = PathStates { trace: &trace, vocabulary };
     let predictor = Predictor {
         options,
         states,
+        replay: &replay,
         end: &end,
-        soonest: cpu_limit::soonest(replay, vocabulary, &end, &members),
-        order_dependent: order_dependence::order_dependent(replay, &end, &members),
+        soonest: cpu_limit::soonest(&replay, vocabulary, &end, &members),
+        order_dependent: order_dependence::order_dependent(&replay, &end, &members),
         most,
         profiles: profiles.into_iter().map(|profile| states.largest_first(profile)).collect(),
     };
@@ -143,7 +144,7 @@ pub fn answer(mut trace: Translation, options: &Options, alone: &[Option<usize>]
         full: trace.full.full(vocabulary),
         contradictions: trace.contradictions,
         lost: 0,
-        forgotten_causes: replay.too_old + trace.queues.forgotten(),
+        forgotten_causes: replay.too_old + trace.forgotten_causes + trace.queues.forgotten(),
         interactions: trace.interactions,
         bounds,
     })

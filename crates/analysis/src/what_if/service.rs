@@ -100,12 +100,4 @@ impl Service {
         }
         self.ordered_rooms[at] = capacity;
     }
-
-    /// Notes that the order of requests for room in the queue is unknown from here on.
-    #[inline]
-    pub fn forget_order(&mut self, queue: QueueId) {
-        if let Some(capacity) = self.ordered_rooms.get_mut(queue.0 as usize) {
-            *capacity = None;
-        }
-    }
 }

@@ -17,7 +17,7 @@
 
 use crate::critical_path::key::Key;
 use crate::what_if::replay::cpus::Host;
-use crate::what_if::replay::state::EndMark;
+use crate::what_if::replay::state::{EndMark, Replay};
 use crate::what_if::translate::groups::Members;
 use crate::what_if::translate::state::Translation;
 use crate::what_if::worlds::time_vector::UNCHANGED;
@@ -78,8 +78,7 @@ struct Work {
 }
 
 impl Work {
-    fn new(trace: &Translation, vocabulary: &Vocabulary, members: &Members, on_path: &[f64], length: f64) -> Work {
-        let replay = &trace.replay;
+    fn new((trace, replay): (&Translation, &Replay), vocabulary: &Vocabulary, members: &Members, on_path: &[f64], length: f64) -> Work {
         let lanes = replay.layout.len();
         let gone = replay.forgotten.iter().map(|(_, _, gone)| gone.worked[UNCHANGED].max(0.0));
         let (of_hosts, threads) = Default::default();
@@ -122,20 +121,19 @@ impl Work {
 /// and the bounds of the unchanged system. `cpus` is the number of CPUs of each host, `on_path` the
 /// time of each key on the path, `members` the machines that are connected with the end.
 pub fn by_demand(
-    (trace, vocabulary): (&Translation, &Vocabulary),
+    (trace, replay, vocabulary): (&Translation, &Replay, &Vocabulary),
     cpus: u32,
     end: &EndMark,
     members: &Members,
     on_path: &[f64],
 ) -> (Vec<Option<(f64, Bound)>>, Bounds) {
-    let replay = &trace.replay;
     let layout = replay.layout;
     // A simulated system has no other order than that of its trace.
     if cpus == 0 {
         return (vec![None; layout.scenarios], Bounds::default());
     }
     let length = end.v[UNCHANGED];
-    let work = Work::new(trace, vocabulary, members, on_path, length);
+    let work = Work::new((trace, replay), vocabulary, members, on_path, length);
     let cpus = f64::from(cpus);
     let bound = |scenario: usize| {
         let [lane, _] = layout.of(scenario);

@@ -9,7 +9,7 @@ use super::path_states::{is_unexplained, PathStates};
 use super::prediction::{higher_in_another_run, lower_in_another_run, LimitingState, Prediction};
 use crate::what_if::grammar::Change;
 use crate::what_if::options::Options;
-use crate::what_if::replay::state::EndMark;
+use crate::what_if::replay::state::{EndMark, Replay};
 use crate::what_if::worlds::time_vector::{Layout, GATE, OBSERVED, UNCHANGED, WITH_RECORDING};
 use longpole_model::kinds::CPUS;
 
@@ -33,6 +33,7 @@ const ALL_BUSY: f64 = 1.01;
 pub struct Predictor<'a> {
     pub options: &'a Options,
     pub states: PathStates<'a>,
+    pub replay: &'a Replay,
     pub end: &'a EndMark,
     /// Earliest end of each lane that the CPUs allow.
     pub soonest: Vec<f64>,
@@ -102,14 +103,14 @@ impl Predictor<'_> {
             _ => None,
         })?;
         let reason = || format!("{} makes no calls and sends no signals, so there is nothing to batch", batched.text);
-        (!self.states.trace.replay.calls.is_paid(at) && !self.options.guessed).then(reason)
+        (!self.replay.calls.is_paid(at) && !self.options.guessed).then(reason)
     }
 
     /// Returns the prediction of a scenario; `refused` is the reason why the trace allows none.
     pub fn predict(&self, at: usize, refused: Option<String>) -> Prediction {
-        let (end, trace) = (self.end, self.states.trace);
-        let [kept, bare] = trace.replay.layout.of(at);
-        let refused = refused.or_else(|| trace.replay.held.given_up[at].map(|why| format!("with so little room {why}")));
+        let end = self.end;
+        let [kept, bare] = self.replay.layout.of(at);
+        let refused = refused.or_else(|| self.replay.held.given_up[at].map(|why| format!("with so little room {why}")));
         let refused = refused.or_else(|| self.nothing_to_batch(at));
         let mut prediction = Prediction {
             change: self.options.scenarios[at].text.clone(),
@@ -130,7 +131,7 @@ impl Predictor<'_> {
         let until = self.ends(kept);
         let gain = |lane: usize, unchanged: usize| (self.ends(lane) > 0.0).then(|| end.v[unchanged] / self.ends(lane) - 1.0);
         let point = gain(kept, UNCHANGED);
-        let range = point.into_iter().chain(gain(bare, trace.replay.layout.bare().start)).collect();
+        let range = point.into_iter().chain(gain(bare, self.replay.layout.bare().start)).collect();
         prediction.predicted_ns = Some((self.observed() * until / end.v[UNCHANGED].max(f64::MIN_POSITIVE)).round() as u64);
         prediction.gain = point;
         (prediction.gain_low, prediction.gain_high) = self.interval(at, point, range);
@@ -149,8 +150,8 @@ impl Predictor<'_> {
     /// Returns both ends of the interval of a gain. `point` is the gain itself, `range` the gains
     /// with and without waits of unknown cause.
     fn interval(&self, at: usize, point: Option<f64>, mut range: Vec<f64>) -> (Option<f64>, Option<f64>) {
-        let [kept, _] = self.states.trace.replay.layout.of(at);
-        if self.states.trace.replay.cpus.more[at] > 0 {
+        let [kept, _] = self.replay.layout.of(at);
+        if self.replay.cpus.more[at] > 0 {
             // How the kernel would use more CPUs is unknown: anything between no thread getting one
             // in time and all threads getting one.
             range.push(0.0);
@@ -180,7 +181,7 @@ impl Predictor<'_> {
 
     /// Returns the state that limits the system after the change.
     fn next(&self, at: usize) -> Option<LimitingState> {
-        let layout = self.states.trace.replay.layout;
+        let layout = self.replay.layout;
         let [kept, _] = layout.of(at);
         if self.end.v[kept] < ALL_BUSY * self.soonest[kept] {
             return Some(LimitingState { machine: CPUS.to_owned(), state: "busy".to_owned(), kind: None });

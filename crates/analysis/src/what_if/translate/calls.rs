@@ -183,7 +183,7 @@ impl Translation {
         }
         let items = caller.items();
         let begins = caller.enter(text);
-        self.replay.calls.enter(machine, name, text);
+        self.replay.here().calls.enter(machine, name, text);
         let traced = self.machine(machine);
         let paid = begins.then_some(PaidCall { by: machine, items, state: Some(name) });
         if let Some(before) = std::mem::replace(&mut traced.calls.state_call, paid) {

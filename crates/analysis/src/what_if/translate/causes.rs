@@ -27,14 +27,14 @@ impl Translation {
     /// machine is unknown.
     pub fn meet_cause(&mut self, vocabulary: &Vocabulary, machine: MachineId, cause: Cause) -> bool {
         if !self.machine(cause.by).seen {
-            self.replay.too_old += u64::from(self.machine(cause.by).is_forgotten);
+            self.forgotten_causes += u64::from(self.machine(cause.by).is_forgotten);
             return false;
         }
         let begin = self.clock.begin.unwrap_or(0);
         let at = cause.at.map_or(self.clock.now, |at| at.saturating_sub(begin)).min(self.clock.now);
         self.charge(vocabulary, cause.by);
         self.connect(machine, cause.by);
-        let slot = self.replay.slots.make();
+        let slot = self.replay.make_slot();
         self.issue(cause.by, Operation::Publish { slot, at });
         let kind = cause.link.map_or(Link::Wakeup, Link::Named);
         let key = self.key(vocabulary, Key::Link { queue: None, kind });
@@ -42,7 +42,7 @@ impl Translation {
         let arrival = Arrival { slot, ns: (self.clock.now - at) as f64, key };
         self.issue(machine, Operation::Meet { arrival, delay: DelayKind::Carried, paid: None });
         self.issue(machine, Operation::BeginWork);
-        self.replay.slots.release(slot);
+        self.replay.release_slot(slot);
         true
     }
 

@@ -43,14 +43,14 @@ impl Translation {
             self.meet_cause(vocabulary, machine, cause);
         } else {
             let slot = below.map(|below| {
-                let slot = self.replay.slots.make();
+                let slot = self.replay.make_slot();
                 self.issue(below, Operation::Publish { slot, at: self.clock.now });
                 slot
             });
             self.issue(machine, Operation::BeginContext { below: slot, key, cause_may_follow: cause.is_none() });
             self.issue(machine, Operation::BeginWork);
             if let Some(slot) = slot {
-                self.replay.slots.release(slot);
+                self.replay.release_slot(slot);
             }
         }
         self.begin_life(vocabulary, machine, Some(context));
@@ -79,9 +79,9 @@ impl Translation {
         if disturbed {
             return self.issue(below, Operation::OwnTime { key, paid: None });
         }
-        let slot = self.replay.slots.make();
+        let slot = self.replay.make_slot();
         self.issue(machine, Operation::PublishContextWork { slot });
         self.issue(below, Operation::AddInterruption { slot, key });
-        self.replay.slots.release(slot);
+        self.replay.release_slot(slot);
     }
 }

@@ -7,7 +7,6 @@
 
 use super::state::Translation;
 use crate::what_if::operation::{CpuStart, Leaving, LeftCpu, Operation};
-use crate::what_if::replay::cpus::CpusInUse;
 use longpole_model::interaction::{MachineId, Vocabulary};
 
 /// Largest number of free CPUs that are remembered for a host.
@@ -30,7 +29,7 @@ impl Translation {
         let key = self.state_key(vocabulary, machine, waits_as);
         let awaited = cpu.filter(|cpu| cpu.1 == now).map_or(0, |_| now - ready.min(now));
         if !self.machine(machine).cpu.has_cpu {
-            self.replay.cpus.used.of(host, CpusInUse::default).take(now, awaited);
+            self.replay.use_cpu(host, now, Some(awaited));
         }
         let (left, off) = (cpu.map(|cpu| cpu.0), self.machine(machine).cpu.off.take());
         self.issue(machine, Operation::StartOnCpu(CpuStart { left, off, ns: ns as f64, key, host }));
@@ -56,16 +55,16 @@ impl Translation {
         let had = std::mem::take(&mut self.machine(machine).cpu.has_cpu);
         // Which CPU it was is unknown.
         match had {
-            true => self.replay.cpus.used.of(vocabulary.host_id(machine), CpusInUse::default).leave(self.clock.now),
+            true => self.replay.use_cpu(vocabulary.host_id(machine), self.clock.now, None),
             false => self.machine(machine).cpu.chain = self.new_chain(),
         }
         let (now, host) = (self.clock.now, vocabulary.host_id(machine));
         let (chain, by_recorder) = (self.machine(machine).cpu.chain, self.machine(machine).is_recorder);
-        let [slot, got_at, stay, busy] = std::array::from_fn(|_| self.replay.slots.make());
+        let [slot, got_at, stay, busy] = std::array::from_fn(|_| self.replay.make_slot());
         let left = LeftCpu { slot, got_at, stay, busy, chain, why, by: machine, by_recorder, to_recorder: false };
         self.issue(machine, Operation::LeaveCpu { left });
         if why != Leaving::Done {
-            left.slots().into_iter().for_each(|slot| self.replay.slots.hold(slot));
+            left.slots().into_iter().for_each(|slot| self.replay.hold_slot(slot));
             self.machine(machine).cpu.off = Some(left);
         }
         let free = self.free_cpus.of(host, Vec::new);
@@ -78,7 +77,7 @@ impl Translation {
 
     /// Releases the slots of a CPU that was left.
     pub fn forget_cpu(&mut self, left: LeftCpu) {
-        left.slots().into_iter().for_each(|slot| self.replay.slots.release(slot));
+        left.slots().into_iter().for_each(|slot| self.replay.release_slot(slot));
     }
 
     /// Updates whether a machine is the recorder, as far as is known. A machine whose end is

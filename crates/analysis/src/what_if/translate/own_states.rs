@@ -76,13 +76,13 @@ impl Translation {
         let places = self.changes.places(&words);
         if !places.is_empty() {
             self.machine(machine).takes.has_places = true;
-            self.replay.service.set_places(machine, places);
+            self.replay.here().service.set_places(machine, places);
         }
         if self.machine(machine).calls.caller.is_none() {
             let batches = self.changes.batches(&words);
             if !batches.is_empty() {
                 self.machine(machine).calls.caller = Some(Box::new(Caller::new(&batches)));
-                self.replay.calls.add(machine, batches);
+                self.replay.here().calls.add(machine, batches);
             }
         }
     }
@@ -104,7 +104,7 @@ impl Translation {
         let traced = self.machine(machine);
         let (before, passed) = (std::mem::replace(&mut traced.acts_alone, alone), traced.passed.take());
         if let Some(passed) = passed {
-            self.replay.slots.release(passed.slot);
+            self.replay.release_slot(passed.slot);
         }
         before
     }

@@ -13,7 +13,7 @@ impl Translation {
         let asked = self.changes.queue(vocabulary.queue_name(queue));
         let has_changed_capacity = !asked.is_empty();
         if has_changed_capacity {
-            self.replay.service.capacities.insert(queue, ChangedCapacity::new(shape.initial, &asked));
+            self.replay.here().service.capacities.insert(queue, ChangedCapacity::new(shape.initial, &asked));
         }
         self.full.declare(queue, shape);
         let purpose = match vocabulary.queue_kind(queue) {
@@ -26,17 +26,19 @@ impl Translation {
         if is_lock {
             let name = vocabulary.queue_name(queue);
             let changes = self.changes.places(&[String::new(), name.to_owned(), name.to_owned(), String::new()]);
-            self.replay.service.add_lock(queue, self.replay.layout, &changes);
+            let layout = self.replay.layout;
+            self.replay.here().service.add_lock(queue, layout, &changes);
         }
         let is_lifo = shape.order == Order::Lifo;
-        let room = shape.capacity.filter(|_| !is_lifo && shape.unit == Unit::Items && !shape.merge);
-        self.replay.service.set_ordered_room(queue, room);
+        let ordered_room = shape.capacity.filter(|_| !is_lifo && shape.unit == Unit::Items && !shape.merge);
+        self.replay.set_ordered_room(queue, ordered_room);
         let used = self.uses.make(queue);
         *used = QueueUse {
             purpose: Some(purpose),
             is_lock: used.is_lock || is_lock,
             puts: shape.initial,
             is_lifo,
+            ordered_room,
             has_changed_capacity: used.has_changed_capacity || has_changed_capacity,
             ..*used
         };

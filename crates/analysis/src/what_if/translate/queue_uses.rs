@@ -38,6 +38,9 @@ pub struct QueueUse {
     /// The only machine that takes from the queue, or the latest one if there are several.
     pub taker: Option<MachineId>,
     pub is_lifo: bool,
+    /// Capacity of the queue, if it is bounded and each put and get up to now was of a single unit,
+    /// so that the order of requests for room is known.
+    pub ordered_room: Option<u64>,
     /// Some world gives the queue another capacity.
     pub has_changed_capacity: bool,
     /// The machine whose token was taken first; `is_shared` is true if other machines put too.

@@ -6,6 +6,7 @@
 use super::queue_uses::{Purpose, QueueUse, TokenOrigin};
 use super::state::Translation;
 use crate::what_if::operation::Operation;
+use crate::what_if::replay::replayer::Replayer;
 use crate::what_if::service::arrival_order::Waits;
 use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::tokens::{Origin, Taken};
@@ -43,7 +44,7 @@ impl Translation {
         let is_one = taken.units == 1 && taken.missing == 0 && used.taker.is_none_or(|taker| taker == machine);
         used.taker = Some(machine);
         if !is_one {
-            self.replay.service.forget_order(queue);
+            forget_order(used, queue, &mut self.replay);
         }
         let Origin::From(from) = taken.cause else { return };
         if !used.has_work() {
@@ -56,7 +57,7 @@ impl Translation {
         used.is_shared |= before != from.by;
         let is_shared = used.is_shared;
         let several = self.queues.spent.iter().any(|spent| spent.by != from.by);
-        let (number, room) = (used.takes, self.replay.service.ordered_room(queue));
+        let (number, room) = (used.takes, used.ordered_room);
         let waits = match (used.purpose, room) {
             (Some(Purpose::Calls), _) => Waits::Done,
             (_, Some(room)) => Waits::Room(room),
@@ -82,16 +83,23 @@ impl Translation {
     pub fn ask_for_room(&mut self, machine: MachineId, queue: QueueId, n: u64, early: bool) -> Option<Operation> {
         let used = self.uses.get_mut(queue)?;
         if n != 1 || early {
-            self.replay.service.forget_order(queue);
+            forget_order(used, queue, &mut self.replay);
         }
         let put = used.puts;
         used.puts += 1;
-        let has_order = used.is_shared && self.replay.service.ordered_room(queue).is_some();
+        let has_order = used.is_shared && used.ordered_room.is_some();
         let (taker, taken) = (used.taker.filter(|_| has_order)?, used.takes);
         if self.machine(taker).takes.joins {
             return None;
         }
         self.issue(machine, Operation::AskForRoom { queue });
         Some(Operation::GetRoom { queue, taker, put, taken })
+    }
+}
+
+/// Notes that the order of requests for room in the queue is unknown from here on.
+fn forget_order(used: &mut QueueUse, queue: QueueId, replay: &mut Replayer) {
+    if used.ordered_room.take().is_some() {
+        replay.set_ordered_room(queue, None);
     }
 }

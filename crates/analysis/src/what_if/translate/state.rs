@@ -10,6 +10,7 @@ use crate::what_if::grammar::Scenario;
 use crate::what_if::operation::{LeftCpu, Operation};
 use crate::what_if::options::Options;
 use crate::what_if::replay::cpus::{Cpus, Host};
+use crate::what_if::replay::replayer::Replayer;
 use crate::what_if::replay::state::Replay;
 use crate::what_if::worlds::small_map::SmallMap;
 use crate::what_if::worlds::time_vector::Layout;
@@ -67,7 +68,7 @@ pub struct States {
 /// The trace as far as it was read, with the replay of its operations.
 #[derive(Debug)]
 pub struct Translation {
-    pub replay: Replay,
+    pub replay: Replayer,
     pub changes: Changes,
     pub machines: Vec<TracedMachine>,
     /// The machines that stopped, in that order, each with the number of its stop.
@@ -88,6 +89,8 @@ pub struct Translation {
     /// Number of interactions that contradict the ones before.
     pub contradictions: u64,
     pub interactions: u64,
+    /// Number of causes by machines that were forgotten.
+    pub forgotten_causes: u64,
 }
 
 impl Translation {
@@ -96,7 +99,7 @@ impl Translation {
         let changes = Changes::new(&options.scenarios);
         let cpus = Cpus::new(changes.cpus(), changes.most(layout));
         Translation {
-            replay: Replay::new(options, cpus),
+            replay: Replayer::new(Replay::new(options, cpus)),
             changes,
             machines: Vec::new(),
             stopped: VecDeque::new(),
@@ -112,6 +115,7 @@ impl Translation {
             end_machine: EndMachine { name: options.machine.clone(), ..EndMachine::default() },
             contradictions: 0,
             interactions: 0,
+            forgotten_causes: 0,
         }
     }
 
@@ -132,8 +136,8 @@ impl Translation {
     }
 
     /// Number of vectors that are held, of machines, tokens, room and free CPUs.
-    pub fn held_vectors(&self) -> usize {
-        self.replay.slots.live() + self.machines.iter().filter(|machine| !machine.is_forgotten).count()
+    pub fn held_vectors(&mut self) -> usize {
+        self.replay.here().slots.live() + self.machines.iter().filter(|machine| !machine.is_forgotten).count()
     }
 
     /// Returns true if no context is on top of the machine.
@@ -167,11 +171,11 @@ impl Translation {
     /// Returns the number of the key; at its first use, the replay gets its factors.
     pub fn key(&mut self, vocabulary: &Vocabulary, key: Key) -> u32 {
         let id = self.states.keys.id(key);
-        while self.states.keys.len() > self.replay.factors.len() {
+        while self.states.keys.len() > self.states.delays.len() {
             let is_lost = matches!(key, Key::State { machine, .. } if vocabulary.is_lost_events(machine));
             let kind = key.kind(vocabulary, false);
             let factors = self.changes.row(&key.words(vocabulary), (&key, kind), is_lost, self.replay.layout);
-            self.replay.factors.push(factors);
+            self.replay.add_factors(factors);
             self.states.delays.push(Delay::default());
         }
         id

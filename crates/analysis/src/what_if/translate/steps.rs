@@ -10,7 +10,6 @@ use super::traced_machine::Block;
 use crate::critical_path::interactions::machine_of;
 use crate::stats::nearest::ends_nowhere;
 use crate::what_if::operation::{Leaving, Operation};
-use crate::what_if::worlds::paths;
 use longpole_model::interaction::{Effect, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::Amount;
@@ -31,16 +30,7 @@ impl Translation {
             return;
         }
         self.step(vocabulary, effect);
-        if self.replay.paths.is_due() {
-            self.forget_paths();
-        }
-    }
-
-    /// Forgets the older part of the paths, as seen from the machine whose end counts.
-    fn forget_paths(&mut self) {
-        let tip = self.replay.end.as_ref().map(|end| end.machine).or(self.end_machine.requested).or(self.end_machine.last);
-        let tip = tip.map_or(paths::NONE, |machine| self.replay.machine(machine).node);
-        self.replay.paths.forget(tip, &self.replay.factors);
+        self.replay.end_interaction(self.end_machine.requested.or(self.end_machine.last));
     }
 
     fn step(&mut self, vocabulary: &Vocabulary, effect: Effect) {
@@ -205,13 +195,14 @@ impl Translation {
     /// Marks the end at the last machine's last interaction if no end was marked, and ends all
     /// waits.
     pub fn finish(&mut self, vocabulary: &Vocabulary) {
-        if let (None, Some(last)) = (&self.replay.end, self.end_machine.last.or(self.end_machine.requested)) {
+        if let (None, Some(last)) = (&self.replay.here().end, self.end_machine.last.or(self.end_machine.requested)) {
             self.mark_end(vocabulary, last);
         }
-        if self.replay.held.count > 0 {
-            self.replay.relax("deadlock in the replay: each machine waits for room that only a later interaction gives");
+        let replay = self.replay.here();
+        if replay.held.count > 0 {
+            replay.relax("deadlock in the replay: each machine waits for room that only a later interaction gives");
         }
-        let made = std::mem::take(&mut self.replay.service.made);
+        let made = std::mem::take(&mut replay.service.made);
         self.changes.mark_met(&made);
     }
 }

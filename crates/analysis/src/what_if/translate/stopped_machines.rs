@@ -23,27 +23,29 @@ impl Translation {
     /// its operations still wait.
     fn forget_first(&mut self, vocabulary: &Vocabulary) {
         let Some((machine, stop)) = self.stopped.pop_front() else { return };
-        let ends = self.replay.end.as_ref().map(|end| end.machine);
         let traced = self.machine(machine);
         if traced.exists || traced.stops != stop {
             return;
         }
         let is_top = traced.stack.above == 0;
-        let is_due = self.replay.machine(machine).pending.is_empty() && is_top;
+        let replay = self.replay.here();
+        let ends = replay.end.as_ref().map(|end| end.machine);
+        let is_due = replay.machine(machine).pending.is_empty() && is_top;
         if !is_due || [self.end_machine.requested, self.end_machine.last, ends].contains(&Some(machine)) {
             return self.stopped.push_back((machine, stop));
         }
         self.set_alone(machine, false);
         let group = self.groups.find(machine.0);
-        self.replay.forgotten.add(vocabulary.host_id(machine), group, &self.replay.machines[machine.0 as usize]);
+        let replay = self.replay.here();
+        replay.forgotten.add(vocabulary.host_id(machine), group, &replay.machines[machine.0 as usize]);
+        replay.forget(machine);
         self.machine(machine).forget();
-        self.replay.forget(machine);
     }
 
     /// Restores a forgotten machine that does something again.
     pub fn remember(&mut self, machine: MachineId) {
         if std::mem::take(&mut self.machine(machine).is_forgotten) {
-            self.replay.restore(machine);
+            self.replay.here().restore(machine);
         }
     }
 }

@@ -23,7 +23,7 @@ pub enum Looked {
 impl Translation {
     /// Stores what the machine knows now in a slot, as the origin of a token or of room.
     pub fn publish(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> TokenOrigin {
-        let slot = self.replay.slots.make();
+        let slot = self.replay.make_slot();
         let traced = self.machine(machine);
         // A thread of the kernel that acts at times of its own does not delay the receiver.
         let operation = match traced.acts_alone && traced.is_shared_worker {
@@ -35,17 +35,17 @@ impl Translation {
     }
 
     pub fn unlock(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, link: Option<NameId>) -> TokenOrigin {
-        let slot = self.replay.slots.make();
+        let slot = self.replay.make_slot();
         self.issue(machine, Operation::Unlock { queue, slot });
         TokenOrigin { slot, by: machine, t: self.clock.now, host: vocabulary.host_id(machine), link, paid: None }
     }
 
     pub fn update_holds(&mut self) {
         while let Some(from) = self.queues.copied.pop() {
-            self.replay.slots.hold(from.slot);
+            self.replay.hold_slot(from.slot);
         }
         while let Some(from) = self.queues.spent.pop() {
-            self.replay.slots.release(from.slot);
+            self.replay.release_slot(from.slot);
         }
     }
 
@@ -57,9 +57,10 @@ impl Translation {
             false => self.queues.take_space(queue, machine, n),
         };
         while let Some(from) = self.queues.copied.pop() {
-            self.replay.slots.hold(from.slot);
+            self.replay.hold_slot(from.slot);
         }
-        let capacity = if self.queue_use(queue).has_changed_capacity { self.replay.service.capacities.get_mut(&queue) } else { None };
+        let has_changed = self.queue_use(queue).has_changed_capacity;
+        let capacity = if has_changed { self.replay.here().service.capacities.get_mut(&queue) } else { None };
         let changed = match capacity {
             Some(capacity) if early => Some(capacity.reserve(machine, n)),
             Some(capacity) => Some(capacity.take(machine, n)),
@@ -91,18 +92,12 @@ impl Translation {
             return;
         }
         let from = self.publish(vocabulary, machine, None);
-        let capacity = if self.queue_use(queue).has_changed_capacity { self.replay.service.capacities.get_mut(&queue) } else { None };
-        if let Some(capacity) = capacity {
-            self.replay.slots.hold(from.slot);
-            let (waiting, old) = capacity.give(n, from.slot);
-            if let Some(old) = old {
-                self.replay.slots.release(old);
-            }
-            self.replay.wake_held(waiting);
+        if self.queue_use(queue).has_changed_capacity {
+            self.replay.here().give_room(queue, n, from.slot);
         }
         match bounded {
             true => self.queues.give_space(queue, n, from),
-            false => self.replay.slots.release(from.slot),
+            false => self.replay.release_slot(from.slot),
         }
     }
 
@@ -232,9 +227,9 @@ impl Translation {
         let traced = self.machine(machine);
         if looked == Looked::Took && traced.acts_alone && traced.is_shared_worker {
             let before = traced.passed.replace(arrival);
-            self.replay.slots.hold(from.slot);
+            self.replay.hold_slot(from.slot);
             if let Some(before) = before {
-                self.replay.slots.release(before.slot);
+                self.replay.release_slot(before.slot);
             }
         }
         self.meet_token(machine, (queue, looked), from, (ns, key, delay));

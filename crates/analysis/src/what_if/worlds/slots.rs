@@ -10,7 +10,8 @@ pub struct Slots {
     lanes: usize,
     data: Vec<f64>,
     slots: Vec<Slot>,
-    free: Vec<u32>,
+    /// Slots that nothing holds any more.
+    pub free: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -27,16 +28,15 @@ impl Slots {
         Slots { lanes, data: Vec::new(), slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Returns a new empty slot, held once.
-    pub fn make(&mut self) -> u32 {
-        if let Some(at) = self.free.pop() {
-            let slot = &mut self.slots[at as usize];
-            (slot.holds, slot.filled) = (1, false);
-            return at;
+    /// Makes an empty slot with this number, held once. Nothing else holds it.
+    pub fn make(&mut self, at: u32) {
+        let slots = at as usize + 1;
+        if slots > self.slots.len() {
+            self.slots.resize_with(slots, Slot::default);
+            self.data.resize(slots * self.lanes, 0.0);
         }
-        self.slots.push(Slot { holds: 1, ..Slot::default() });
-        self.data.resize(self.data.len() + self.lanes, 0.0);
-        self.slots.len() as u32 - 1
+        let slot = &mut self.slots[at as usize];
+        (slot.holds, slot.filled) = (1, false);
     }
 
     pub fn hold(&mut self, at: u32) {
@@ -78,6 +78,6 @@ impl Slots {
 
     /// Number of slots that are held.
     pub fn live(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.iter().filter(|slot| slot.holds > 0).count()
     }
 }
