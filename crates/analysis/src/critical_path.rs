@@ -37,6 +37,7 @@ pub mod name_index;
 mod options;
 pub mod participation;
 pub(crate) mod path;
+mod path_log;
 mod path_store;
 pub(crate) mod path_windows;
 mod runs;
@@ -171,6 +172,8 @@ impl CriticalPath {
         let window = options.window.filter(|_| active.is_none());
         let store = match window {
             Some(window) => PathStore::Windowed(Box::new(Windows::new(window, options.jobs, options.segments, options.spill))),
+            // The profile of the path then follows from its segments.
+            None if active.is_none() && options.segments && options.spill.is_some() => PathStore::Segments,
             None => PathStore::Charged(Tree::default()),
         };
         let mut segments = (window.is_none() && options.segments || active.is_some()).then(Segments::default);

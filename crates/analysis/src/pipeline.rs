@@ -82,4 +82,4 @@ const MAX_BLOCKS_IN_FLIGHT: usize = 8;
 
 /// The file for a long path. The file has no name, so nothing of it remains, even if this process
 /// is killed.
-pub const SPILL: Spill = Spill { make: tempfile::tempfile, from: 1 << 16 };
+pub const SPILL: Spill = Spill { make: tempfile::tempfile, from: 1 << 14 };

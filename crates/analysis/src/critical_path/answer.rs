@@ -188,11 +188,16 @@ impl CriticalPath {
             Some(active) => active.finish(),
             None => {
                 let (tree, tip, segments) = store.finish(tip);
-                let mut profile: HashMap<u32, u64> = HashMap::new();
-                for (key, ns) in tree.key_times(tip.node) {
-                    *profile.entry(key).or_default() += ns;
+                let path = self.segments.take().or(segments).map(|segments| segments.forward(tip.segment));
+                let mut times = vec![0; names.len()];
+                let mut add = |(key, ns): (u32, u64)| times.get_mut(key as usize).into_iter().for_each(|time| *time += ns);
+                match (&tree, &path) {
+                    (Some(tree), _) => tree.key_times(tip.node).for_each(add),
+                    (None, Some(path)) => path.pieces().for_each(|(key, start, end)| add((key, end - start))),
+                    (None, None) => {}
                 }
-                (profile, self.segments.take().or(segments).map(|segments| segments.forward(tip.segment)))
+                let profile: HashMap<u32, u64> = (0..).zip(times).filter(|&(_, ns)| ns > 0).collect();
+                (profile, path)
             }
         };
         let length = end.t - start;

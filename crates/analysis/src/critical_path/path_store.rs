@@ -1,17 +1,21 @@
-//! Storage of the paths: either the tree itself, charged at once, or a list of operations that
-//! worker threads charge window by window ([`super::window`]). Both yield the same result.
+//! Storage of the paths: the tree itself, charged at once; their segments alone; or a list of
+//! operations that worker threads charge window by window ([`super::window`]). All yield the same
+//! result.
 
 use crate::critical_path::machine::Tip;
+use crate::critical_path::path_log::PathLog;
 use crate::critical_path::segments::{Segments, Spill, NONE};
 use crate::critical_path::tree::Tree;
 use crate::critical_path::window::{Charge, Op, Ops, Slot, Summary};
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::thread::{Builder, JoinHandle};
 
-/// Storage of the paths; both variants have the same operations.
+/// Storage of the paths; all variants have the same operations.
 pub enum PathStore {
     /// Charged at once.
     Charged(Tree),
+    /// Only the segments are stored, by the caller.
+    Segments,
     /// Charged window by window, by worker threads.
     Windowed(Box<Windows>),
 }
@@ -21,6 +25,7 @@ impl PathStore {
     pub fn root(&mut self) -> Tip {
         match self {
             PathStore::Charged(tree) => Tip { node: tree.root(), segment: NONE },
+            PathStore::Segments => Tip { node: 0, segment: NONE },
             PathStore::Windowed(windows) => {
                 let to = windows.slot();
                 windows.ops.list.push(Op::Root { to });
@@ -32,6 +37,7 @@ impl PathStore {
     pub fn hold(&mut self, tip: Tip) {
         match self {
             PathStore::Charged(tree) => tree.hold(tip.node),
+            PathStore::Segments => {}
             PathStore::Windowed(windows) => windows.holds[tip.node as usize] += 1,
         }
     }
@@ -39,6 +45,7 @@ impl PathStore {
     pub fn release(&mut self, tip: Tip) {
         match self {
             PathStore::Charged(tree) => tree.release(tip.node),
+            PathStore::Segments => {}
             PathStore::Windowed(windows) => windows.release(tip.node),
         }
     }
@@ -52,6 +59,10 @@ impl PathStore {
                 tree.charge(node, key, until - from);
                 let segment = segments.map_or(NONE, |segments| segments.add(key, from, until, tip.segment));
                 Tip { node, segment }
+            }
+            PathStore::Segments => {
+                let segment = segments.map_or(NONE, |segments| segments.add(key, from, until, tip.segment));
+                Tip { segment, ..tip }
             }
             PathStore::Windowed(windows) => {
                 let of = tip.node;
@@ -75,6 +86,10 @@ impl PathStore {
                 let node = tree.past(tip.node, end, at, charges);
                 let segment = segments.map_or(NONE, |segments| segments.past(tip.segment, at));
                 Tip { node, segment }
+            }
+            PathStore::Segments => {
+                let segment = segments.map_or(NONE, |segments| segments.past(tip.segment, at));
+                Tip { segment, ..tip }
             }
             PathStore::Windowed(windows) => {
                 let (to, before) = (windows.slot(), windows.ops.charges.len());
@@ -100,20 +115,28 @@ impl PathStore {
     pub fn sizes(&self) -> (usize, usize, usize) {
         match self {
             PathStore::Charged(tree) => (tree.len(), tree.holds(), 0),
+            PathStore::Segments => (0, 0, 0),
             PathStore::Windowed(windows) => windows.sizes(),
         }
     }
 
-    /// Returns the tree, the tip within that tree, and the segments if they were stored here.
-    pub fn finish(self, tip: Tip) -> (Tree, Tip, Option<Segments>) {
+    /// Returns the tree, the tip within that tree, and the segments if they were stored here. There
+    /// is no tree if only segments are stored.
+    pub fn finish(self, tip: Tip) -> (Option<Tree>, Tip, Option<Segments>) {
         match self {
-            PathStore::Charged(tree) => (tree, tip, None),
-            PathStore::Windowed(windows) => {
-                let composed = windows.finish();
-                let tip = composed.tip(tip.node).unwrap_or(Tip { node: u32::MAX, segment: NONE });
-                let (tree, segments) = composed.into_parts();
-                (tree, tip, segments)
-            }
+            PathStore::Charged(tree) => (Some(tree), tip, None),
+            PathStore::Segments => (None, tip, None),
+            PathStore::Windowed(windows) => match windows.finish() {
+                Whole::Summary(composed) => {
+                    let tip = composed.tip(tip.node).unwrap_or(Tip { node: u32::MAX, segment: NONE });
+                    let (tree, segments) = composed.into_parts();
+                    (Some(tree), tip, segments)
+                }
+                Whole::Log(log) => {
+                    let (tip, segments) = log.finish(tip.node);
+                    (None, tip, Some(segments))
+                }
+            },
         }
     }
 }
@@ -141,7 +164,29 @@ enum Charging {
 /// A thread that charges all windows in order. Its result is that of the whole trace.
 struct Charger {
     work: SyncSender<Ops>,
-    thread: JoinHandle<Summary>,
+    thread: JoinHandle<Whole>,
+}
+
+/// The paths of the whole trace.
+enum Whole {
+    Summary(Summary),
+    /// Only the segments.
+    Log(PathLog),
+}
+
+impl Whole {
+    fn charge(&mut self, ops: &Ops) {
+        match self {
+            Whole::Summary(summary) => {
+                summary.charge(ops);
+                summary.clear_segments();
+            }
+            Whole::Log(log) => {
+                log.charge(ops);
+                log.clear_segments();
+            }
+        }
+    }
 }
 
 /// Threads that charge windows in turn.
@@ -211,15 +256,15 @@ impl Windows {
         }
     }
 
-    fn finish(mut self) -> Summary {
+    fn finish(mut self) -> Whole {
         self.close();
         match self.charging {
-            Charging::Here { composed, .. } => composed,
-            Charging::Apart(workers) => workers.finish(),
+            Charging::Here { composed, .. } => Whole::Summary(composed),
+            Charging::Apart(workers) => Whole::Summary(workers.finish()),
             Charging::InOrder(Charger { work, thread }) => {
                 drop(work);
                 // If the thread has died, time is missing from the sum, which is checked later.
-                thread.join().unwrap_or_else(|_| Summary::new(false))
+                thread.join().unwrap_or_else(|_| Whole::Summary(Summary::new(false)))
             }
         }
     }
@@ -238,7 +283,11 @@ impl Charging {
         let here = || Charging::Here { keep_segments, composed: whole() };
         match threads {
             0 | 1 => here(),
-            2 => Charger::new(whole()).map_or_else(here, Charging::InOrder),
+            2 => {
+                let log = spill.filter(|_| keep_segments).map(PathLog::new);
+                let whole = log.map_or_else(|| Whole::Summary(whole()), Whole::Log);
+                Charger::new(whole).map_or_else(here, Charging::InOrder)
+            }
             threads => {
                 let workers: Vec<Worker> = (1..threads).map_while(|_| Worker::new(keep_segments)).collect();
                 match workers.is_empty() {
@@ -263,12 +312,11 @@ impl Charging {
 }
 
 impl Charger {
-    fn new(mut whole: Summary) -> Option<Charger> {
+    fn new(mut whole: Whole) -> Option<Charger> {
         let (work, given) = sync_channel::<Ops>(WINDOWS_AHEAD);
         let run = move || {
             while let Ok(ops) = given.recv() {
                 whole.charge(&ops);
-                whole.clear_segments();
             }
             whole
         };

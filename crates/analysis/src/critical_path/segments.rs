@@ -57,7 +57,8 @@ impl Record {
     }
 }
 
-const FIRST_CLEARING: usize = 1 << 16;
+/// So few that they stay in the processor's caches while they are cleared.
+const FIRST_CLEARING: usize = 1 << 14;
 
 /// Reserve for the segments of the interaction during which clearing becomes due.
 const ROOM: usize = 1 << 8;

@@ -78,8 +78,67 @@ pub struct Summary {
     segments: Option<Segments>,
     symbols: Vec<(Symbol, Tip)>,
     symbol_of: IdMap<NodeId, usize>,
-    /// The tip of each path at the end of the window; `None` if the path has ended.
-    slots: IdMap<Slot, Option<Tip>>,
+    /// The paths at the end of the window, by their numbers, which are dense.
+    slots: Slots,
+}
+
+/// A path at the end of a window.
+#[derive(Clone, Copy, Debug, Default)]
+enum PathState {
+    /// The window has no operation on it.
+    #[default]
+    Untouched,
+    Ended,
+    Ends(Tip),
+}
+
+/// The paths by their numbers.
+#[derive(Clone, Debug, Default)]
+struct Slots(Vec<PathState>);
+
+impl Slots {
+    fn tip(&self, slot: Slot) -> Option<Tip> {
+        match self.0.get(slot as usize) {
+            Some(&PathState::Ends(tip)) => Some(tip),
+            _ => None,
+        }
+    }
+
+    /// Sets the tip of a path, `None` if it has ended. Returns its previous tip.
+    fn set(&mut self, slot: Slot, tip: Option<Tip>) -> Option<Tip> {
+        let at = slot as usize;
+        if at >= self.0.len() {
+            self.0.resize(at + 1, PathState::Untouched);
+        }
+        let now = tip.map_or(PathState::Ended, PathState::Ends);
+        match std::mem::replace(&mut self.0[at], now) {
+            PathState::Ends(before) => Some(before),
+            PathState::Untouched | PathState::Ended => None,
+        }
+    }
+
+    /// Returns the paths that the window has changed, with their tips; `None` if the path has ended.
+    fn changed(&self) -> impl Iterator<Item = (Slot, Option<Tip>)> + '_ {
+        (0..).zip(&self.0).filter_map(|(slot, state)| match *state {
+            PathState::Untouched => None,
+            PathState::Ended => Some((slot, None)),
+            PathState::Ends(tip) => Some((slot, Some(tip))),
+        })
+    }
+
+    fn tips(&self) -> impl Iterator<Item = &Tip> {
+        self.0.iter().filter_map(|state| match state {
+            PathState::Ends(tip) => Some(tip),
+            PathState::Untouched | PathState::Ended => None,
+        })
+    }
+
+    fn tips_mut(&mut self) -> impl Iterator<Item = &mut Tip> {
+        self.0.iter_mut().filter_map(|state| match state {
+            PathState::Ends(tip) => Some(tip),
+            PathState::Untouched | PathState::Ended => None,
+        })
+    }
 }
 
 impl Summary {
@@ -89,7 +148,7 @@ impl Summary {
             segments: keep_segments.then(Segments::default),
             symbols: Vec::new(),
             symbol_of: IdMap::default(),
-            slots: IdMap::default(),
+            slots: Slots::default(),
         }
     }
 
@@ -114,7 +173,7 @@ impl Summary {
             match op {
                 Op::Root { to } => {
                     let node = self.tree.root();
-                    self.slots.insert(to, Some(Tip { node, segment: NONE }));
+                    self.slots.set(to, Some(Tip { node, segment: NONE }));
                 }
                 Op::Extend { of, to, key, from, until } => {
                     let tip = self.at(of);
@@ -124,17 +183,17 @@ impl Summary {
                     let node = self.tree.own(tip.node, from);
                     self.tree.charge(node, key, until - from);
                     let segment = self.segments.as_mut().map_or(NONE, |segments| segments.add(key, from, until, tip.segment));
-                    self.slots.insert(to, Some(Tip { node, segment }));
+                    self.slots.set(to, Some(Tip { node, segment }));
                 }
                 Op::Past { of, to, end, at, charges: count } => {
                     let tip = self.at(of);
                     let (mine, rest) = charges.split_at(charges.len().min(count as usize));
                     charges = rest;
                     let past = self.past(tip, end, at, mine);
-                    self.slots.insert(to, Some(past));
+                    self.slots.set(to, Some(past));
                 }
                 Op::End { of } => {
-                    if let Some(Some(tip)) = self.slots.insert(of, None) {
+                    if let Some(tip) = self.slots.set(of, None) {
                         self.tree.release(tip.node);
                     }
                 }
@@ -144,11 +203,11 @@ impl Summary {
 
     /// Returns the tip of a path; a path that is not known in this window comes from before it.
     fn at(&mut self, slot: Slot) -> Tip {
-        if let Some(&Some(tip)) = self.slots.get(&slot) {
+        if let Some(tip) = self.slots.tip(slot) {
             return tip;
         }
         let tip = self.symbol(Symbol::Entry(slot));
-        self.slots.insert(slot, Some(tip));
+        self.slots.set(slot, Some(tip));
         tip
     }
 
@@ -197,13 +256,13 @@ impl Summary {
         }
         let nodes = self.take_nodes(&later, &symbols);
         let segments = self.take_segments(&later, &symbols);
-        for (&slot, now) in &later.slots {
+        for (slot, now) in later.slots.changed() {
             let now = now.and_then(|tip| {
                 let node = *nodes.get(&tip.node)?;
                 self.tree.hold(node);
                 Some(Tip { node, segment: segments.get(tip.segment as usize).copied().unwrap_or(NONE) })
             });
-            if let Some(Some(before)) = self.slots.insert(slot, now) {
+            if let Some(before) = self.slots.set(slot, now) {
                 self.tree.release(before.node);
             }
         }
@@ -221,7 +280,7 @@ impl Summary {
             }
         }
         let mut open = Vec::new();
-        for tip in later.slots.values().flatten() {
+        for tip in later.slots.tips() {
             let mut node = tip.node;
             while !nodes.contains_key(&node) {
                 open.push(node);
@@ -250,7 +309,7 @@ impl Summary {
     /// Copies the later summary's live segments. Returns their indices by their old index.
     fn take_segments(&mut self, later: &Summary, symbols: &[Tip]) -> Vec<u32> {
         let (Some(mine), Some(theirs)) = (&mut self.segments, &later.segments) else { return Vec::new() };
-        let live = theirs.live(later.slots.values().flatten().map(|tip| tip.segment));
+        let live = theirs.live(later.slots.tips().map(|tip| tip.segment));
         let mut places = vec![NONE; theirs.len()];
         for (at, record) in theirs.records().enumerate().filter(|(at, _)| live[*at]) {
             let Record { key, start, end, parent, .. } = *record;
@@ -266,12 +325,12 @@ impl Summary {
     pub fn clear_segments(&mut self) {
         let slots = &mut self.slots;
         if let Some(segments) = self.segments.as_mut().filter(|segments| segments.is_due()) {
-            segments.clear(0, |visit| slots.values_mut().flatten().for_each(|tip| visit(&mut tip.segment)));
+            segments.clear(0, |visit| slots.tips_mut().for_each(|tip| visit(&mut tip.segment)));
         }
     }
 
     pub fn tip(&self, slot: Slot) -> Option<Tip> {
-        self.slots.get(&slot).copied().flatten()
+        self.slots.tip(slot)
     }
 
     pub fn into_parts(self) -> (Tree, Option<Segments>) {
