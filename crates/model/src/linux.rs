@@ -58,7 +58,6 @@ use crate::linux::watch::{Base, BlockCause, ContextId, CpuId, Mode, ThreadId, Th
 use crate::names::{NameId, Names};
 use crate::rules::RuleError;
 use longpole_trace::event::{Catalogue, Class, Event, Loss, StreamKind};
-use std::collections::HashMap;
 
 /// The state machine; see the [module](self). Create it, pass it all events and losses in order,
 /// then call [`Linux::finish`].
@@ -124,7 +123,7 @@ struct Ids {
     cpu_of_stream: Vec<Option<CpuId>>,
     /// The newest thread with each thread id.
     threads: IdMap<i32, ThreadId>,
-    contexts: HashMap<Key, ContextId>,
+    contexts: IdMap<Key, ContextId>,
 }
 
 /// Names of system calls after whose return more is known about a thread or its process.

@@ -20,6 +20,7 @@
 //! and one in `asked`.
 
 use crate::stats::histogram::Histogram;
+use longpole_model::hash::IdMap;
 use longpole_model::linux::net::{Hop, PacketStep};
 use longpole_model::linux::watch::{FinishedCall, Moment, ThreadId, Waker, Watch};
 use longpole_model::linux::{FileKind, Linux};
@@ -188,8 +189,8 @@ pub struct Exchanges {
     /// Effect of each system call, by name id.
     effects: Vec<Option<CallEffect>>,
     /// Open connections by process id and file descriptor.
-    open: HashMap<(i32, i64), Connection>,
-    processes: HashMap<i32, SocketActivity>,
+    open: IdMap<(i32, i64), Connection>,
+    processes: IdMap<i32, SocketActivity>,
     /// Ports on which a process listens, with the number of times that each was seen.
     ports: HashMap<i32, BTreeMap<u16, u64>>,
     /// Local ports of the TCP connections that a process had when the recording began.
@@ -403,7 +404,7 @@ fn add(activity: &mut SocketActivity, connection: &Connection) {
 /// The exchanges of all processes.
 #[derive(Debug, Default)]
 pub struct SocketActivities {
-    processes: HashMap<i32, SocketActivity>,
+    processes: IdMap<i32, SocketActivity>,
     ports: HashMap<i32, u16>,
 }
 

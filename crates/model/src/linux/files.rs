@@ -7,8 +7,8 @@
 //! table. They are not known if that number was a different one (the dump is slightly younger than
 //! the first events), or if files may have arrived in a message since.
 
+use crate::hash::IdMap;
 use crate::names::{NameId, Names};
-use std::collections::HashMap;
 
 /// The kind of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -148,7 +148,7 @@ impl Table {
 /// The open files of all processes, and the effects of system calls on them.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    processes: HashMap<i32, Table>,
+    processes: IdMap<i32, Table>,
     effects: Vec<Option<FileEffect>>,
 }
 
