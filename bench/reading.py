@@ -6,9 +6,11 @@ their CPU time is measured. Ours reads every field of every event, by columns an
 and both must compute the same sum; babeltrace2's `dummy` sink gets each event and reads none of its
 fields. The verbs `info` and `print` are compared with babeltrace2's `dummy` and text output on the
 same traces and on the demo system's, with the kernel's events if they can be recorded. All output
-is to /dev/null; the commands are shown with the ratio.
+is to /dev/null; the commands are shown with the ratio. `report` is measured on the demo system's
+recording and on one of `perf bench sched pipe`.
 """
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -24,6 +26,8 @@ COUNT = TARGET / "examples/count"
 LONGPOLE = TARGET / "longpole"
 # For each verb, the minimum ratio to babeltrace2 and its options for the same task.
 VERBS = {"info": (15, ["--output-format=dummy"]), "print": (10, [])}
+# Minimum number of million events that `report` processes per second of elapsed time on two CPUs.
+REPORT_LEAST = 4
 KERNEL = "sched,irq,softirq,timer,syscall,futex"
 MIB = 1 << 20
 
@@ -72,6 +76,16 @@ def demo(work, seconds):
     system = [program, f"--seconds={seconds}", "--bytes=64", "--lookup=exceptions", "--timeouts=exact", "--batch=8", "--signals=eager", "--checksum=full"]
     with tempfile.TemporaryDirectory(dir=work) as runtime:
         run(LONGPOLE, "record", *kernel, "--buffer", "4MiB", "-o", output, "--", *system, env={**os.environ, "LONGPOLE_RUNTIME_DIR": runtime})
+    return max(output.iterdir())
+
+
+def pipe(work, items):
+    """Records two processes that pass a byte to and fro, with the default groups of kernel events."""
+    if os.geteuid() != 0:
+        raise Open("only root can record the kernel's events")
+    output = work / "pipe"
+    with tempfile.TemporaryDirectory(dir=work) as runtime:
+        run(LONGPOLE, "record", "-o", output, "--", "perf", "bench", "sched", "pipe", "-l", items, env={**os.environ, "LONGPOLE_RUNTIME_DIR": runtime})
     return max(output.iterdir())
 
 
@@ -128,9 +142,15 @@ def reading(results, work, quick):
         except Open as error:
             results.open("reading", name, error)
     try:
-        compare_verbs(results, "demo", demo(work, 2 if quick else 15), 1 if quick else 3)
+        trace = demo(work, 2 if quick else 15)
+        compare_verbs(results, "demo", trace, 1 if quick else 3)
+        report(results, "demo", trace, rounds)
     except Open as error:
         results.open("reading", "demo", error)
+    try:
+        report(results, "pipe", pipe(work, 25_000 if quick else 250_000), rounds)
+    except Open as error:
+        results.open("reading", "pipe", error)
     memory(results, work, tenth)
 
 
@@ -177,6 +197,20 @@ def compare_verbs(results, name, trace, rounds):
         fastest = min(spent_theirs) / max(min(spent_ours), 1e-6)
         what = f"{name}: longpole {verb} TRACE, to {' '.join(['babeltrace2', *options, 'TRACE'])}"
         results.add("reading", what, f"{shown(interval(ratios), ' x')}, of the fastest rounds {fastest:.1f} x", f">= {least} x", told)
+
+
+def report(results, name, trace, rounds):
+    """Measures how many events `longpole report` processes per second of elapsed time, on all CPUs,
+    and how many per second of CPU time.
+    """
+    events = json.loads(run(LONGPOLE, "info", "--json", trace))["events"]
+    elapsed, cpu = [], []
+    for _ in range(rounds):
+        began = time.monotonic()
+        cpu.append(events / max(spent(LONGPOLE, "report", trace)[0], 1e-6) / 1e6)
+        elapsed.append(events / (time.monotonic() - began) / 1e6)
+    what = f"{name}: longpole report, M events/s"
+    results.add("reading", what, f"{shown(interval(elapsed))}, {shown(interval(cpu))} per CPU second", f">= {REPORT_LEAST}", outcome(interval(elapsed), least=REPORT_LEAST), events=events)
 
 
 def memory(results, work, tenth):
