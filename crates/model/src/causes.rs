@@ -120,6 +120,7 @@ pub struct Composer {
 struct ObservedEffects {
     moments: Vec<Moment>,
     hops: Vec<devices::PacketEvent>,
+    devices: devices::DeviceNumbers,
 }
 
 impl Watch for ObservedEffects {
@@ -130,7 +131,7 @@ impl Watch for ObservedEffects {
 
     #[inline]
     fn hopped(&mut self, hop: &Hop<'_>) {
-        self.hops.extend(devices::PacketEvent::of(hop));
+        self.hops.extend(devices::PacketEvent::of(hop, &mut self.devices));
     }
 }
 

@@ -117,7 +117,8 @@ impl Slots {
         }
     }
 
-    /// Returns the paths that the window has changed, with their tips; `None` if the path has ended.
+    /// Returns the paths that the window has changed, with their tips; `None` if a path has
+    /// ended.
     fn changed(&self) -> impl Iterator<Item = (Slot, Option<Tip>)> + '_ {
         (0..).zip(&self.0).filter_map(|(slot, state)| match *state {
             PathState::Untouched => None,

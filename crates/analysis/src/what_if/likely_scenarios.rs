@@ -12,10 +12,10 @@ use super::propose::{self, MIN_SHARE, STATES};
 use crate::critical_path::{self, Path, Row};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, LINK};
 
-/// The path and the replay differ a little, so a few more states, and slightly smaller ones, are
-/// tried.
-const MORE_STATES: usize = 2;
-const MARGIN: f64 = 0.9;
+/// The path and the replay differ, so some more states, and smaller ones, are tried. A state that
+/// is missed costs another replay, which takes as long as dozens of further changes in this one.
+const MORE_STATES: usize = 4;
+const MARGIN: f64 = 0.7;
 /// If they differ more, the replay's path goes through busy states, or through links without a
 /// queue.
 const BUSY: usize = 6;

@@ -10,6 +10,7 @@ use crate::kinds::{LinkKind, OUTSIDE};
 use crate::linux::net::{Hop, PacketStep};
 use crate::linux::watch::{ContextId, CpuId, Waker};
 use crate::names::NameId;
+use crate::tokens::dense::Dense;
 use crate::tokens::Amount;
 use longpole_trace::event::Catalogue;
 use std::collections::{HashMap, VecDeque};
@@ -41,8 +42,8 @@ pub(super) struct Devices {
     disks: HashMap<i64, QueueId>,
     /// The disk whose requests an interrupt completes.
     disk_of: HashMap<ContextId, i64>,
-    /// The links of network devices, by name.
-    links: HashMap<Vec<u8>, Link>,
+    /// The links of network devices, by the device's number.
+    links: Dense<Link>,
     slots: Slots,
     /// The name of the flow of each slot.
     flows: Vec<NameId>,
@@ -100,21 +101,52 @@ struct Segmentable {
 }
 
 /// A step of a packet, without its texts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct PacketEvent {
     cpu: CpuId,
     by: Waker,
     packet: u64,
     length: u32,
     /// For a packet on its way out: the device, and true if the device's driver makes this step.
-    out: Option<(Vec<u8>, bool)>,
+    out: Option<(u32, bool)>,
+}
+
+/// Numbers of network devices, in the order of their first packets.
+#[derive(Debug, Default)]
+pub(super) struct DeviceNumbers {
+    names: Vec<Vec<u8>>,
+    numbers: HashMap<Vec<u8>, u32>,
+    /// The device of the previous packet, which is usually that of the next one.
+    last: u32,
+}
+
+impl DeviceNumbers {
+    fn of(&mut self, name: &[u8]) -> u32 {
+        if self.names.get(self.last as usize).is_some_and(|last| last == name) {
+            return self.last;
+        }
+        self.last = match self.numbers.get(name) {
+            Some(&known) => known,
+            None => {
+                let next = self.names.len() as u32;
+                self.names.push(name.to_vec());
+                self.numbers.insert(name.to_vec(), next);
+                next
+            }
+        };
+        self.last
+    }
+
+    fn name(&self, device: u32) -> &[u8] {
+        self.names.get(device as usize).map_or(&[], Vec::as_slice)
+    }
 }
 
 impl PacketEvent {
-    pub fn of(hop: &Hop<'_>) -> Option<PacketEvent> {
+    pub fn of(hop: &Hop<'_>, devices: &mut DeviceNumbers) -> Option<PacketEvent> {
         let (packet, length, out) = match hop.step {
-            PacketStep::Queue { packet, length, device } => (packet, length, Some((device.to_vec(), false))),
-            PacketStep::Transmit { packet, length, device, .. } => (packet, length, Some((device.to_vec(), true))),
+            PacketStep::Queue { packet, length, device } => (packet, length, Some((devices.of(device), false))),
+            PacketStep::Transmit { packet, length, device, .. } => (packet, length, Some((devices.of(device), true))),
             PacketStep::Receive { packet, length, .. } => (packet, length, None),
             _ => return None,
         };
@@ -209,7 +241,7 @@ impl Composer {
     }
 
     /// Processes a packet that the driver gets: either a queued packet, or a segment of one.
-    fn cut(&mut self, machine: MachineId, device: &[u8], hop: &PacketEvent) {
+    fn cut(&mut self, machine: MachineId, device: u32, hop: &PacketEvent) {
         let Some(link) = self.devices.links.get_mut(device) else { return };
         if let Some(place) = link.segmentable.iter().rposition(|whole| whole.packet == hop.packet && !whole.cut) {
             link.segmentable.remove(place);
@@ -249,7 +281,7 @@ impl Composer {
 
     pub(super) fn hop(&mut self, catalogue: &Catalogue, hop: &PacketEvent) {
         let Some(machine) = self.machine_of_waker(catalogue, Some(hop.cpu), hop.by) else { return };
-        if let Some((device, true)) = &hop.out {
+        if let Some((device, true)) = hop.out {
             self.cut(machine, device, hop);
         }
         let known = self.devices.packets.get(&hop.packet).copied();
@@ -258,7 +290,7 @@ impl Composer {
             // timer shows no cause.
             return;
         }
-        match &hop.out {
+        match hop.out {
             Some((device, transmits)) => {
                 let same = known.filter(|packet| self.devices.links.get(device).is_some_and(|link| link.queue == packet.token.queue));
                 match known {
@@ -278,8 +310,9 @@ impl Composer {
                 let queue = match self.devices.links.get(device) {
                     Some(link) => link.queue,
                     None => {
-                        let queue = self.system.vocabulary.queue(&format!("net {}", String::from_utf8_lossy(device)));
-                        self.devices.links.insert(device.clone(), Link { queue, segmentable: VecDeque::new() });
+                        let queue =
+                            self.system.vocabulary.queue(&format!("net {}", String::from_utf8_lossy(self.observed.devices.name(device))));
+                        *self.devices.links.slot(device) = Some(Link { queue, segmentable: VecDeque::new() });
                         queue
                     }
                 };
@@ -287,7 +320,7 @@ impl Composer {
                 self.devices.next_id += 1;
                 let id = self.devices.next_id;
                 let mut given_up = None;
-                if let (false, Some(link)) = (*transmits, self.devices.links.get_mut(device)) {
+                if let (false, Some(link)) = (transmits, self.devices.links.get_mut(device)) {
                     if link.segmentable.len() >= MAX_SEGMENTABLE {
                         given_up = link.segmentable.pop_front().filter(|whole| whole.cut);
                     }
@@ -303,7 +336,7 @@ impl Composer {
                     let outside = self.outside_machine();
                     self.take(outside, whole.token);
                 }
-                let n = if *transmits || hop.length <= SEGMENTED_BYTES { 1 } else { PIECES };
+                let n = if transmits || hop.length <= SEGMENTED_BYTES { 1 } else { PIECES };
                 self.devices
                     .packets
                     .insert(hop.packet, Packet { token: TokenSlot { queue, slot }, id, by: machine, t: self.now, length: hop.length });
@@ -344,7 +377,7 @@ impl Composer {
     }
 
     /// Processes the reuse of a packet's buffer: the former packet was segmented, or is gone.
-    fn reuse_buffer(&mut self, packet: u64, device: &[u8]) {
+    fn reuse_buffer(&mut self, packet: u64, device: u32) {
         let Some(old) = self.devices.packets.remove(&packet) else { return };
         let segmentable = self.devices.links.get_mut(device).map(|link| &mut link.segmentable);
         match segmentable.and_then(|packets| packets.iter_mut().find(|whole| whole.id == old.id)) {

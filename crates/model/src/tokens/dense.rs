@@ -16,6 +16,14 @@ impl<T> Dense<T> {
         self.0.get(at as usize)?.as_ref()
     }
 
+    pub fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+        self.0.get_mut(at as usize)?.as_mut()
+    }
+
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.iter_mut().flatten()
+    }
+
     /// The entry of a number, which may be empty.
     #[inline]
     pub fn slot(&mut self, at: u32) -> &mut Option<T> {
