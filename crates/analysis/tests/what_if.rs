@@ -476,3 +476,46 @@ fn a_machine_that_restarts_after_it_was_forgotten_is_new_and_a_requested_one_is_
     }
     assert!(worlds.answer(reader.vocabulary()).is_ok());
 }
+
+/// A client and a server alternate, and the server starts a job now and then.
+fn rounds(count: u64) -> String {
+    let mut log =
+        String::from("{\"t\":0,\"machine\":\"client\",\"state\":\"ask\"}\n{\"t\":0,\"machine\":\"server\",\"blocked\":\"request\"}\n");
+    for n in 0..count {
+        let t = 100 * n;
+        let _ = writeln!(log, "{{\"t\":{},\"machine\":\"client\",\"put\":\"request\"}}", t + 30 + n % 7);
+        let _ = writeln!(log, "{{\"t\":{},\"machine\":\"client\",\"blocked\":\"reply\"}}", t + 31 + n % 7);
+        let _ = writeln!(log, "{{\"t\":{},\"machine\":\"server\",\"get\":\"request\"}}", t + 40);
+        let _ = writeln!(log, "{{\"t\":{},\"machine\":\"server\",\"state\":\"work\"}}", t + 40);
+        if n % 16 == 0 {
+            let _ =
+                writeln!(log, "{{\"t\":{},\"machine\":\"job.{n}\",\"class\":\"job\",\"forked_by\":\"server\",\"state\":\"work\"}}", t + 50);
+            let _ = writeln!(log, "{{\"t\":{},\"machine\":\"job.{n}\",\"stop\":true}}", t + 60);
+        }
+        let _ = writeln!(log, "{{\"t\":{},\"machine\":\"server\",\"put\":\"reply\"}}", t + 90);
+        let _ = writeln!(log, "{{\"t\":{},\"machine\":\"server\",\"blocked\":\"request\"}}", t + 91);
+        let _ = writeln!(log, "{{\"t\":{},\"machine\":\"client\",\"get\":\"reply\"}}", t + 95);
+        let _ = writeln!(log, "{{\"t\":{},\"machine\":\"client\",\"state\":\"ask\"}}", t + 95);
+    }
+    let _ = writeln!(log, "{{\"t\":{},\"end\":\"client\"}}", 100 * count);
+    log
+}
+
+#[test]
+fn the_answer_does_not_depend_on_the_thread_of_the_replay() {
+    let log = rounds(8_000);
+    let answer = |in_this_thread: bool| {
+        let scenarios = ["server::work x0.5", "client x0.5", "job x0.25"].map(|text| Scenario::parse(text).unwrap());
+        let mut reader = Reader::new(log.as_bytes());
+        let mut worlds = WhatIf::new(Options { scenarios: scenarios.into(), ..Options::default() });
+        while let Some(interaction) = reader.next_interaction().unwrap() {
+            worlds.interaction(reader.vocabulary(), &interaction);
+            if in_this_thread {
+                // The number is needed here, so the replay stays.
+                worlds.held();
+            }
+        }
+        format!("{:?}", worlds.answer(reader.vocabulary()).unwrap())
+    };
+    assert_eq!(answer(false), answer(true));
+}

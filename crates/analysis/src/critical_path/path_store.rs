@@ -93,7 +93,9 @@ impl PathStore {
             }
             PathStore::Windowed(windows) => {
                 let (to, before) = (windows.slot(), windows.ops.charges.len());
-                windows.ops.charges.extend(charges.filter(|charge| charge.1 < end && charge.2 > at));
+                if windows.charging.has_times() {
+                    windows.ops.charges.extend(charges.filter(|charge| charge.1 < end && charge.2 > at));
+                }
                 let charges = (windows.ops.charges.len() - before) as u32;
                 windows.ops.list.push(Op::Past { of: tip.node, to, end, at, charges });
                 Tip { node: to, segment: NONE }
@@ -163,6 +165,8 @@ enum Charging {
 
 /// A thread that charges all windows in order. Its result is that of the whole trace.
 struct Charger {
+    /// The thread computes the times of keys, not only segments.
+    has_times: bool,
     work: SyncSender<Ops>,
     thread: JoinHandle<Whole>,
 }
@@ -261,7 +265,7 @@ impl Windows {
         match self.charging {
             Charging::Here { composed, .. } => Whole::Summary(composed),
             Charging::Apart(workers) => Whole::Summary(workers.finish()),
-            Charging::InOrder(Charger { work, thread }) => {
+            Charging::InOrder(Charger { work, thread, .. }) => {
                 drop(work);
                 // If the thread has died, time is missing from the sum, which is checked later.
                 thread.join().unwrap_or_else(|_| Whole::Summary(Summary::new(false)))
@@ -298,6 +302,11 @@ impl Charging {
         }
     }
 
+    /// Returns true if the times of keys are computed, which needs the charges of past moments.
+    fn has_times(&self) -> bool {
+        !matches!(self, Charging::InOrder(Charger { has_times: false, .. }))
+    }
+
     fn charge(&mut self, ops: Ops) {
         match self {
             Charging::Here { keep_segments, composed } => {
@@ -313,6 +322,7 @@ impl Charging {
 
 impl Charger {
     fn new(mut whole: Whole) -> Option<Charger> {
+        let has_times = matches!(whole, Whole::Summary(_));
         let (work, given) = sync_channel::<Ops>(WINDOWS_AHEAD);
         let run = move || {
             while let Ok(ops) = given.recv() {
@@ -321,7 +331,7 @@ impl Charger {
             whole
         };
         let thread = Builder::new().name("window".to_owned()).spawn(run).ok()?;
-        Some(Charger { work, thread })
+        Some(Charger { has_times, work, thread })
     }
 }
 

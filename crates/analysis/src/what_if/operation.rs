@@ -227,6 +227,18 @@ impl Operation {
         )
     }
 
+    /// The slots that the operation fills, which are made for it.
+    pub fn made_slots(&self) -> [Option<u32>; 4] {
+        match *self {
+            Operation::Publish { slot, .. }
+            | Operation::PublishPassed { slot, .. }
+            | Operation::Unlock { slot, .. }
+            | Operation::PublishContextWork { slot } => [Some(slot), None, None, None],
+            Operation::LeaveCpu { left } => left.slots().map(Some),
+            _ => [None; 4],
+        }
+    }
+
     /// The slots that the operation reads or fills.
     pub fn slots(&self) -> [Option<u32>; 5] {
         let first = match *self {

@@ -19,10 +19,11 @@ pub enum Order {
         t: u64,
         operation: Operation,
     },
-    /// Makes an empty slot with this number, held once.
-    MakeSlot(u32),
     HoldSlot(u32),
     ReleaseSlot(u32),
+    /// Holds, or releases, the slots of a CPU that was left.
+    HoldCpu([u32; 4]),
+    ReleaseCpu([u32; 4]),
     /// Makes room for this number of machines.
     MakeMachines(usize),
     /// Adds the factors of the next key.
@@ -48,23 +49,25 @@ pub enum Order {
 }
 
 impl Replay {
-    pub fn obey(&mut self, order: Order) {
+    /// Obeys an order. Factors are taken out of it.
+    pub fn obey(&mut self, order: &mut Order) {
         match order {
-            Order::Run { machine, t, operation } => self.run(machine, t, operation),
-            Order::MakeSlot(slot) => self.slots.make(slot),
-            Order::HoldSlot(slot) => self.slots.hold(slot),
-            Order::ReleaseSlot(slot) => self.slots.release(slot),
-            Order::MakeMachines(machines) => self.make_machines(machines),
-            Order::AddFactors(row) => self.factors.push(row),
+            Order::Run { machine, t, operation } => self.run(*machine, *t, operation),
+            Order::HoldSlot(slot) => self.slots.hold(*slot),
+            Order::ReleaseSlot(slot) => self.slots.release(*slot),
+            Order::HoldCpu(slots) => slots.iter().for_each(|&slot| self.slots.hold(slot)),
+            Order::ReleaseCpu(slots) => slots.iter().for_each(|&slot| self.slots.release(slot)),
+            Order::MakeMachines(machines) => self.make_machines(*machines),
+            Order::AddFactors(row) => self.factors.push(row.take()),
             Order::UseCpu { host, now, awaited } => {
-                let used = self.cpus.used.of(host, CpusInUse::default);
-                match awaited {
-                    Some(awaited) => used.take(now, awaited),
-                    None => used.leave(now),
+                let used = self.cpus.used.of(*host, CpusInUse::default);
+                match *awaited {
+                    Some(awaited) => used.take(*now, awaited),
+                    None => used.leave(*now),
                 }
             }
-            Order::SetOrderedRoom { queue, capacity } => self.service.set_ordered_room(queue, capacity),
-            Order::EndInteraction { tip } => self.forget_paths(tip),
+            Order::SetOrderedRoom { queue, capacity } => self.service.set_ordered_room(*queue, *capacity),
+            Order::EndInteraction { tip } => self.forget_paths(*tip),
         }
     }
 

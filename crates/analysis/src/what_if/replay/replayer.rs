@@ -12,7 +12,7 @@
 use super::cpus::Host;
 use super::orders::Order;
 use super::state::Replay;
-use crate::what_if::operation::Operation;
+use crate::what_if::operation::{LeftCpu, Operation};
 use crate::what_if::worlds::time_vector::{Layout, Row};
 use longpole_model::interaction::{MachineId, QueueId};
 use std::panic::resume_unwind;
@@ -24,10 +24,10 @@ use std::thread::{Builder, JoinHandle};
 const STAYS_FOR: u32 = 1 << 14;
 
 /// Number of orders in a batch. A wake-up of the other thread takes as long as a few dozen orders.
-const BATCH: usize = 1 << 11;
+const BATCH: usize = 1 << 10;
 
 /// Largest number of batches that wait for the other thread.
-const BATCHES_AHEAD: usize = 4;
+const BATCHES_AHEAD: usize = 3;
 
 /// The replay, or the way to it.
 #[derive(Debug)]
@@ -108,16 +108,14 @@ impl Replayer {
     pub fn run(&mut self, machine: MachineId, t: u64, operation: Operation) {
         self.has_run = true;
         match &mut self.here {
-            Some(replay) => replay.run(machine, t, operation),
+            Some(replay) => replay.run(machine, t, &operation),
             None => self.enqueue(Order::Run { machine, t, operation }),
         }
     }
 
-    /// Returns the number of a new empty slot, held once.
+    /// Returns the number of a new slot. The next operation that fills it makes it, held once.
     pub fn make_slot(&mut self) -> u32 {
-        let slot = self.slots.take(self.here.as_deref_mut());
-        self.order(Order::MakeSlot(slot));
-        slot
+        self.slots.take(self.here.as_deref_mut())
     }
 
     pub fn hold_slot(&mut self, slot: u32) {
@@ -126,6 +124,15 @@ impl Replayer {
 
     pub fn release_slot(&mut self, slot: u32) {
         self.order(Order::ReleaseSlot(slot));
+    }
+
+    /// Holds the slots of a CPU that was left.
+    pub fn hold_cpu(&mut self, left: LeftCpu) {
+        self.order(Order::HoldCpu(left.slots()));
+    }
+
+    pub fn release_cpu(&mut self, left: LeftCpu) {
+        self.order(Order::ReleaseCpu(left.slots()));
     }
 
     pub fn make_machines(&mut self, machines: usize) {
@@ -162,9 +169,9 @@ impl Replayer {
     }
 
     #[inline]
-    fn order(&mut self, order: Order) {
+    fn order(&mut self, mut order: Order) {
         match &mut self.here {
-            Some(replay) => replay.obey(order),
+            Some(replay) => replay.obey(&mut order),
             None => self.enqueue(order),
         }
     }
@@ -242,7 +249,8 @@ impl ReplayThread {
             for mut batch in batches {
                 here = batch.replay.or(here);
                 let Some(replay) = &mut here else { continue };
-                batch.orders.drain(..).for_each(|order| replay.obey(order));
+                batch.orders.iter_mut().for_each(|order| replay.obey(order));
+                batch.orders.clear();
                 let free_slots = std::mem::take(&mut replay.slots.free);
                 let replay = if batch.comes_back { here.take() } else { None };
                 if give.send(Done { orders: batch.orders, free_slots, replay }).is_err() {

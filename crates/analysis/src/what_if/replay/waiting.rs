@@ -12,19 +12,22 @@ use longpole_model::interaction::MachineId;
 
 impl Replay {
     /// Runs the machine's operation, which lasts until `t` in the trace, or holds it back.
-    pub fn run(&mut self, machine: MachineId, t: u64, operation: Operation) {
-        if !self.machine(machine).pending.is_empty() || !self.is_ready(machine, &operation) {
+    pub fn run(&mut self, machine: MachineId, t: u64, operation: &Operation) {
+        for slot in operation.made_slots().into_iter().flatten() {
+            self.slots.make(slot);
+        }
+        if !self.machine(machine).pending.is_empty() || !self.is_ready(machine, operation) {
             for slot in operation.slots().into_iter().flatten() {
                 self.slots.hold(slot);
             }
-            self.machine_mut(machine).pending.push_back(Pending { t, operation });
+            self.machine_mut(machine).pending.push_back(Pending { t, operation: *operation });
             self.held.count += 1;
             if self.held.count > self.held.most {
                 self.relax("the others are too far ahead of it to be held back");
             }
             return;
         }
-        let woken = self.execute(machine, t, &operation);
+        let woken = self.execute(machine, t, operation);
         if !woken.is_empty() {
             self.wake_held(woken);
         }

@@ -64,7 +64,7 @@ impl Translation {
         let left = LeftCpu { slot, got_at, stay, busy, chain, why, by: machine, by_recorder, to_recorder: false };
         self.issue(machine, Operation::LeaveCpu { left });
         if why != Leaving::Done {
-            left.slots().into_iter().for_each(|slot| self.replay.hold_slot(slot));
+            self.replay.hold_cpu(left);
             self.machine(machine).cpu.off = Some(left);
         }
         let free = self.free_cpus.of(host, Vec::new);
@@ -77,7 +77,7 @@ impl Translation {
 
     /// Releases the slots of a CPU that was left.
     pub fn forget_cpu(&mut self, left: LeftCpu) {
-        left.slots().into_iter().for_each(|slot| self.replay.release_slot(slot));
+        self.replay.release_cpu(left);
     }
 
     /// Updates whether a machine is the recorder, as far as is known. A machine whose end is

@@ -12,6 +12,8 @@ pub struct Slots {
     slots: Vec<Slot>,
     /// Slots that nothing holds any more.
     pub free: Vec<u32>,
+    /// Number of slots that are held.
+    held: usize,
 }
 
 #[derive(Debug, Default)]
@@ -25,7 +27,7 @@ struct Slot {
 
 impl Slots {
     pub fn new(lanes: usize) -> Slots {
-        Slots { lanes, data: Vec::new(), slots: Vec::new(), free: Vec::new() }
+        Slots { lanes, data: Vec::new(), slots: Vec::new(), free: Vec::new(), held: 0 }
     }
 
     /// Makes an empty slot with this number, held once. Nothing else holds it.
@@ -37,6 +39,7 @@ impl Slots {
         }
         let slot = &mut self.slots[at as usize];
         (slot.holds, slot.filled) = (1, false);
+        self.held += 1;
     }
 
     pub fn hold(&mut self, at: u32) {
@@ -48,6 +51,7 @@ impl Slots {
         slot.holds -= 1;
         if slot.holds == 0 {
             self.free.push(at);
+            self.held -= 1;
         }
     }
 
@@ -78,6 +82,6 @@ impl Slots {
 
     /// Number of slots that are held.
     pub fn live(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.holds > 0).count()
+        self.held
     }
 }
