@@ -23,7 +23,7 @@ use crate::output::metadata::Uuid;
 use crate::output::recording;
 use metadata::{CPU_STREAM, OF_BEGIN};
 use mover::{CpuStream, Mover};
-use perf::Ring;
+use perf::{Ring, SampleKind};
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::fs::{flock, FlockOperation};
 use serde_json::{json, Value};
@@ -40,6 +40,14 @@ use std::thread::JoinHandle;
 pub const FOLDER: &str = "samples";
 /// Size of each CPU's ring in bytes: what an ordinary user may lock for each CPU.
 const RING: usize = 512 << 10;
+/// Size of each CPU's ring with copied stacks, and of all rings together on hosts with many CPUs.
+const COPY_RING: usize = 2 << 20;
+const COPY_RINGS: usize = 256 << 20;
+/// Bytes of the stack that a sample copies. Nearly all threads have fewer between their first and
+/// their newest frame.
+const COPY: u32 = 16 << 10;
+/// Bytes that each CPU copies per second at most, which matters only at high rates.
+const COPY_PER_SECOND: u32 = 32 << 20;
 /// File with the largest number of samples per second that the kernel allows.
 const MAX_HZ: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 
@@ -82,7 +90,7 @@ fn paranoid() -> String {
 /// Finds out what could be sampled on this host, and changes nothing. Returns a text for people.
 pub fn survey() -> Result<String, Trouble> {
     let cpus = online();
-    match Ring::open(cpus.first().copied().unwrap_or(0), 1, 1) {
+    match Ring::open(cpus.first().copied().unwrap_or(0), 1, SampleKind::Addresses, 1) {
         Ok(_) => Ok(match fs::read_to_string(MAX_HZ) {
             Ok(most) => format!("perf events of all {} CPUs, with kernel stacks, up to {} Hz", cpus.len(), most.trim()),
             Err(_) => format!("perf events of all {} CPUs, with kernel stacks", cpus.len()),
@@ -110,6 +118,36 @@ fn online() -> Vec<u32> {
     } else {
         found
     }
+}
+
+/// Opens the rings of all CPUs. Root gets copies of the stacks, because they may hold secrets and
+/// need larger rings than others may lock.
+fn rings(hz: u32, shared: &Shared) -> Result<Vec<(u32, Ring)>, StacksError> {
+    let cpus = online();
+    let plain = || open_rings(&cpus, hz, SampleKind::Addresses, RING).map_err(StacksError::open);
+    if !rustix::process::geteuid().is_root() {
+        return plain();
+    }
+    let bytes = COPY.min(COPY_PER_SECOND / hz.max(1));
+    let size = COPY_RING.min(COPY_RINGS / cpus.len().max(1)).max(RING);
+    open_rings(&cpus, hz, SampleKind::Copy { bytes }, size).or_else(|error| {
+        let rings = plain()?;
+        shared.trouble(format!("stacks hold only functions with frame pointers, because copies of the stacks are not possible: {error}"));
+        Ok(rings)
+    })
+}
+
+fn open_rings(cpus: &[u32], hz: u32, kind: SampleKind, size: usize) -> io::Result<Vec<(u32, Ring)>> {
+    let mut rings = Vec::new();
+    for &cpu in cpus {
+        match Ring::open(cpu, hz, kind, size) {
+            Ok(ring) => rings.push((cpu, ring)),
+            // The CPU just went offline.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(rings)
 }
 
 /// Result of the sampling.
@@ -169,15 +207,7 @@ impl Stacks {
                 "in a container, samples of processes outside of it have no process: run longpole outside of the container".to_owned(),
             );
         }
-        let mut rings = Vec::new();
-        for cpu in online() {
-            match Ring::open(cpu, hz, RING) {
-                Ok(ring) => rings.push((cpu, ring)),
-                // The CPU just went offline.
-                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
-                Err(error) => return Err(StacksError::open(error)),
-            }
-        }
+        let rings = rings(hz, &shared)?;
         let wake =
             eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|error| StacksError::io("make", "eventfd")(error.into()))?;
         let cpus = rings.len();

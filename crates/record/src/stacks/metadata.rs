@@ -14,29 +14,58 @@ pub const COMM: u16 = 2;
 pub const FORK: u16 = 3;
 pub const EXIT: u16 = 4;
 pub const PROCESS: u16 = 5;
+pub const COPIED: u16 = 6;
+pub const STACK: u16 = 7;
+pub const WAITING_RATE: u16 = 8;
 
 /// Classes of streams: one stream per CPU, and one for the state at the begin.
 pub const CPU_STREAM: u32 = 0;
 pub const OF_BEGIN: u32 = 1;
 
+type Fields = Vec<(&'static str, Type)>;
+
 /// Id, name and fields of each event.
-fn events() -> [(u16, &'static str, Vec<(&'static str, Type)>); 6] {
+fn events() -> [(u16, &'static str, Fields); 9] {
     let (word, address) = (|| unsigned(64, 8), || hexadecimal(64, 8));
-    let sample = vec![
-        ("kernel_length", unsigned(16, 8)),
-        ("kernel", sequence(address(), "kernel_length")),
-        ("user_length", unsigned(16, 8)),
-        ("user", sequence(address(), "user_length")),
-    ];
     let mapping = vec![("start", address()), ("length", address()), ("offset", address()), ("inode", word()), ("path", string())];
     [
-        (SAMPLE, "sample", sample),
+        (SAMPLE, "sample", addresses()),
         (MAPPING, "mapping", mapping),
         (COMM, "comm", vec![("exec", unsigned(8, 8)), ("comm", string())]),
         (FORK, "fork", vec![("parent_pid", signed(32, 8)), ("parent_tid", signed(32, 8))]),
         (EXIT, "exit", Vec::new()),
         (PROCESS, "process", vec![("uid", unsigned(32, 8)), ("namespace_pid", signed(32, 8))]),
+        (COPIED, "copied", copied()),
+        (STACK, "stack", stack()),
+        (WAITING_RATE, "waiting_rate", vec![("period_ns", word())]),
     ]
+}
+
+/// Fields of the addresses in the kernel and in the program.
+fn addresses() -> Fields {
+    let address = || hexadecimal(64, 8);
+    vec![
+        ("kernel_length", unsigned(16, 8)),
+        ("kernel", sequence(address(), "kernel_length")),
+        ("user_length", unsigned(16, 8)),
+        ("user", sequence(address(), "user_length")),
+    ]
+}
+
+fn copied() -> Fields {
+    let mut fields = vec![("cause", unsigned(8, 8)), ("other_tid", signed(32, 8))];
+    fields.extend(addresses());
+    fields.extend(["ip", "sp", "fp", "lr"].map(|register| (register, hexadecimal(64, 8))));
+    fields.push(("stack_length", unsigned(32, 8)));
+    fields.push(("stack", sequence(hexadecimal(8, 8), "stack_length")));
+    fields
+}
+
+/// Fields of `stack`, which replaces `copied` after the recording.
+fn stack() -> Fields {
+    let mut fields = vec![("cause", unsigned(8, 8)), ("other_tid", signed(32, 8)), ("truncated", unsigned(8, 8))];
+    fields.extend(addresses());
+    fields
 }
 
 /// Returns the metadata. `uuid` is the UUID of this trace and `clock_uuid` that of the recording's
@@ -69,7 +98,7 @@ fn stream(class: u32, last: &str) -> StreamClass {
         ("events_discarded", unsigned(64, 8)),
         (last, unsigned(32, 8)),
     ];
-    let event = |(id, name, fields): (u16, &str, Vec<(&'static str, Type)>)| EventClass {
+    let event = |(id, name, fields): (u16, &str, Fields)| EventClass {
         id: id.into(),
         name: name.to_owned(),
         payload: structure(1, fields),

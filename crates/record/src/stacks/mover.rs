@@ -4,8 +4,8 @@
 //! that the rings do not fill up meanwhile.
 
 use super::existing;
-use super::metadata::{COMM, EXIT, FORK, MAPPING, PROCESS, SAMPLE};
-use super::parse::{parse, Record, RecordContent};
+use super::metadata::{COMM, COPIED, EXIT, FORK, MAPPING, PROCESS, SAMPLE};
+use super::parse::{parse, Record, RecordContent, Sample, StackCopy};
 use super::perf::Ring;
 use super::stream::Stream;
 use super::Shared;
@@ -24,6 +24,9 @@ const PERIOD: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(20);
 /// Largest number of processes that are remembered because they may generate code.
 const MAX_JIT_PROCESSES: usize = 1 << 16;
+
+/// Cause of a sample in `copied`: a timer, while the thread ran.
+const RUNNING: u8 = 0;
 
 /// One CPU.
 pub(super) struct CpuStream {
@@ -128,8 +131,9 @@ impl Records {
     fn drain(&mut self, cpu: &mut CpuStream, scratch: &mut Vec<u8>, pair: (u64, u64), last: bool) {
         let CpuStream { stream, ring, lost, throttled_since } = cpu;
         let mut result = Ok(());
+        let kind = ring.kind();
         ring.drain(scratch, |bytes| {
-            let Some(record) = parse(bytes) else {
+            let Some(record) = parse(bytes, kind) else {
                 self.shared.trouble("the kernel wrote a record of samples that is too short".to_owned());
                 return;
             };
@@ -181,18 +185,9 @@ impl Records {
         self.payload.extend_from_slice(&record.pid.to_ne_bytes());
         self.payload.extend_from_slice(&record.tid.to_ne_bytes());
         let id = match record.what {
-            RecordContent::Sample(chain) => {
+            RecordContent::Sample(sample) => {
                 self.shared.samples.fetch_add(1, Ordering::Relaxed);
-                let (kernel, user) = &mut self.chain;
-                kernel.clear();
-                user.clear();
-                chain.split(kernel, user);
-                for addresses in [kernel, user] {
-                    addresses.truncate(usize::from(u16::MAX));
-                    self.payload.extend_from_slice(&(addresses.len() as u16).to_ne_bytes());
-                    addresses.iter().for_each(|address| self.payload.extend_from_slice(&address.to_ne_bytes()));
-                }
-                SAMPLE
+                self.sample(&sample)
             }
             RecordContent::Mapping { start, length, offset, inode, path } => {
                 mapping(&mut self.payload, [start, length, offset, inode], path);
@@ -220,6 +215,35 @@ impl Records {
             _ => return Ok(()),
         };
         stream.event(time, id, &self.payload)
+    }
+
+    /// Appends the fields of a sample to the payload. Returns the event's id.
+    fn sample(&mut self, sample: &Sample<'_>) -> u16 {
+        let Some(copy) = sample.copy else {
+            self.addresses(sample);
+            return SAMPLE;
+        };
+        let (cause, other_tid) = (RUNNING, 0i32);
+        self.payload.push(cause);
+        self.payload.extend_from_slice(&other_tid.to_ne_bytes());
+        self.addresses(sample);
+        let StackCopy { ip, sp, fp, lr, stack } = copy;
+        [ip, sp, fp, lr].iter().for_each(|register| self.payload.extend_from_slice(&register.to_ne_bytes()));
+        self.payload.extend_from_slice(&(stack.len() as u32).to_ne_bytes());
+        self.payload.extend_from_slice(stack);
+        COPIED
+    }
+
+    fn addresses(&mut self, sample: &Sample<'_>) {
+        let (kernel, user) = &mut self.chain;
+        kernel.clear();
+        user.clear();
+        sample.chain.split(kernel, user);
+        for addresses in [kernel, user] {
+            addresses.truncate(usize::from(u16::MAX));
+            self.payload.extend_from_slice(&(addresses.len() as u16).to_ne_bytes());
+            addresses.iter().for_each(|address| self.payload.extend_from_slice(&address.to_ne_bytes()));
+        }
     }
 
     /// Writes the owner of a process that generates code. The list of functions that such a process

@@ -1,7 +1,7 @@
 //! Parses the records that the kernel writes into the ring: those of perf_event_open(2) that
 //! [`perf`](super::perf) asks for.
 
-use super::perf::TRAILER;
+use super::perf::{SampleKind, REGISTERS, TRAILER};
 
 const MMAP2: u32 = 10;
 const LOST: u32 = 2;
@@ -11,6 +11,10 @@ const THROTTLE: u32 = 5;
 const UNTHROTTLE: u32 = 6;
 const FORK: u32 = 7;
 const SAMPLE: u32 = 9;
+/// Kinds of registers in a sample: none because the thread runs no program, and those of a 64-bit
+/// program.
+const REGISTERS_NONE: u64 = 0;
+const REGISTERS_64: u64 = 2;
 /// Bit of `misc`: the name comes from an exec.
 const COMM_EXEC: u16 = 1 << 13;
 const CPU_MODE: u16 = 7;
@@ -33,7 +37,7 @@ pub struct Record<'a> {
 /// Content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordContent<'a> {
-    Sample(Chain<'a>),
+    Sample(Sample<'a>),
     Mapping {
         start: u64,
         length: u64,
@@ -55,6 +59,28 @@ pub enum RecordContent<'a> {
     /// True if the kernel stops taking samples, false if it takes them again.
     Throttled(bool),
     Other,
+}
+
+/// A sample of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample<'a> {
+    pub chain: Chain<'a>,
+    /// Data of the BPF program that took the sample; only zeros if a timer took it.
+    pub data: &'a [u8],
+    /// `None` if samples of this ring hold no copies, or if the thread runs no 64-bit program, as
+    /// those of the kernel.
+    pub copy: Option<StackCopy<'a>>,
+}
+
+/// Registers of the program, and bytes of its stack from `sp` upwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackCopy<'a> {
+    pub ip: u64,
+    pub sp: u64,
+    pub fp: u64,
+    /// 0 on processors without such a register.
+    pub lr: u64,
+    pub stack: &'a [u8],
 }
 
 /// The entries of a call chain, unchanged from the kernel.
@@ -91,21 +117,14 @@ impl Chain<'_> {
     }
 }
 
-/// Parses a record. `None` if it is shorter than its kind requires.
-pub fn parse(record: &[u8]) -> Option<Record<'_>> {
+/// Parses a record of a ring whose samples are of the given kind. `None` if it is shorter than its
+/// kind requires.
+pub fn parse(record: &[u8], samples: SampleKind) -> Option<Record<'_>> {
     let kind = half(record, 0)?;
     let misc = u16::from_ne_bytes([*record.get(4)?, *record.get(5)?]);
     let body = record.get(8..)?;
     if kind == SAMPLE {
-        let count = usize::try_from(wide(body, 32)?).ok()?;
-        let entries = body.get(40..40usize.checked_add(count.checked_mul(8)?)?)?;
-        let chain = Chain { entries, ip: wide(body, 0)?, in_kernel: misc & CPU_MODE == MODE_KERNEL };
-        return Some(Record {
-            time: wide(body, 16)?,
-            pid: half(body, 8)? as i32,
-            tid: half(body, 12)? as i32,
-            what: RecordContent::Sample(chain),
-        });
+        return sample(body, misc & CPU_MODE == MODE_KERNEL, samples);
     }
     let (body, trailer) = body.split_at_checked(body.len().checked_sub(TRAILER)?)?;
     let own = |at: usize| half(body, at).map(|id| id as i32);
@@ -139,6 +158,47 @@ pub fn parse(record: &[u8]) -> Option<Record<'_>> {
         _ => RecordContent::Other,
     };
     Some(Record { time: wide(trailer, 8)?, pid, tid, what })
+}
+
+/// Parses a sample, whose parts are in the order of perf_event_open(2).
+fn sample(body: &[u8], in_kernel: bool, kind: SampleKind) -> Option<Record<'_>> {
+    let count = usize::try_from(wide(body, 32)?).ok()?;
+    let (entries, rest) = body.get(40..)?.split_at_checked(count.checked_mul(8)?)?;
+    let chain = Chain { entries, ip: wide(body, 0)?, in_kernel };
+    let (data, copy) = match kind {
+        SampleKind::Addresses => (&[][..], None),
+        SampleKind::Copy { .. } => {
+            let length = usize::try_from(half(rest, 0)?).ok()?;
+            let (data, rest) = rest.get(4..)?.split_at_checked(length)?;
+            (data, stack_copy(rest)?)
+        }
+    };
+    let what = RecordContent::Sample(Sample { chain, data, copy });
+    Some(Record { time: wide(body, 16)?, pid: half(body, 8)? as i32, tid: half(body, 12)? as i32, what })
+}
+
+/// Parses the registers and the copy of the stack. The outer `Option` is `None` if they are too
+/// short.
+fn stack_copy(bytes: &[u8]) -> Option<Option<StackCopy<'_>>> {
+    let interface = wide(bytes, 0)?;
+    if interface == REGISTERS_NONE {
+        return Some(None);
+    }
+    let count = REGISTERS.mask.count_ones() as usize;
+    let register = |at: usize| wide(bytes, 8 + 8 * at);
+    let rest = bytes.get(8 + 8 * count..)?;
+    // The number of bytes that were reserved, those bytes, and how many of them were copied.
+    let reserved = usize::try_from(wide(rest, 0)?).ok()?;
+    let stack = match reserved {
+        0 => &[][..],
+        reserved => {
+            let (stack, copied) = rest.get(8..)?.split_at_checked(reserved)?;
+            stack.get(..usize::try_from(wide(copied, 0)?).ok()?)?
+        }
+    };
+    let lr = REGISTERS.lr.map_or(Some(0), register)?;
+    let copy = StackCopy { ip: register(REGISTERS.ip)?, sp: register(REGISTERS.sp)?, fp: register(REGISTERS.fp)?, lr, stack };
+    Some((interface == REGISTERS_64).then_some(copy))
 }
 
 fn half(bytes: &[u8], at: usize) -> Option<u32> {
@@ -192,13 +252,13 @@ mod tests {
             let mut body = words(&[0x1234, pair(7, 8), 900, pair(1, 0), chain.len() as u64]);
             body.extend(words(chain));
             let bytes = record(SAMPLE, misc, &body, false);
-            let found = parse(&bytes).unwrap();
+            let found = parse(&bytes, SampleKind::Addresses).unwrap();
             assert_eq!((found.time, found.pid, found.tid), (900, 7, 8));
-            let RecordContent::Sample(chain) = found.what else { panic!("{found:?}") };
+            let RecordContent::Sample(Sample { chain, data: [], copy: None }) = found.what else { panic!("{found:?}") };
             let (mut kernel, mut user) = (Vec::new(), Vec::new());
             chain.split(&mut kernel, &mut user);
             // A truncated record is rejected at each length.
-            (0..bytes.len()).for_each(|length| assert_eq!(parse(&bytes[..length]), None));
+            (0..bytes.len()).for_each(|length| assert_eq!(parse(&bytes[..length], SampleKind::Addresses), None));
             (kernel, user)
         };
         let guest = -2048i64 as u64;
@@ -211,17 +271,49 @@ mod tests {
     }
 
     #[test]
+    fn a_copied_stack_has_registers_data_and_only_the_bytes_that_were_copied() {
+        const COPY: SampleKind = SampleKind::Copy { bytes: 24 };
+        let sample = |interface: u64, reserved: u64| {
+            // The length of the data is a 32-bit number before it.
+            let mut body = [words(&[0x1234, pair(7, 8), 900, pair(1, 0), 2, CONTEXT_USER, 0x77]), words(&[pair(4, 9)])].concat();
+            body.extend(words(&[interface]));
+            if interface != REGISTERS_NONE {
+                body.extend((0..u64::from(REGISTERS.mask.count_ones())).flat_map(|at| (0x50 + at).to_ne_bytes()));
+            }
+            body.extend(words(&[reserved]));
+            if reserved > 0 {
+                body.extend(words(&[1, 2, 3, 16]));
+            }
+            record(SAMPLE, 2, &body, false)
+        };
+        let bytes = sample(REGISTERS_64, 24);
+        let Some(RecordContent::Sample(found)) = parse(&bytes, COPY).map(|record| record.what) else { panic!() };
+        assert_eq!(found.data, 9i32.to_ne_bytes());
+        let lr = REGISTERS.lr.map_or(0, |at| 0x50 + at as u64);
+        let [fp, sp, ip] = [REGISTERS.fp, REGISTERS.sp, REGISTERS.ip].map(|at| 0x50 + at as u64);
+        assert_eq!(found.copy, Some(StackCopy { ip, sp, fp, lr, stack: &words(&[1, 2]) }));
+        (0..bytes.len()).for_each(|length| assert_eq!(parse(&bytes[..length], COPY), None));
+        // A thread of the kernel, a 32-bit program, and a thread whose stack cannot be copied.
+        for (interface, reserved, copied) in [(REGISTERS_NONE, 0, false), (1, 24, false), (REGISTERS_64, 0, true)] {
+            let bytes = sample(interface, reserved);
+            let Some(RecordContent::Sample(found)) = parse(&bytes, COPY).map(|record| record.what) else { panic!() };
+            assert_eq!(found.copy.is_some(), copied, "{interface}");
+            assert!(found.copy.is_none_or(|copy| copy.stack.is_empty()));
+        }
+    }
+
+    #[test]
     fn records_about_processes_mappings_and_losses_are_parsed() {
         let body = [words(&[pair(5, 6), 0x1000, 0x2000, 0x3000, pair(8, 1), 99, 0, pair(5, 2)]), b"/bin/a\0\0".to_vec()].concat();
         let bytes = record(MMAP2, 2, &body, true);
         let mapping = RecordContent::Mapping { start: 0x1000, length: 0x2000, offset: 0x3000, inode: 99, path: b"/bin/a" };
-        assert_eq!(parse(&bytes), Some(Record { time: 900, pid: 5, tid: 6, what: mapping }));
+        assert_eq!(parse(&bytes, SampleKind::Addresses), Some(Record { time: 900, pid: 5, tid: 6, what: mapping }));
         for length in 0..bytes.len() {
-            let _ = parse(&bytes[..length]);
+            let _ = parse(&bytes[..length], SampleKind::Addresses);
         }
         let parsed = |kind, misc, body: &[u64], expected: (i32, i32, RecordContent<'_>)| {
             let bytes = record(kind, misc, &words(body), true);
-            let found = parse(&bytes).map(|found| (found.pid, found.tid, found.what));
+            let found = parse(&bytes, SampleKind::Addresses).map(|found| (found.pid, found.tid, found.what));
             assert_eq!(found, Some(expected));
         };
         let name = u64::from_ne_bytes(*b"name\0xx\0");
@@ -232,6 +324,6 @@ mod tests {
         parsed(LOST, 0, &[3, 17], (70, 71, RecordContent::Lost(17)));
         parsed(THROTTLE, 0, &[1, 2, 3], (70, 71, RecordContent::Throttled(true)));
         parsed(99, 0, &[], (70, 71, RecordContent::Other));
-        assert_eq!(parse(&record(LOST, 0, &words(&[3]), true)), None);
+        assert_eq!(parse(&record(LOST, 0, &words(&[3]), true), SampleKind::Addresses), None);
     }
 }

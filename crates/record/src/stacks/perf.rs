@@ -1,6 +1,9 @@
 //! Interface to perf_event_open(2): one event per CPU that samples it by the clock, and the ring
 //! into which the kernel writes the records.
 //!
+//! A sample may also hold the registers of the program and a copy of its stack, from which its
+//! frames are found later ([`SampleKind::Copy`]).
+//!
 //! All numbers are from `linux/perf_event.h`, which is a stable interface of the kernel.
 
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
@@ -17,6 +20,9 @@ const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_CALLCHAIN: u64 = 1 << 5;
 const SAMPLE_CPU: u64 = 1 << 7;
+const SAMPLE_RAW: u64 = 1 << 10;
+const SAMPLE_REGS_USER: u64 = 1 << 12;
+const SAMPLE_STACK_USER: u64 = 1 << 13;
 /// Bits of the attributes: what the event does.
 const DISABLED: u64 = 1;
 /// Idle CPUs have no ticks. Without ticks, the kernel would count their samples as too many and
@@ -68,6 +74,52 @@ struct Attributes {
 
 /// Size in bytes of the end of every record except for samples: pid, tid, time, CPU.
 pub const TRAILER: usize = 24;
+/// The registers that a sample holds, as bits of the kernel's numbers (`asm/perf_regs.h`), and
+/// where each of them is among those registers.
+#[cfg(target_arch = "x86_64")]
+pub const REGISTERS: Registers = Registers { mask: 1 << 6 | 1 << 7 | 1 << 8, fp: 0, sp: 1, ip: 2, lr: None };
+#[cfg(target_arch = "aarch64")]
+pub const REGISTERS: Registers = Registers { mask: 1 << 29 | 1 << 30 | 1 << 31 | 1 << 32, fp: 0, sp: 2, ip: 3, lr: Some(1) };
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub const REGISTERS: Registers = Registers { mask: 0, fp: 0, sp: 0, ip: 0, lr: None };
+
+/// Positions of registers in a sample. `lr` is `None` if the processor has no such register.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers {
+    pub mask: u64,
+    pub fp: usize,
+    pub sp: usize,
+    pub ip: usize,
+    pub lr: Option<usize>,
+}
+
+/// Content of a ring's samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleKind {
+    /// Addresses that the kernel found by frame pointers.
+    Addresses,
+    /// These addresses, data of a BPF program, registers of the program, and at most `bytes` bytes
+    /// of its stack.
+    Copy { bytes: u32 },
+}
+
+impl SampleKind {
+    fn sample_type(self) -> u64 {
+        let common = SAMPLE_IP | SAMPLE_TID | SAMPLE_TIME | SAMPLE_CPU | SAMPLE_CALLCHAIN;
+        match self {
+            SampleKind::Addresses => common,
+            SampleKind::Copy { .. } => common | SAMPLE_RAW | SAMPLE_REGS_USER | SAMPLE_STACK_USER,
+        }
+    }
+
+    /// Fills in the fields that determine the content of samples.
+    fn set(self, attributes: &mut Attributes) {
+        attributes.sample_type = self.sample_type();
+        if let SampleKind::Copy { bytes } = self {
+            (attributes.sample_regs_user, attributes.sample_stack_user) = (REGISTERS.mask, bytes & !7);
+        }
+    }
+}
 
 /// The perf event and the ring of one CPU.
 #[derive(Debug)]
@@ -79,6 +131,7 @@ pub struct Ring {
     size: usize,
     /// True if the kernel returns the number of lost records.
     tells_losses: bool,
+    kind: SampleKind,
 }
 
 // SAFETY: the mapping belongs to this value alone and is not bound to a thread.
@@ -87,7 +140,7 @@ unsafe impl Send for Ring {}
 impl Ring {
     /// Opens a disabled event. `size` is the size of the ring in bytes, rounded up to a power of
     /// two and at least a page.
-    pub fn open(cpu: u32, hz: u32, size: usize) -> io::Result<Ring> {
+    pub fn open(cpu: u32, hz: u32, kind: SampleKind, size: usize) -> io::Result<Ring> {
         let page = page_size();
         let size = size.next_power_of_two().max(page);
         let mut attributes = Attributes {
@@ -95,13 +148,13 @@ impl Ring {
             size: size_of::<Attributes>() as u32,
             config: COUNT_SW_CPU_CLOCK,
             sample_freq: u64::from(hz),
-            sample_type: SAMPLE_IP | SAMPLE_TID | SAMPLE_TIME | SAMPLE_CPU | SAMPLE_CALLCHAIN,
             read_format: FORMAT_LOST,
             flags: DISABLED | EXCLUDE_IDLE | MMAP | COMM | FREQ | TASK | WATERMARK | SAMPLE_ID_ALL | MMAP2 | COMM_EXEC | USE_CLOCKID,
             wakeup_watermark: (size / 4) as u32,
             clockid: libc::CLOCK_MONOTONIC_RAW,
             ..Attributes::default()
         };
+        kind.set(&mut attributes);
         let fd = match open(&attributes, cpu) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 attributes.read_format = 0;
@@ -114,7 +167,12 @@ impl Ring {
         // chooses.
         let base = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &fd, 0)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Ring { fd, base, page, size, tells_losses: attributes.read_format != 0 })
+        Ok(Ring { fd, base, page, size, tells_losses: attributes.read_format != 0, kind })
+    }
+
+    /// Content of the samples.
+    pub fn kind(&self) -> SampleKind {
+        self.kind
     }
 
     /// Starts the sampling.
