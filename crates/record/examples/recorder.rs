@@ -2,12 +2,14 @@
 //! argument, until it gets a signal.
 //!
 //!     cargo run -p longpole-record --example recorder -- traces \
-//!         [RING SIZE [CONFIGURATION|- [KERNEL GROUPS|- [INTERFACES]]]]
+//!         [RING SIZE [CONFIGURATION|- [KERNEL GROUPS|- [INTERFACES|-
+//!         [STACKS [STACKS OF WAITS]]]]]]
 //!
 //! Prints the path of the recording as soon as it runs. At the end it prints the numbers of
 //! recorded and lost events, the reason if nothing was recorded, and the diagnostics.
 
 use longpole_record::kernel::{Group, Request};
+use longpole_record::stacks::Rates;
 use longpole_record::Options;
 use longpole_record::Recorder;
 use longpole_record::Scope;
@@ -21,7 +23,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let config = arguments.next().filter(|text| text != "-").map(Into::into);
     let groups: Option<Vec<Group>> =
         arguments.next().filter(|text| text != "-").map(|text| text.split(',').map(str::parse).collect()).transpose()?;
-    let packets = arguments.next().map(|text| text.split(',').map(str::parse).collect()).transpose()?;
+    let packets = arguments.next().filter(|text| text != "-").map(|text| text.split(',').map(str::parse).collect()).transpose()?;
+    let running = arguments.next().map(|text| text.parse()).transpose()?;
+    let waiting = arguments.next().map(|text| text.parse()).transpose()?;
     let stop = Stop::install()?;
     let options = Options {
         root: Some(root.into()),
@@ -36,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         command: Vec::new(),
         probe_cost_ns: None,
         kernel: groups.map(|groups| Request { groups, ..Request::default() }),
-        stacks: None,
+        stacks: running.map(|running| Rates { running, waiting }),
         packets,
         snaplen: None,
         steady: None,

@@ -7,6 +7,9 @@
 //! into `samples/`, a CTF trace next to the other ones, on the recording's clock. Addresses are
 //! resolved after the recording (`longpole-symbols`); no code here interprets one.
 //!
+//! For root, a sample also has the registers and a copy of the stack, and the stacks of waits and
+//! wake-ups can be sampled, too ([`waits`]).
+//!
 //! The perf events end with their descriptors, so a recorder that is killed leaves none behind.
 
 mod existing;
@@ -15,6 +18,7 @@ mod mover;
 mod parse;
 mod perf;
 mod stream;
+mod waits;
 
 use crate::clock::Clock;
 use crate::cpus;
@@ -35,6 +39,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use waits::limit::WaitLimit;
+use waits::{Waits, WaitsError};
 
 /// Folder of the samples in a recording.
 pub const FOLDER: &str = "samples";
@@ -50,6 +56,15 @@ const COPY: u32 = 16 << 10;
 const COPY_PER_SECOND: u32 = 32 << 20;
 /// File with the largest number of samples per second that the kernel allows.
 const MAX_HZ: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+
+/// How often stacks are sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    /// Samples per second of each CPU while it runs something.
+    pub running: u32,
+    /// Samples per second of a thread that waits; `None` if waits are not sampled.
+    pub waiting: Option<u32>,
+}
 
 /// Reason why no stacks are sampled.
 #[derive(Debug, thiserror::Error)]
@@ -90,11 +105,12 @@ fn paranoid() -> String {
 /// Finds out what could be sampled on this host, and changes nothing. Returns a text for people.
 pub fn survey() -> Result<String, Trouble> {
     let cpus = online();
-    match Ring::open(cpus.first().copied().unwrap_or(0), 1, SampleKind::Addresses, 1) {
-        Ok(_) => Ok(match fs::read_to_string(MAX_HZ) {
-            Ok(most) => format!("perf events of all {} CPUs, with kernel stacks, up to {} Hz", cpus.len(), most.trim()),
-            Err(_) => format!("perf events of all {} CPUs, with kernel stacks", cpus.len()),
-        }),
+    let first = cpus.first().copied().unwrap_or(0);
+    match Ring::open(first, 1, SampleKind::Addresses, 1) {
+        Ok(_) => {
+            let most = fs::read_to_string(MAX_HZ).map_or_else(|_| String::new(), |most| format!(", up to {} Hz", most.trim()));
+            Ok(format!("perf events of all {} CPUs, with kernel stacks{most}{}", cpus.len(), survey_waits(first)))
+        }
         Err(error) => Err(match StacksError::open(error) {
             StacksError::NoPerf => Trouble {
                 what: "this kernel has no perf events, so no stacks can be sampled".to_owned(),
@@ -108,6 +124,20 @@ pub fn survey() -> Result<String, Trouble> {
                 Trouble { what: other.to_string(), remedy: "run as root, outside of a container that forbids perf_event_open".to_owned() }
             }
         }),
+    }
+}
+
+/// Finds out whether waits could be sampled. Returns the end of a text for people.
+fn survey_waits(cpu: u32) -> String {
+    if !rustix::process::geteuid().is_root() {
+        return "; stacks of waits only for root".to_owned();
+    }
+    let prepared = Ring::open(cpu, 1, SampleKind::Copy { bytes: COPY }, 1)
+        .map_err(|_| WaitsError::NoCopies)
+        .and_then(|ring| Waits::prepare(&mut [(cpu, ring)], 1));
+    match prepared {
+        Ok(_) => "; stacks of waits".to_owned(),
+        Err(error) => format!("; no stacks of waits: {error}"),
     }
 }
 
@@ -150,10 +180,28 @@ fn open_rings(cpus: &[u32], hz: u32, kind: SampleKind, size: usize) -> io::Resul
     Ok(rings)
 }
 
+fn prepare_waits(rings: &mut [(u32, Ring)], hz: u32) -> Result<Waits, WaitsError> {
+    match rings.first() {
+        Some((_, ring)) if ring.kind() != SampleKind::Addresses => Waits::prepare(rings, period_ns(hz)),
+        _ => Err(WaitsError::NoCopies),
+    }
+}
+
+fn no_waits(rates: &mut Rates, shared: &Shared, error: &WaitsError) {
+    rates.waiting = None;
+    shared.trouble(format!("stacks of waits are not sampled: {error}"));
+}
+
+fn period_ns(hz: u32) -> u32 {
+    1_000_000_000 / hz.max(1)
+}
+
 /// Result of the sampling.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleOutcome {
     pub samples: u64,
+    /// Number of those samples that are of waits and wake-ups.
+    pub waits: u64,
     /// Number of samples and other records that were lost by the kernel or because of the disk.
     pub lost: u64,
     pub cpus: usize,
@@ -164,6 +212,8 @@ pub struct SampleOutcome {
 struct Shared {
     stop: AtomicBool,
     samples: AtomicU64,
+    /// Number of samples of waits and wake-ups, which are included in `samples`.
+    waits: AtomicU64,
     lost: AtomicU64,
     /// Number of samples that were not taken because the kernel throttled the event. They are
     /// included in `lost`.
@@ -181,7 +231,9 @@ impl Shared {
 #[derive(Debug)]
 pub struct Stacks {
     rings: Vec<(u32, Ring)>,
-    hz: u32,
+    /// The programs that sample waits, until they run.
+    waits: Option<Waits>,
+    rates: Rates,
     cpus: usize,
     thread: Option<JoinHandle<()>>,
     wake: Arc<OwnedFd>,
@@ -191,27 +243,33 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Opens the perf events of all CPUs. Nothing is sampled yet. `hz` is limited to what the
-    /// kernel allows.
-    pub fn prepare(hz: u32) -> Result<Stacks, StacksError> {
+    /// Opens the perf events of all CPUs. Nothing is sampled yet. The rate is limited to what the
+    /// kernel allows. Waits are not sampled if that is not possible.
+    pub fn prepare(rates: Rates) -> Result<Stacks, StacksError> {
         let shared = Shared::default();
         let most = fs::read_to_string(MAX_HZ).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u32::MAX);
+        let hz = rates.running;
         if hz > most {
             shared.trouble(format!(
                 "stacks are sampled {most} times a second instead of {hz}: the kernel's limit (kernel.perf_event_max_sample_rate)"
             ));
         }
         let hz = hz.clamp(1, most.max(1));
+        let mut rates = Rates { running: hz, ..rates };
         if crate::kernel::has_foreign_pids() {
             shared.trouble(
                 "in a container, samples of processes outside of it have no process: run longpole outside of the container".to_owned(),
             );
         }
-        let rings = rings(hz, &shared)?;
+        let mut rings = rings(hz, &shared)?;
+        let waits = rates.waiting.map(|hz| prepare_waits(&mut rings, hz)).transpose().unwrap_or_else(|error| {
+            no_waits(&mut rates, &shared, &error);
+            None
+        });
         let wake =
             eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|error| StacksError::io("make", "eventfd")(error.into()))?;
         let cpus = rings.len();
-        Ok(Stacks { rings, hz, cpus, thread: None, wake: Arc::new(wake), shared: Arc::new(shared), lock: None })
+        Ok(Stacks { rings, waits, rates, cpus, thread: None, wake: Arc::new(wake), shared: Arc::new(shared), lock: None })
     }
 
     /// Starts the sampling. When this function returns, all CPUs are sampled.
@@ -241,12 +299,17 @@ impl Stacks {
         }
         // The metadata is complete before it is visible.
         let (hidden, seen) = (folder.join(".metadata"), folder.join("metadata"));
-        let text = metadata::text(&own, uuid, clock, &recording::host(), self.hz);
+        let text = metadata::text(&own, uuid, clock, &recording::host(), self.rates.running);
         fs::write(&hidden, text).and_then(|()| fs::rename(&hidden, &seen)).map_err(StacksError::io("make", &seen))?;
         for stream in &streams {
             stream.enable().map_err(StacksError::open)?;
         }
-        let mover = Mover::new(streams, (begin, start), *clock, self.hz, Arc::clone(&self.shared));
+        let waits = self.waits.take().map(Waits::start).transpose().unwrap_or_else(|error| {
+            no_waits(&mut self.rates, &self.shared, &error);
+            None
+        });
+        let waits = waits.zip(self.rates.waiting).map(|(running, hz)| (running, WaitLimit::new(period_ns(hz), clock.raw_pair().1)));
+        let mover = Mover::new(streams, (begin, start), *clock, self.rates.running, waits, Arc::clone(&self.shared));
         let wake = Arc::clone(&self.wake);
         let thread = std::thread::Builder::new().name("longpole-stacks".to_owned()).spawn(move || mover.run(&wake));
         self.thread = Some(thread.map_err(StacksError::io("start", "a thread"))?);
@@ -257,9 +320,11 @@ impl Stacks {
     pub fn describe(&self) -> Value {
         let outcome = self.outcome();
         json!({
-            "hz": self.hz,
+            "hz": self.rates.running,
+            "waiting_hz": self.rates.waiting,
             "cpus": self.cpus,
             "samples": outcome.samples,
+            "waits": outcome.waits,
             "lost": outcome.lost,
             "held_back": self.shared.throttled.load(Ordering::Relaxed),
         })
@@ -268,6 +333,7 @@ impl Stacks {
     fn outcome(&self) -> SampleOutcome {
         SampleOutcome {
             samples: self.shared.samples.load(Ordering::Relaxed),
+            waits: self.shared.waits.load(Ordering::Relaxed),
             lost: self.shared.lost.load(Ordering::Relaxed),
             cpus: self.cpus,
         }

@@ -19,6 +19,7 @@ use command::{lives, process_of_thread, Inherited, Recorded};
 use longpole_record::control::steady::Steady;
 use longpole_record::interfaces::Pattern;
 use longpole_record::kernel::{Context as EventContext, EventRequest, Group, KernelError, Request, RequestError};
+use longpole_record::stacks::Rates;
 use longpole_record::{Mode, Options, Recorder, Scope, Stop};
 use std::ffi::OsString;
 use std::io::Write;
@@ -36,6 +37,7 @@ const EXAMPLES: &str = "Examples:
   longpole record --kernel none --event 'block:block_rq_*' --for 5s
                                                  of the kernel only these events
   longpole record --stacks 999 -- ./my-system    sample what the CPUs run, 999 times a second
+  longpole record --stacks-waiting 99 -- make    fewer stacks of waits and wake-ups
   longpole record --event 'block:block_rq_issue:bytes > 65536' --for 5s
                                                  an event with a filter in the kernel's language
   longpole record --packets 'eth*,lo' -- ./my-system
@@ -126,10 +128,17 @@ pub struct Kernel {
     /// --kernel none: none]
     #[arg(long, value_name = "HZ|none", value_parser = stacks, overrides_with = "stacks")]
     stacks: Option<Stacks>,
+    /// Samples per second of the stack of a thread that waits, and of the thread that wakes it, or
+    /// none [default, as root with stacks and kernel events: 999]
+    #[arg(long, value_name = "HZ|none", value_parser = stacks, overrides_with = "stacks_waiting")]
+    stacks_waiting: Option<Stacks>,
 }
 
 /// Stack samples per second if the user gave no rate.
 const DEFAULT_STACKS: u32 = 99;
+/// Stack samples of a thread per second of its waiting if the user gave no rate. With this rate,
+/// all waits longer than about a millisecond are sampled.
+const DEFAULT_STACKS_WAITING: u32 = 999;
 /// Highest accepted rate of stack samples per second. The kernel refuses higher rates.
 const MAX_STACKS: u32 = 100_000;
 
@@ -150,7 +159,7 @@ fn stacks(text: &str) -> Result<Stacks, String> {
 impl From<Option<Groups>> for Kernel {
     /// Returns the options of which only `--kernel` was given.
     fn from(kernel: Option<Groups>) -> Kernel {
-        Kernel { kernel, events: Vec::new(), keep_all: false, context: Vec::new(), stacks: Some(Stacks(None)) }
+        Kernel { kernel, events: Vec::new(), keep_all: false, context: Vec::new(), stacks: Some(Stacks(None)), stacks_waiting: None }
     }
 }
 
@@ -190,24 +199,35 @@ impl Kernel {
     /// Returns an error if options contradict each other.
     pub fn check(&self) -> Result<(), crate::WrongUsage> {
         let none = self.kernel.as_ref().is_some_and(|groups| groups.0.is_empty()) && self.events.is_empty();
+        let wrong = |text: &str| Err(crate::WrongUsage(text.to_owned()));
+        if matches!(self.stacks_waiting, Some(Stacks(Some(_)))) {
+            if none {
+                return wrong("--stacks-waiting needs kernel events, and --kernel none leaves them out");
+            }
+            if matches!(self.stacks, Some(Stacks(None))) {
+                return wrong("--stacks-waiting needs stacks, and --stacks none leaves them out");
+            }
+        }
         match none {
-            true if !self.context.is_empty() => {
-                Err(crate::WrongUsage("--context is for kernel events, and --kernel none leaves them out".to_owned()))
-            }
-            true if self.keep_all => {
-                Err(crate::WrongUsage("--keep-all is for kernel events, and --kernel none leaves them out".to_owned()))
-            }
+            true if !self.context.is_empty() => wrong("--context is for kernel events, and --kernel none leaves them out"),
+            true if self.keep_all => wrong("--keep-all is for kernel events, and --kernel none leaves them out"),
             _ => Ok(()),
         }
     }
 
-    fn stacks(&self) -> Option<u32> {
-        match (self.stacks, &self.kernel) {
+    fn stacks(&self) -> Option<Rates> {
+        let running = match (self.stacks, &self.kernel) {
             (Some(Stacks(requested)), _) => requested,
             // A user who excludes the kernel wants only the probes of programs.
             (None, Some(Groups(groups))) if groups.is_empty() => None,
             (None, _) => rustix::process::geteuid().is_root().then_some(DEFAULT_STACKS),
-        }
+        }?;
+        let waiting = match self.stacks_waiting {
+            Some(Stacks(requested)) => requested,
+            // The length of a wait is known only from the kernel's events.
+            None => (rustix::process::geteuid().is_root() && self.request().is_some()).then_some(DEFAULT_STACKS_WAITING),
+        };
+        Some(Rates { running, waiting })
     }
 
     /// Returns these options as arguments for another `longpole` process.
@@ -220,8 +240,10 @@ impl Kernel {
         all.extend(self.events.iter().map(|event| format!("--event={event}")));
         all.extend(self.context.iter().map(|context| format!("--context={}", context.name())));
         all.extend(self.keep_all.then(|| "--keep-all".to_owned()));
-        if let Some(Stacks(hz)) = self.stacks {
-            all.push(format!("--stacks={}", hz.map_or_else(|| "none".to_owned(), |hz| hz.to_string())));
+        for (option, rate) in [("--stacks", self.stacks), ("--stacks-waiting", self.stacks_waiting)] {
+            if let Some(Stacks(hz)) = rate {
+                all.push(format!("{option}={}", hz.map_or_else(|| "none".to_owned(), |hz| hz.to_string())));
+            }
         }
         all
     }

@@ -5,6 +5,7 @@ use crate::control::selection::Selection;
 use crate::control::steady::Steady;
 use crate::interfaces;
 use crate::kernel;
+use crate::stacks;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -60,8 +61,8 @@ pub struct Options {
     pub probe_cost_ns: Option<f64>,
     /// Request for kernel events; `None` records no kernel events.
     pub kernel: Option<kernel::Request>,
-    /// Stack samples per second and CPU; `None` takes no samples.
-    pub stacks: Option<u32>,
+    /// How often stacks are sampled; `None` takes no samples.
+    pub stacks: Option<stacks::Rates>,
     /// Interfaces whose packets are captured; overrides the configuration. An empty list captures
     /// none.
     pub packets: Option<Vec<interfaces::Pattern>>,

@@ -15,7 +15,7 @@ use crate::interfaces::{self, InterfaceError, InterfaceSource};
 use crate::kernel::{self, KernelError, KernelSource};
 use crate::output::account::Account;
 use crate::output::destination::Destination;
-use crate::stacks::{self, SampleOutcome, Stacks};
+use crate::stacks::{self, Rates, SampleOutcome, Stacks};
 use serde_json::Value;
 use std::fmt::Display;
 use std::path::Path;
@@ -91,8 +91,8 @@ impl Sources {
         }
     }
 
-    /// Begins all sources. `stacks`: samples per second and CPU.
-    pub fn begin(&mut self, target: Target<'_>, stacks: Option<u32>, account: &mut Account) {
+    /// Begins all sources.
+    pub fn begin(&mut self, target: Target<'_>, stacks: Option<Rates>, account: &mut Account) {
         self.kernel.begin(target, account);
         self.stacks.begin(target, stacks, account);
         self.interfaces.begin(target, account);
@@ -251,10 +251,10 @@ impl Slot<KernelSource> {
 }
 
 impl Slot<Stacks> {
-    fn begin(&mut self, target: Target<'_>, hz: Option<u32>, account: &mut Account) {
-        let Some(hz) = hz else { return };
+    fn begin(&mut self, target: Target<'_>, rates: Option<Rates>, account: &mut Account) {
+        let Some(rates) = rates else { return };
         let destination = target.destination;
-        let begun = Stacks::prepare(hz).and_then(|mut stacks| {
+        let begun = Stacks::prepare(rates).and_then(|mut stacks| {
             stacks.begin(&destination.path, &destination.uuid, target.clock)?;
             Ok(stacks)
         });

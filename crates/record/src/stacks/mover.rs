@@ -4,10 +4,12 @@
 //! that the rings do not fill up meanwhile.
 
 use super::existing;
-use super::metadata::{COMM, COPIED, EXIT, FORK, MAPPING, PROCESS, SAMPLE};
+use super::metadata::{COMM, COPIED, EXIT, FORK, MAPPING, PROCESS, SAMPLE, WAITING_RATE};
 use super::parse::{parse, Record, RecordContent, Sample, StackCopy};
 use super::perf::Ring;
 use super::stream::Stream;
+use super::waits::limit::{WaitLimit, BYTES_PER_SECOND};
+use super::waits::{RunningWaits, SampleData, OWN_ADDRESSES};
 use super::Shared;
 use crate::clock::Clock;
 use rustix::event::{poll, PollFd, PollFlags};
@@ -37,11 +39,14 @@ pub(super) struct CpuStream {
     /// Time since which the kernel takes no samples because they took too much time. `None` while
     /// it takes them.
     throttled_since: Option<u64>,
+    /// A new period of the sampling of waits in ns that is not in the stream yet, and the time
+    /// since which it is used.
+    new_period: Option<(u64, u32)>,
 }
 
 impl CpuStream {
     pub fn new(stream: Stream, ring: Ring) -> CpuStream {
-        CpuStream { stream, ring, lost: 0, throttled_since: None }
+        CpuStream { stream, ring, lost: 0, throttled_since: None, new_period: None }
     }
 
     /// Lets the kernel take samples.
@@ -57,6 +62,8 @@ pub(super) struct Mover {
     scratch: Vec<u8>,
     existing: Existing,
     records: Records,
+    /// The programs that sample waits, and the limit of their samples.
+    waits: Option<(RunningWaits, WaitLimit)>,
 }
 
 /// Processes that existed at the begin.
@@ -76,19 +83,32 @@ struct Records {
     hz: u32,
     payload: Vec<u8>,
     chain: (Vec<u64>, Vec<u64>),
+    /// Bytes of the samples of waits since they were last added to the limit.
+    wait_bytes: usize,
     shared: Arc<Shared>,
 }
 
 impl Mover {
     /// `begin` is the stream of the processes that exist now, and `start` the time of its events in
     /// clock ticks.
-    pub fn new(cpus: Vec<CpuStream>, (begin, start): (Stream, u64), clock: Clock, hz: u32, shared: Arc<Shared>) -> Mover {
+    pub fn new(
+        mut cpus: Vec<CpuStream>,
+        (begin, start): (Stream, u64),
+        clock: Clock,
+        hz: u32,
+        waits: Option<(RunningWaits, WaitLimit)>,
+        shared: Arc<Shared>,
+    ) -> Mover {
+        if let Some((_, limit)) = &waits {
+            cpus.iter_mut().for_each(|cpu| cpu.new_period = Some((start, limit.requested())));
+        }
         let (jit_processes, payload, chain) = (HashSet::new(), Vec::new(), (Vec::new(), Vec::new()));
         Mover {
             cpus,
             scratch: Vec::new(),
             existing: Existing { stream: begin, start, waiting: existing::processes() },
-            records: Records { jit_processes, clock, hz, payload, chain, shared },
+            records: Records { jit_processes, clock, hz, payload, chain, wait_bytes: 0, shared },
+            waits,
         }
     }
 
@@ -97,9 +117,7 @@ impl Mover {
         loop {
             let stop = self.records.shared.stop.load(Ordering::Acquire);
             if stop {
-                for cpu in &self.cpus {
-                    let _ = cpu.ring.disable();
-                }
+                self.stop_sampling();
             }
             // Samples have times of CLOCK_MONOTONIC_RAW, which runs evenly. A pair of clock
             // readings that is not older than one turn of this loop converts them exactly enough.
@@ -107,6 +125,7 @@ impl Mover {
             for cpu in &mut self.cpus {
                 self.records.drain(cpu, &mut self.scratch, pair, stop);
             }
+            self.limit_waits(pair);
             self.count_lost();
             self.existing.look(&mut self.records, stop);
             if stop {
@@ -120,6 +139,35 @@ impl Mover {
         }
     }
 
+    fn stop_sampling(&mut self) {
+        if let Some((_, limit)) = self.waits.take().filter(|(_, limit)| limit.largest() > limit.requested()) {
+            let ms = |ns: u32| f64::from(ns) / 1e6;
+            self.records.shared.trouble(format!(
+                "stacks of waits were more than {} MiB per second, so that fewer were sampled: all waits from {} ms on, instead of {} ms",
+                BYTES_PER_SECOND >> 20,
+                ms(limit.largest()),
+                ms(limit.requested()),
+            ));
+        }
+        for cpu in &self.cpus {
+            let _ = cpu.ring.disable();
+        }
+    }
+
+    /// Changes the period of the sampling of waits if their samples need too many bytes. `now` is
+    /// in clock ticks and in ns.
+    fn limit_waits(&mut self, now: (u64, u64)) {
+        let bytes = std::mem::take(&mut self.records.wait_bytes);
+        let Some((waits, limit)) = &mut self.waits else { return };
+        limit.add(bytes);
+        let Some(period) = limit.look(now.1) else { return };
+        if let Err(error) = waits.set_period(period) {
+            self.records.shared.trouble(format!("the period of the stacks of waits could not be changed: {error}"));
+        }
+        let since = self.records.clock.now();
+        self.cpus.iter_mut().for_each(|cpu| cpu.new_period = Some((since, period)));
+    }
+
     /// Updates the number of losses, so that the recording's description is correct at any time.
     fn count_lost(&self) {
         let lost = self.cpus.iter().map(|cpu| cpu.stream.discarded()).sum();
@@ -129,7 +177,7 @@ impl Mover {
 
 impl Records {
     fn drain(&mut self, cpu: &mut CpuStream, scratch: &mut Vec<u8>, pair: (u64, u64), last: bool) {
-        let CpuStream { stream, ring, lost, throttled_since } = cpu;
+        let CpuStream { stream, ring, lost, throttled_since, new_period } = cpu;
         let mut result = Ok(());
         let kind = ring.kind();
         ring.drain(scratch, |bytes| {
@@ -138,6 +186,9 @@ impl Records {
                 return;
             };
             let time = self.clock.of_raw(pair, record.time);
+            if let Err(error) = write_period(stream, new_period, time) {
+                result = Err(error);
+            }
             let moved = match record.what {
                 RecordContent::Lost(count) => {
                     *lost += count;
@@ -157,6 +208,8 @@ impl Records {
                 result = moved;
             }
         });
+        // All records until now are written, so the period's event has its true time.
+        result = result.and(write_period(stream, new_period, pair.0));
         if last {
             // Losses after the last record that was stored.
             let rest = ring.lost().map_or(0, |all| all.saturating_sub(*lost));
@@ -185,10 +238,7 @@ impl Records {
         self.payload.extend_from_slice(&record.pid.to_ne_bytes());
         self.payload.extend_from_slice(&record.tid.to_ne_bytes());
         let id = match record.what {
-            RecordContent::Sample(sample) => {
-                self.shared.samples.fetch_add(1, Ordering::Relaxed);
-                self.sample(&sample)
-            }
+            RecordContent::Sample(sample) => self.sample(&sample),
             RecordContent::Mapping { start, length, offset, inode, path } => {
                 mapping(&mut self.payload, [start, length, offset, inode], path);
                 if existing::may_be_generated(path) {
@@ -219,26 +269,34 @@ impl Records {
 
     /// Appends the fields of a sample to the payload. Returns the event's id.
     fn sample(&mut self, sample: &Sample<'_>) -> u16 {
-        let Some(copy) = sample.copy else {
-            self.addresses(sample);
+        self.shared.samples.fetch_add(1, Ordering::Relaxed);
+        let wait = SampleData::parse(sample.data);
+        if sample.copy.is_none() && wait.is_none() {
+            self.addresses(sample, 0);
             return SAMPLE;
-        };
-        let (cause, other_tid) = (RUNNING, 0i32);
-        self.payload.push(cause);
-        self.payload.extend_from_slice(&other_tid.to_ne_bytes());
-        self.addresses(sample);
+        }
+        let copy = sample.copy.unwrap_or_default();
+        self.payload.push(wait.map_or(RUNNING, |wait| wait.cause as u8));
+        self.payload.extend_from_slice(&wait.map_or(0, |wait| wait.other_tid).to_ne_bytes());
+        self.addresses(sample, if wait.is_some() { OWN_ADDRESSES } else { 0 });
         let StackCopy { ip, sp, fp, lr, stack } = copy;
         [ip, sp, fp, lr].iter().for_each(|register| self.payload.extend_from_slice(&register.to_ne_bytes()));
         self.payload.extend_from_slice(&(stack.len() as u32).to_ne_bytes());
         self.payload.extend_from_slice(stack);
+        if wait.is_some() {
+            self.shared.waits.fetch_add(1, Ordering::Relaxed);
+            self.wait_bytes += self.payload.len();
+        }
         COPIED
     }
 
-    fn addresses(&mut self, sample: &Sample<'_>) {
+    /// Appends the addresses, without the first ones of the kernel.
+    fn addresses(&mut self, sample: &Sample<'_>, skipped: usize) {
         let (kernel, user) = &mut self.chain;
         kernel.clear();
         user.clear();
         sample.chain.split(kernel, user);
+        kernel.drain(..skipped.min(kernel.len()));
         for addresses in [kernel, user] {
             addresses.truncate(usize::from(u16::MAX));
             self.payload.extend_from_slice(&(addresses.len() as u16).to_ne_bytes());
@@ -319,6 +377,14 @@ impl Drop for Mover {
     fn drop(&mut self) {
         self.count_lost();
     }
+}
+
+/// Writes the new period of the sampling of waits if it is used at `time`.
+fn write_period(stream: &mut Stream, new: &mut Option<(u64, u32)>, time: u64) -> io::Result<()> {
+    let Some((since, period)) = new.take_if(|(since, _)| *since <= time) else { return Ok(()) };
+    let mut payload = [0; 16];
+    payload[8..].copy_from_slice(&u64::from(period).to_ne_bytes());
+    stream.event(since, WAITING_RATE, &payload)
 }
 
 fn mapping(payload: &mut Vec<u8>, words: [u64; 4], path: &[u8]) {

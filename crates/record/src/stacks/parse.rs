@@ -73,7 +73,7 @@ pub struct Sample<'a> {
 }
 
 /// Registers of the program, and bytes of its stack from `sp` upwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackCopy<'a> {
     pub ip: u64,
     pub sp: u64,

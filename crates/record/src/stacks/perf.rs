@@ -15,6 +15,7 @@ use std::sync::atomic::{fence, AtomicU64, Ordering};
 
 const TYPE_SOFTWARE: u32 = 1;
 const COUNT_SW_CPU_CLOCK: u64 = 0;
+const COUNT_SW_BPF_OUTPUT: u64 = 10;
 const SAMPLE_IP: u64 = 1;
 const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_TIME: u64 = 1 << 2;
@@ -42,6 +43,7 @@ const FORMAT_LOST: u64 = 1 << 4;
 const FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
+const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 /// Offsets of the ring's positions in its first page.
 const DATA_HEAD: usize = 1024;
 const DATA_TAIL: usize = 1032;
@@ -132,6 +134,8 @@ pub struct Ring {
     /// True if the kernel returns the number of lost records.
     tells_losses: bool,
     kind: SampleKind,
+    /// Event whose samples are taken by BPF programs and are written into the same ring.
+    output: Option<OwnedFd>,
 }
 
 // SAFETY: the mapping belongs to this value alone and is not bound to a thread.
@@ -167,7 +171,7 @@ impl Ring {
         // chooses.
         let base = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &fd, 0)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Ring { fd, base, page, size, tells_losses: attributes.read_format != 0, kind })
+        Ok(Ring { fd, base, page, size, tells_losses: attributes.read_format != 0, kind, output: None })
     }
 
     /// Content of the samples.
@@ -175,30 +179,51 @@ impl Ring {
         self.kind
     }
 
+    /// Opens a disabled event whose samples BPF programs take, of the same content and into the
+    /// same ring.
+    pub fn open_output(&mut self, cpu: u32) -> io::Result<&OwnedFd> {
+        let mut attributes = Attributes {
+            kind: TYPE_SOFTWARE,
+            size: size_of::<Attributes>() as u32,
+            config: COUNT_SW_BPF_OUTPUT,
+            // Here it is the period: each call of a program is a sample.
+            sample_freq: 1,
+            read_format: if self.tells_losses { FORMAT_LOST } else { 0 },
+            flags: DISABLED | WATERMARK | SAMPLE_ID_ALL | USE_CLOCKID,
+            wakeup_watermark: (self.size / 4) as u32,
+            clockid: libc::CLOCK_MONOTONIC_RAW,
+            ..Attributes::default()
+        };
+        self.kind.set(&mut attributes);
+        let output = open(&attributes, cpu)?;
+        control(&output, IOC_SET_OUTPUT, self.fd.as_raw_fd())?;
+        Ok(self.output.insert(output))
+    }
+
     /// Starts the sampling.
     pub fn enable(&self) -> io::Result<()> {
-        self.control(IOC_ENABLE)
+        self.events().try_for_each(|event| control(event, IOC_ENABLE, 0))
     }
 
     /// Stops the sampling.
     pub fn disable(&self) -> io::Result<()> {
-        self.control(IOC_DISABLE)
+        self.events().try_for_each(|event| control(event, IOC_DISABLE, 0))
     }
 
-    fn control(&self, request: libc::c_ulong) -> io::Result<()> {
-        // SAFETY: these requests take a plain number and access no memory of ours.
-        match unsafe { libc::ioctl(self.fd.as_raw_fd(), request as _, 0) } {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(()),
-        }
+    fn events(&self) -> impl Iterator<Item = &OwnedFd> {
+        std::iter::once(&self.fd).chain(&self.output)
     }
 
     /// Returns the number of records that the kernel lost since the begin. `None` on kernels that
     /// do not count them.
     pub fn lost(&self) -> Option<u64> {
-        let mut words = [0u8; 16];
-        let read = rustix::io::read(&self.fd, &mut words).ok()?;
-        (self.tells_losses && read == words.len()).then(|| u64::from_ne_bytes([8, 9, 10, 11, 12, 13, 14, 15].map(|at: usize| words[at])))
+        let lost = |event: &OwnedFd| {
+            let mut words = [0u8; 16];
+            let read = rustix::io::read(event, &mut words).ok()?;
+            let count = u64::from_ne_bytes([8, 9, 10, 11, 12, 13, 14, 15].map(|at: usize| words[at]));
+            (self.tells_losses && read == words.len()).then_some(count)
+        };
+        self.events().map(lost).sum()
     }
 
     fn position(&self, at: usize) -> &AtomicU64 {
@@ -256,6 +281,14 @@ impl Drop for Ring {
         // SAFETY: this is the mapping made in `open`, with its length; no reference into it exists
         // any more.
         let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.page + self.size) };
+    }
+}
+
+fn control(event: &OwnedFd, request: libc::c_ulong, argument: libc::c_int) -> io::Result<()> {
+    // SAFETY: these requests take a plain number or a descriptor and access no memory of ours.
+    match unsafe { libc::ioctl(event.as_raw_fd(), request as _, argument) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

@@ -153,11 +153,14 @@ impl Place {
 
     /// Starts a recorder. `buffer`: size of every ring, `0` for the default.
     pub fn recorder(&self, buffer: &str, config: Option<&Path>) -> Recorder {
+        let config = config.map_or("-", |config| config.to_str().unwrap());
+        self.recorder_with(&[buffer, config])
+    }
+
+    /// Starts a recorder with these arguments after its directory.
+    pub fn recorder_with(&self, arguments: &[&str]) -> Recorder {
         let mut command = Command::new(example("recorder"));
-        command.arg(self.root()).arg(buffer);
-        if let Some(config) = config {
-            command.arg(config);
-        }
+        command.arg(self.root()).args(arguments);
         command.env("LONGPOLE_RUNTIME_DIR", self.runtime()).stdout(Stdio::piped());
         command.current_dir(self.home()).env("HOME", self.home()).env("TMPDIR", self.home());
         let mut child = command.spawn().expect("the recorder starts");
@@ -246,6 +249,10 @@ impl Recorder {
             diagnostics: lines.map(str::to_owned).collect(),
             path: self.path.clone(),
         }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn kill(mut self) -> PathBuf {

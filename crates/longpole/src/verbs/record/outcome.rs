@@ -29,7 +29,8 @@ pub fn print(outcome: &Outcome, already_printed: &[String]) {
     }
     if let Some(samples) = &outcome.samples {
         let number = crate::render::table::number;
-        eprintln!("longpole: {} stacks of {} CPUs, {} lost", number(samples.samples), samples.cpus, number(samples.lost));
+        let waits = if samples.waits > 0 { format!(" ({} of waits and wake-ups)", number(samples.waits)) } else { String::new() };
+        eprintln!("longpole: {} stacks{waits} of {} CPUs, {} lost", number(samples.samples), samples.cpus, number(samples.lost));
     }
     if let Some(InterfacesOutcome { packets, lost, interfaces }) = outcome.interfaces {
         let number = crate::render::table::number;
