@@ -17,6 +17,7 @@ mod metadata;
 mod mover;
 mod parse;
 mod perf;
+mod samples;
 mod stream;
 mod waits;
 
@@ -52,7 +53,8 @@ const COPY_RINGS: usize = 256 << 20;
 /// Bytes of the stack that a sample copies. Nearly all threads have fewer between their first and
 /// their newest frame.
 const COPY: u32 = 16 << 10;
-/// Bytes that each CPU copies per second at most, which matters only at high rates.
+/// Bytes that the timer's samples of each CPU copy per second at most: at rates above 2 kHz, the
+/// copies become smaller.
 const COPY_PER_SECOND: u32 = 32 << 20;
 /// File with the largest number of samples per second that the kernel allows.
 const MAX_HZ: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
@@ -134,7 +136,7 @@ fn survey_waits(cpu: u32) -> String {
     }
     let prepared = Ring::open(cpu, 1, SampleKind::Copy { bytes: COPY }, 1)
         .map_err(|_| WaitsError::NoCopies)
-        .and_then(|ring| Waits::prepare(&mut [(cpu, ring)], 1));
+        .and_then(|ring| Waits::prepare(&mut [(cpu, ring)], COPY, 1));
     match prepared {
         Ok(_) => "; stacks of waits".to_owned(),
         Err(error) => format!("; no stacks of waits: {error}"),
@@ -182,7 +184,7 @@ fn open_rings(cpus: &[u32], hz: u32, kind: SampleKind, size: usize) -> io::Resul
 
 fn prepare_waits(rings: &mut [(u32, Ring)], hz: u32) -> Result<Waits, WaitsError> {
     match rings.first() {
-        Some((_, ring)) if ring.kind() != SampleKind::Addresses => Waits::prepare(rings, period_ns(hz)),
+        Some((_, ring)) if ring.kind() != SampleKind::Addresses => Waits::prepare(rings, COPY, period_ns(hz)),
         _ => Err(WaitsError::NoCopies),
     }
 }

@@ -30,6 +30,8 @@ fn can_sample_waits(what: &str) -> bool {
 /// A `copied` event.
 #[derive(Debug)]
 struct Copied {
+    /// Period of the sampling of waits on the CPU at that time, in ns.
+    period: u64,
     cause: i64,
     pid: i64,
     tid: i64,
@@ -89,8 +91,9 @@ fn take(event: &EventRef<'_>, cpu: &str, samples: &mut Samples) {
     match event.name() {
         "waiting_rate" => samples.periods.entry(cpu.to_owned()).or_default().push(number(event, "period_ns") as u64),
         "copied" => {
-            assert!(samples.periods.contains_key(cpu), "the period is the first event");
+            let period = *samples.periods.get(cpu).and_then(|periods| periods.last()).expect("the period is the first event");
             samples.copied.push(Copied {
+                period,
                 cause: number(event, "cause"),
                 pid: number(event, "pid"),
                 tid: number(event, "tid"),
@@ -134,33 +137,36 @@ fn waits_are_sampled_by_their_length_and_wakers_with_the_thread_that_they_wake()
     }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
-    // The period is 4 ms: a tenth of the short waits is sampled, and each of the long ones.
-    let recorder = place.recorder_with(&["0", "-", "sched", "-", "99", "250"]);
+    let recorder = place.recorder_with(&["0", "-", "sched", "-", "99", "500"]);
     let (pid, threads) = run(&place, "known");
     let ended = recorder.finish();
     let samples = read(&ended.path);
-    assert_eq!(samples.lost, 0, "{:?}", ended.diagnostics);
-    assert!(samples.periods.values().all(|periods| periods.first() == Some(&4_000_000)), "{:?}", samples.periods);
+    assert!(samples.periods.values().all(|periods| periods.first() == Some(&2_000_000)), "{:?}", samples.periods);
+    // Other programs of a busy host may have enlarged the period meanwhile.
+    let largest = samples.periods.values().flatten().copied().max().unwrap();
+    let changes = samples.periods.values().map(|periods| periods.len() - 1).max().unwrap();
     let own: Vec<&Copied> = samples.copied.iter().filter(|sample| sample.pid == pid).collect();
     let of = |tid: i64, cause: i64| own.iter().filter(move |sample| sample.tid == tid && sample.cause == cause);
-    let [sleeper, reader] = &threads[..] else { panic!("{threads:?}") };
+    let [sleeper, reader, long_sleeper] = &threads[..] else { panic!("{threads:?}") };
 
-    // The long waits of 10 ms, and the others with the probability L / period. The bound is six
-    // standard deviations.
-    for (thread, long) in [(sleeper, 20.0), (reader, 0.0)] {
-        let short_ns = thread.ns - long * 10.1e6;
-        let expected = long + short_ns / 4e6;
-        let found = of(thread.tid, WAITED).count() as f64;
-        assert!((found - expected).abs() < 6.0 * expected.sqrt(), "{found} samples, expected {expected}: {thread:?}");
+    // Each sample represents a period of waiting, because these waits are shorter. The bound is
+    // six standard deviations of the estimate.
+    for thread in [sleeper, reader] {
+        let periods = || of(thread.tid, WAITED).map(|sample| sample.period as f64);
+        let (estimate, variance) = (periods().sum::<f64>(), periods().map(|period| period * period).sum::<f64>());
+        assert!((estimate - thread.ns).abs() < 6.0 * variance.sqrt(), "{estimate} of {thread:?}");
+    }
+    // Waits that are longer than the period are all sampled.
+    if largest <= 10_000_000 && samples.lost == 0 {
+        assert!(of(long_sleeper.tid, WAITED).count() as f64 >= long_sleeper.count, "{long_sleeper:?}");
     }
 
-    // The first thread wakes the reader, and nobody else of this process. An interrupt may wake
-    // another process's thread while it has the CPU.
-    let woken: Vec<i64> = of(pid, WOKE).map(|sample| sample.other).filter(|tid| *tid == reader.tid || *tid == sleeper.tid).collect();
-    let to_reader = woken.iter().filter(|tid| **tid == reader.tid).count();
+    // The first thread alone wakes the reader, and only waits that are sampled have a waker.
+    let wakers: Vec<i64> = samples.copied.iter().filter(|sample| sample.other == reader.tid).map(|sample| sample.tid).collect();
+    assert!(!wakers.is_empty() && wakers.iter().all(|tid| *tid == pid), "{wakers:?}");
     let waits_of_reader = of(reader.tid, WAITED).count();
-    assert!(to_reader <= waits_of_reader && 2 * to_reader > waits_of_reader, "{to_reader} {waits_of_reader}");
-    assert!(woken.len() - to_reader <= 5, "{woken:?}");
+    assert!(wakers.len() <= waits_of_reader + changes + samples.lost as usize, "{} {waits_of_reader}", wakers.len());
+    assert!(samples.copied.iter().all(|sample| (sample.cause == WOKE) == (sample.other != 0)));
 
     // The stacks are those of the waits: in the kernel, and in the program.
     let marks: Vec<u8> = (0..4).flat_map(|at| (MARK + at).to_ne_bytes()).collect();
@@ -169,7 +175,7 @@ fn waits_are_sampled_by_their_length_and_wakers_with_the_thread_that_they_wake()
         assert!(sample.kernel.iter().all(|address| *address >> 63 == 1), "{sample:?}");
     }
     let with_marks = of(sleeper.tid, WAITED).filter(|sample| sample.stack.windows(marks.len()).any(|bytes| bytes == marks)).count();
-    assert!(with_marks >= 20, "{with_marks}");
+    assert!(with_marks >= 1 && 2 * with_marks > of(sleeper.tid, WAITED).count(), "{with_marks}");
 
     // It does not print the events, which would be many megabytes.
     let arguments = [&ended.path.join("samples"), Path::new("-c"), Path::new("sink.utils.counter")];
@@ -203,7 +209,7 @@ fn a_flood_of_long_waits_enlarges_the_period_and_a_diagnostic_reports_it() {
     // Without the limit, each wait would have been sampled.
     let waits: f64 = threads.iter().map(|thread| thread.count).sum();
     let sampled = samples.copied.iter().filter(|sample| sample.pid == pid && sample.cause == WAITED).count() as f64;
-    assert!(sampled > 100.0 && sampled < 0.7 * waits, "{sampled} of {waits}");
+    assert!(sampled > 16.0 && sampled < 0.7 * waits, "{sampled} of {waits}");
 }
 
 /// Returns the numbers of the BPF programs that a process has loaded.

@@ -4,12 +4,13 @@
 //! that the rings do not fill up meanwhile.
 
 use super::existing;
-use super::metadata::{COMM, COPIED, EXIT, FORK, MAPPING, PROCESS, SAMPLE, WAITING_RATE};
-use super::parse::{parse, Record, RecordContent, Sample, StackCopy};
+use super::metadata::{COMM, EXIT, FORK, MAPPING, PROCESS, WAITING_RATE};
+use super::parse::{parse, Record, RecordContent};
 use super::perf::Ring;
+use super::samples::SampleWriter;
 use super::stream::Stream;
 use super::waits::limit::{WaitLimit, BYTES_PER_SECOND};
-use super::waits::{RunningWaits, SampleData, OWN_ADDRESSES};
+use super::waits::RunningWaits;
 use super::Shared;
 use crate::clock::Clock;
 use rustix::event::{poll, PollFd, PollFlags};
@@ -26,9 +27,6 @@ const PERIOD: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(20);
 /// Largest number of processes that are remembered because they may generate code.
 const MAX_JIT_PROCESSES: usize = 1 << 16;
-
-/// Cause of a sample in `copied`: a timer, while the thread ran.
-const RUNNING: u8 = 0;
 
 /// One CPU.
 pub(super) struct CpuStream {
@@ -82,7 +80,7 @@ struct Records {
     clock: Clock,
     hz: u32,
     payload: Vec<u8>,
-    chain: (Vec<u64>, Vec<u64>),
+    samples: SampleWriter,
     /// Bytes of the samples of waits since they were last added to the limit.
     wait_bytes: usize,
     shared: Arc<Shared>,
@@ -102,12 +100,12 @@ impl Mover {
         if let Some((_, limit)) = &waits {
             cpus.iter_mut().for_each(|cpu| cpu.new_period = Some((start, limit.requested())));
         }
-        let (jit_processes, payload, chain) = (HashSet::new(), Vec::new(), (Vec::new(), Vec::new()));
+        let (jit_processes, payload, samples) = (HashSet::new(), Vec::new(), SampleWriter::default());
         Mover {
             cpus,
             scratch: Vec::new(),
             existing: Existing { stream: begin, start, waiting: existing::processes() },
-            records: Records { jit_processes, clock, hz, payload, chain, wait_bytes: 0, shared },
+            records: Records { jit_processes, clock, hz, payload, samples, wait_bytes: 0, shared },
             waits,
         }
     }
@@ -143,7 +141,7 @@ impl Mover {
         if let Some((_, limit)) = self.waits.take().filter(|(_, limit)| limit.largest() > limit.requested()) {
             let ms = |ns: u32| f64::from(ns) / 1e6;
             self.records.shared.trouble(format!(
-                "stacks of waits were more than {} MiB per second, so that fewer were sampled: all waits from {} ms on, instead of {} ms",
+                "stacks of waits were more than {} MiB per second, so fewer were sampled: at times only waits from {:.1} ms on all, instead of {:.1} ms",
                 BYTES_PER_SECOND >> 20,
                 ms(limit.largest()),
                 ms(limit.requested()),
@@ -238,7 +236,15 @@ impl Records {
         self.payload.extend_from_slice(&record.pid.to_ne_bytes());
         self.payload.extend_from_slice(&record.tid.to_ne_bytes());
         let id = match record.what {
-            RecordContent::Sample(sample) => self.sample(&sample),
+            RecordContent::Sample(sample) => {
+                let written = self.samples.write((record.pid, record.tid), &sample, &mut self.payload);
+                self.shared.samples.fetch_add(1, Ordering::Relaxed);
+                if written.of_wait {
+                    self.shared.waits.fetch_add(1, Ordering::Relaxed);
+                    self.wait_bytes += self.payload.len();
+                }
+                written.event
+            }
             RecordContent::Mapping { start, length, offset, inode, path } => {
                 mapping(&mut self.payload, [start, length, offset, inode], path);
                 if existing::may_be_generated(path) {
@@ -247,6 +253,9 @@ impl Records {
                 MAPPING
             }
             RecordContent::Comm { exec, comm } => {
+                if exec {
+                    self.samples.forget(record.pid);
+                }
                 self.payload.push(u8::from(exec));
                 text(&mut self.payload, comm);
                 COMM
@@ -259,49 +268,13 @@ impl Records {
             RecordContent::Exit => {
                 if record.pid == record.tid {
                     self.jit_processes.remove(&record.pid);
+                    self.samples.forget(record.pid);
                 }
                 EXIT
             }
             _ => return Ok(()),
         };
         stream.event(time, id, &self.payload)
-    }
-
-    /// Appends the fields of a sample to the payload. Returns the event's id.
-    fn sample(&mut self, sample: &Sample<'_>) -> u16 {
-        self.shared.samples.fetch_add(1, Ordering::Relaxed);
-        let wait = SampleData::parse(sample.data);
-        if sample.copy.is_none() && wait.is_none() {
-            self.addresses(sample, 0);
-            return SAMPLE;
-        }
-        let copy = sample.copy.unwrap_or_default();
-        self.payload.push(wait.map_or(RUNNING, |wait| wait.cause as u8));
-        self.payload.extend_from_slice(&wait.map_or(0, |wait| wait.other_tid).to_ne_bytes());
-        self.addresses(sample, if wait.is_some() { OWN_ADDRESSES } else { 0 });
-        let StackCopy { ip, sp, fp, lr, stack } = copy;
-        [ip, sp, fp, lr].iter().for_each(|register| self.payload.extend_from_slice(&register.to_ne_bytes()));
-        self.payload.extend_from_slice(&(stack.len() as u32).to_ne_bytes());
-        self.payload.extend_from_slice(stack);
-        if wait.is_some() {
-            self.shared.waits.fetch_add(1, Ordering::Relaxed);
-            self.wait_bytes += self.payload.len();
-        }
-        COPIED
-    }
-
-    /// Appends the addresses, without the first ones of the kernel.
-    fn addresses(&mut self, sample: &Sample<'_>, skipped: usize) {
-        let (kernel, user) = &mut self.chain;
-        kernel.clear();
-        user.clear();
-        sample.chain.split(kernel, user);
-        kernel.drain(..skipped.min(kernel.len()));
-        for addresses in [kernel, user] {
-            addresses.truncate(usize::from(u16::MAX));
-            self.payload.extend_from_slice(&(addresses.len() as u16).to_ne_bytes());
-            addresses.iter().for_each(|address| self.payload.extend_from_slice(&address.to_ne_bytes()));
-        }
     }
 
     /// Writes the owner of a process that generates code. The list of functions that such a process

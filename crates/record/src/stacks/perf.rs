@@ -179,9 +179,9 @@ impl Ring {
         self.kind
     }
 
-    /// Opens a disabled event whose samples BPF programs take, of the same content and into the
-    /// same ring.
-    pub fn open_output(&mut self, cpu: u32) -> io::Result<&OwnedFd> {
+    /// Opens a disabled event whose samples BPF programs take. They have copies of at most `bytes`
+    /// bytes of the stack and go into the same ring, whose samples must have copies, too.
+    pub fn open_output(&mut self, cpu: u32, bytes: u32) -> io::Result<&OwnedFd> {
         let mut attributes = Attributes {
             kind: TYPE_SOFTWARE,
             size: size_of::<Attributes>() as u32,
@@ -194,7 +194,7 @@ impl Ring {
             clockid: libc::CLOCK_MONOTONIC_RAW,
             ..Attributes::default()
         };
-        self.kind.set(&mut attributes);
+        SampleKind::Copy { bytes }.set(&mut attributes);
         let output = open(&attributes, cpu)?;
         control(&output, IOC_SET_OUTPUT, self.fd.as_raw_fd())?;
         Ok(self.output.insert(output))

@@ -80,8 +80,9 @@ pub struct RunningWaits {
 }
 
 impl Waits {
-    /// Loads the programs, and opens an event for their samples in each ring.
-    pub fn prepare(rings: &mut [(u32, Ring)], period_ns: u32) -> Result<Waits, WaitsError> {
+    /// Loads the programs, and opens an event for their samples in each ring. The samples have at
+    /// most `bytes` bytes of the stack.
+    pub fn prepare(rings: &mut [(u32, Ring)], bytes: u32, period_ns: u32) -> Result<Waits, WaitsError> {
         let pid_max = fs::read_to_string(PID_MAX).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_PID_MAX);
         let max_cpu = rings.iter().map(|(cpu, _)| *cpu).max().unwrap_or(0);
         let types = fs::read(BTF).map_err(|_| WaitsError::NoTypes)?;
@@ -93,7 +94,7 @@ impl Waits {
         let leave = load(programs::leave(&maps), "longpole_leave")?;
         let wake = load(programs::wake(&maps, pid_offset as i32), "longpole_wake")?;
         for (cpu, ring) in rings {
-            let event = ring.open_output(*cpu).map_err(WaitsError::new("open a perf event for BPF programs"))?;
+            let event = ring.open_output(*cpu, bytes).map_err(WaitsError::new("open a perf event for BPF programs"))?;
             maps.set_event(*cpu, event).map_err(WaitsError::new("write a BPF map"))?;
         }
         Ok(Waits { maps, resume, leave, wake })

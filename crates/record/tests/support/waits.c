@@ -1,7 +1,8 @@
 /* Threads with waits whose number and length are known. Prints one line for each thread that waits:
  * its tid, the number of its waits, and the sum of their lengths in ns.
  *
- *     waits known      a thread that sleeps, one that reads what the first thread writes
+ *     waits known      a thread with short sleeps, one that reads what the first thread writes,
+ *                      and one with long sleeps
  *     waits flood      16 threads with large stacks that sleep for 2 ms again and again */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -52,9 +53,16 @@ static void *sleeper(void *argument)
     waits->tid = gettid();
     for (int i = 0; i < SHORT; i++)
         sleep_for(waits, 300000);
+    return (void *)(uintptr_t)(mark[1] == 0);
+}
+
+static void *long_sleeper(void *argument)
+{
+    struct waits *waits = argument;
+    waits->tid = gettid();
     for (int i = 0; i < LONG; i++)
         sleep_for(waits, 10000000);
-    return (void *)(uintptr_t)(mark[1] == 0);
+    return NULL;
 }
 
 static void *reader(void *argument)
@@ -85,7 +93,7 @@ int main(int count, char **words)
 {
     struct waits waits[THREADS] = {0};
     pthread_t threads[THREADS];
-    int number = 2;
+    int number = 3;
     if (count > 1 && strcmp(words[1], "flood") == 0) {
         number = THREADS;
         for (int i = 0; i < number; i++)
@@ -95,6 +103,7 @@ int main(int count, char **words)
             return 1;
         pthread_create(&threads[0], NULL, sleeper, &waits[0]);
         pthread_create(&threads[1], NULL, reader, &waits[1]);
+        pthread_create(&threads[2], NULL, long_sleeper, &waits[2]);
         for (int i = 0; i < SHORT; i++) {
             struct waits own;
             sleep_for(&own, 300000);

@@ -6,11 +6,8 @@ pub const BYTES_PER_SECOND: u64 = 8 << 20;
 /// Time between two looks in ns. It is shorter if very many samples arrive.
 const LOOK: u64 = 500_000_000;
 const SHORTEST_LOOK: u64 = 10_000_000;
-/// Share of the limit below which the period is reduced again: so small that half the period does
-/// not exceed the limit.
-const FEW: u64 = 3;
 /// Largest factor by which the period grows at once.
-const MAX_FACTOR: u64 = 16;
+const MAX_FACTOR: u128 = 16;
 
 /// The period, and the bytes since it was last looked at.
 #[derive(Debug)]
@@ -51,16 +48,18 @@ impl WaitLimit {
         }
         let rate = (u128::from(self.bytes) * 1_000_000_000 / u128::from(elapsed)) as u64;
         (self.bytes, self.since) = (0, now);
-        let period = u64::from(self.period);
-        let new = if rate > BYTES_PER_SECOND {
-            // The samples of long waits do not become fewer, so the factor is at least 2.
-            period * rate.div_ceil(BYTES_PER_SECOND).clamp(2, MAX_FACTOR)
-        } else if rate < BYTES_PER_SECOND / FEW {
-            (period / 2).max(u64::from(self.requested))
+        let (period, rate, limit) = (u128::from(self.period), u128::from(rate), u128::from(BYTES_PER_SECOND));
+        let new = if rate > limit {
+            // The samples of long waits do not become fewer, so the period grows by a quarter at
+            // least.
+            (period * rate / limit).clamp(period * 5 / 4 + 1, period * MAX_FACTOR)
+        } else if rate * 5 < limit * 3 {
+            // Toward four fifths of the limit.
+            (period * rate * 5 / (limit * 4)).clamp(period / 2, period)
         } else {
             period
         };
-        let new = new.min(u64::from(u32::MAX)) as u32;
+        let new = new.clamp(u128::from(self.requested), u128::from(u32::MAX)) as u32;
         if new == self.period {
             return None;
         }
@@ -79,7 +78,7 @@ mod tests {
     #[test]
     fn the_period_grows_above_the_limit_and_returns_to_the_requested_one() {
         let mut limit = WaitLimit::new(1_000_000, 0);
-        limit.add(BYTES_PER_SECOND as usize / 2);
+        limit.add(BYTES_PER_SECOND as usize * 7 / 10);
         assert_eq!(limit.look(SECOND), None);
         limit.add(4 * BYTES_PER_SECOND as usize);
         assert_eq!(limit.look(2 * SECOND), Some(4_000_000));
@@ -90,6 +89,16 @@ mod tests {
         (3..20).for_each(|second| periods.extend(limit.look(second * SECOND)));
         assert_eq!(periods, [20_000_000, 10_000_000, 5_000_000, 2_500_000, 1_250_000, 1_000_000]);
         assert_eq!((limit.requested(), limit.largest()), (1_000_000, 40_000_000));
+    }
+
+    #[test]
+    fn a_period_that_is_too_large_is_reduced_to_what_the_limit_allows() {
+        let mut limit = WaitLimit::new(1_000_000, 0);
+        limit.add(10 * BYTES_PER_SECOND as usize);
+        assert_eq!(limit.look(SECOND), Some(10_000_000));
+        limit.add(BYTES_PER_SECOND as usize * 4 / 8);
+        let period = limit.look(2 * SECOND).unwrap();
+        assert!((6_200_000..6_300_000).contains(&period), "{period}");
     }
 
     #[test]
