@@ -32,6 +32,6 @@ mod table;
 
 pub use complete::{complete, is_pending, CompleteError, Completed};
 pub use probes::{complete_probes, probes_are_pending};
-pub use spaces::{Module, ModuleId, Place, Spaces};
+pub use spaces::{Cause, Module, ModuleId, Place, Spaces};
 pub use stacks::{Frame, FrameId, Origin, Stack, Stacks};
 pub use table::{Function, FILE};

@@ -4,7 +4,7 @@
 //! first. A fork copies a space, an exec empties it, and a later mapping replaces earlier ones at
 //! the same addresses.
 
-use longpole_trace::event::{Catalogue, Class, Event, StreamKind};
+use longpole_trace::event::{Catalogue, Class, Event, StreamId, StreamKind};
 use longpole_trace::Value;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -90,12 +90,26 @@ impl Space {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Sample,
+    Stack,
+    Copied,
+    WaitingRate,
     Mapping,
     Comm,
     Fork,
     Exit,
     Process,
     Other,
+}
+
+/// Reason why a stack was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cause {
+    /// The thread was running when a timer expired.
+    Running,
+    /// The thread was off the CPU until just before.
+    Waited,
+    /// The thread woke the thread `tid`.
+    Woke { tid: i32 },
 }
 
 /// Addresses of a sample, innermost first.
@@ -105,6 +119,11 @@ pub struct Sample<'a> {
     pub pid: i32,
     pub tid: i32,
     pub cpu: Option<u32>,
+    pub cause: Cause,
+    /// Set if `user` is known to lack the outermost functions.
+    pub truncated: bool,
+    /// Sampling period of waits on this CPU in ns; `None` if waits are not sampled.
+    pub waiting_period_ns: Option<u64>,
     pub kernel: &'a [u64],
     pub user: &'a [u64],
 }
@@ -118,6 +137,8 @@ const MAX_MAPPINGS: usize = 1 << 16;
 /// Maximum number of mappings of all processes. A space shared by several processes counts once.
 const MAX_MAPPINGS_IN_ALL: usize = 1 << 21;
 const MAX_MODULES: usize = 1 << 20;
+/// Maximum number of streams; there is one per CPU.
+const MAX_STREAMS: usize = 1 << 16;
 /// Maximum number of processes; Linux allows no more at the same time.
 const MAX_PROCESSES: usize = 1 << 22;
 
@@ -134,6 +155,8 @@ pub struct Spaces {
     left_out: u64,
     kernel: Vec<u64>,
     user: Vec<u64>,
+    /// Sampling period of waits in ns, by stream.
+    waiting_periods: HashMap<StreamId, u64>,
 }
 
 impl Spaces {
@@ -147,15 +170,37 @@ impl Spaces {
         let id = |value: Option<&Value<'_>>| value.and_then(Value::as_i64).and_then(|id| i32::try_from(id).ok());
         let pid = id(event.context.first())?;
         let tid = id(event.context.get(1))?;
-        if self.processes.len() >= MAX_PROCESSES && kind != Kind::Sample && kind != Kind::Exit {
+        let number = |at: usize| event.fields.get(at).and_then(Value::as_u64);
+        // Number of fields before the addresses.
+        let (cause, truncated, before) = match kind {
+            Kind::Sample => (Cause::Running, false, 0),
+            Kind::Stack => (cause(number(0)?, id(event.fields.get(1))?)?, number(2)? != 0, 3),
+            Kind::Copied => (cause(number(0)?, id(event.fields.get(1))?)?, true, 2),
+            _ => {
+                self.follow_process(kind, (pid, tid), event);
+                return None;
+            }
+        };
+        addresses(event.fields.get(before + 1), &mut self.kernel);
+        addresses(event.fields.get(before + 3), &mut self.user);
+        let waiting_period_ns = self.waiting_periods.get(&event.stream).copied();
+        let (t_ns, cpu) = (event.t_ns, event.cpu);
+        Some(Sample { t_ns, pid, tid, cpu, cause, truncated, waiting_period_ns, kernel: &self.kernel, user: &self.user })
+    }
+
+    /// Processes an event that is not a sample.
+    fn follow_process(&mut self, kind: Kind, (pid, tid): (i32, i32), event: &Event<'_>) -> Option<()> {
+        if self.processes.len() >= MAX_PROCESSES && kind != Kind::Exit {
             return None;
         }
+        let id = |value: Option<&Value<'_>>| value.and_then(Value::as_i64).and_then(|id| i32::try_from(id).ok());
         let number = |at: usize| event.fields.get(at).and_then(Value::as_u64);
         match kind {
-            Kind::Sample => {
-                addresses(event.fields.get(1), &mut self.kernel);
-                addresses(event.fields.get(3), &mut self.user);
-                return Some(Sample { t_ns: event.t_ns, pid, tid, cpu: event.cpu, kernel: &self.kernel, user: &self.user });
+            Kind::WaitingRate => {
+                let room = self.waiting_periods.len() < MAX_STREAMS || self.waiting_periods.contains_key(&event.stream);
+                if let Some(period) = number(0).filter(|_| room) {
+                    self.waiting_periods.insert(event.stream, period);
+                }
             }
             Kind::Mapping => {
                 if let (Some(start), Some(length), Some(offset), Some(inode), Some(Value::Str(path))) =
@@ -191,7 +236,7 @@ impl Spaces {
                     self.processes.entry(pid).or_default().owner = Some((uid as u32, inner));
                 }
             }
-            Kind::Other => {}
+            Kind::Sample | Kind::Stack | Kind::Copied | Kind::Other => {}
         }
         None
     }
@@ -304,11 +349,28 @@ impl Spaces {
     }
 }
 
+/// Fields of a sample with a copy of the stack.
+const COPIED: [&str; 12] =
+    ["cause", "other_tid", "kernel_length", "kernel", "user_length", "user", "ip", "sp", "fp", "lr", "stack_length", "stack"];
+
+/// Returns the reason for a stack; `None` if this version does not know it.
+fn cause(number: u64, other_tid: i32) -> Option<Cause> {
+    match number {
+        0 => Some(Cause::Running),
+        1 => Some(Cause::Waited),
+        2 => Some(Cause::Woke { tid: other_tid }),
+        _ => None,
+    }
+}
+
 /// Returns the kind of a class. A class is known only if it has exactly the expected fields in
 /// their order.
 fn kind(class: &Class) -> Kind {
-    let known: [(&str, &[&str], Kind); 6] = [
+    let known: [(&str, &[&str], Kind); 9] = [
         ("sample", &["kernel_length", "kernel", "user_length", "user"], Kind::Sample),
+        ("stack", &["cause", "other_tid", "truncated", "kernel_length", "kernel", "user_length", "user"], Kind::Stack),
+        ("copied", &COPIED, Kind::Copied),
+        ("waiting_rate", &["period_ns"], Kind::WaitingRate),
         ("mapping", &["start", "length", "offset", "inode", "path"], Kind::Mapping),
         ("comm", &["exec", "comm"], Kind::Comm),
         ("fork", &["parent_pid", "parent_tid"], Kind::Fork),

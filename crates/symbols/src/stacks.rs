@@ -1,7 +1,7 @@
 //! Samples as stacks of named frames, for analyses.
 
 use crate::kernel::Kernel;
-use crate::spaces::{Place, Spaces};
+use crate::spaces::{Cause, Place, Spaces};
 use crate::table::{clean, Function, Table};
 use longpole_trace::event::{Catalogue, Event};
 use std::collections::HashMap;
@@ -22,17 +22,21 @@ pub enum Origin {
     Unknown,
 }
 
-/// A frame of a stack. Frames with equal content have the same [`FrameId`].
+/// A function ([`Stack::frames`]), or a place in one ([`Stack::places`]). Frames with equal content
+/// have the same [`FrameId`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// Name of the function; `module+0xoffset` if only the module is known, `[unknown]` if nothing
-    /// is known.
+    /// Name of the function. If only the module is known, the name of the module, for a place
+    /// followed by `+0xoffset`. `[unknown]` if nothing is known.
     pub function: String,
     /// Name of the file without folders; `[kernel]` or the kernel's module; `[jit]`; `[unknown]`.
     pub module: String,
     pub origin: Origin,
     /// Set if `function` is the name of a function.
     pub named: bool,
+    /// Source location; only places have one, if there is debug information.
+    pub file: Option<Rc<str>>,
+    pub line: Option<u32>,
 }
 
 /// One sample.
@@ -46,9 +50,20 @@ pub struct Stack<'a> {
     pub cpu: Option<u32>,
     /// Name of the process; empty if unknown.
     pub process: Rc<str>,
-    /// Frames, innermost first: the kernel's frames, then the program's. Inlined functions have
-    /// frames of their own.
+    /// Reason why the stack was recorded.
+    pub cause: Cause,
+    /// Set if the stack is known to lack its outermost functions.
+    pub truncated: bool,
+    /// Sampling period of waits on this CPU in ns: a wait of length L was recorded with probability
+    /// min(1, L / period). `None` if waits are not sampled.
+    pub waiting_period_ns: Option<u64>,
+    /// Functions, innermost first: the kernel's, then the program's. Inlined functions have frames
+    /// of their own. A function has one id wherever in it the stack goes through, and all code of a
+    /// module without names is one function.
     pub frames: &'a [FrameId],
+    /// Place in each function of `frames`: the same function, with file and line where they are
+    /// known, or the offset in a module without names.
+    pub places: &'a [FrameId],
 }
 
 /// Maximum number of different frames. Further ones are `[unknown]`.
@@ -64,8 +79,10 @@ pub struct Stacks {
     table: Table,
     frames: Vec<Frame>,
     ids: HashMap<Frame, FrameId>,
-    places: HashMap<Place, Box<[FrameId]>>,
-    stack: Vec<FrameId>,
+    /// Functions of a place, and the places in them.
+    known: HashMap<Place, Box<[(FrameId, FrameId)]>>,
+    functions: Vec<FrameId>,
+    places: Vec<FrameId>,
     addresses: Vec<Place>,
 }
 
@@ -82,6 +99,7 @@ impl Stacks {
     pub fn follow(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Option<Stack<'_>> {
         let sample = self.spaces.follow(catalogue, event)?;
         let (t_ns, pid, tid, cpu) = (sample.t_ns, sample.pid, sample.tid, sample.cpu);
+        let (cause, truncated, waiting_period_ns) = (sample.cause, sample.truncated, sample.waiting_period_ns);
         let mut places = std::mem::take(&mut self.addresses);
         places.clear();
         places.extend(lookup_addresses(sample.kernel).map(Place::Kernel));
@@ -92,7 +110,8 @@ impl Stacks {
                 *place = self.spaces.place(pid, address);
             }
         }
-        self.stack.clear();
+        self.functions.clear();
+        self.places.clear();
         for &place in &places {
             self.put(place);
         }
@@ -102,7 +121,8 @@ impl Stacks {
             Some(process) => Rc::clone(&process.comm),
             None => Rc::from(""),
         };
-        Some(Stack { t_ns, pid, tid, cpu, process, frames: &self.stack })
+        let (frames, places) = (&*self.functions, &*self.places);
+        Some(Stack { t_ns, pid, tid, cpu, process, cause, truncated, waiting_period_ns, frames, places })
     }
 
     pub fn frame(&self, id: FrameId) -> &Frame {
@@ -110,16 +130,19 @@ impl Stacks {
     }
 
     fn put(&mut self, place: Place) {
-        if let Some(known) = self.places.get(&place) {
-            self.stack.extend_from_slice(known);
-            return;
-        }
-        let frames: Vec<Frame> = self.name(place);
-        let ids: Box<[FrameId]> = frames.into_iter().map(|frame| self.intern(frame)).collect();
-        self.stack.extend_from_slice(&ids);
-        if self.places.len() < MAX_PLACES {
-            self.places.insert(place, ids);
-        }
+        let ids = match self.known.get(&place) {
+            Some(known) => &**known,
+            None => {
+                let frames = self.name(place);
+                let ids: Box<[_]> = frames.into_iter().map(|frame| (self.intern(function_of(&frame)), self.intern(frame))).collect();
+                if self.known.len() >= MAX_PLACES {
+                    self.known.clear();
+                }
+                self.known.entry(place).or_insert(ids)
+            }
+        };
+        self.functions.extend(ids.iter().map(|(function, _)| function));
+        self.places.extend(ids.iter().map(|(_, place)| place));
     }
 
     fn intern(&mut self, frame: Frame) -> FrameId {
@@ -135,36 +158,39 @@ impl Stacks {
         id
     }
 
+    /// Returns the functions at a place, innermost first.
     fn name(&self, place: Place) -> Vec<Frame> {
         let named = |functions: &[Function], module: &str, origin| -> Vec<Frame> {
-            let frame = |function: &Function| Frame { function: function.name.clone(), module: module.to_owned(), origin, named: true };
+            let frame = |function: &Function| Frame {
+                function: function.name.clone(),
+                module: module.to_owned(),
+                origin,
+                named: true,
+                file: function.file.as_deref().map(Rc::from),
+                line: function.line,
+            };
             functions.iter().map(frame).collect()
+        };
+        let unnamed = |module: &str, offset: u64, origin| {
+            let (function, module) = (format!("{module}+{offset:#x}"), module.to_owned());
+            vec![Frame { function, module, origin, named: false, file: None, line: None }]
         };
         match place {
             Place::Kernel(address) => match self.kernel.find(address) {
-                Some((function, module)) => {
-                    vec![Frame { function: clean(function), module: clean(module), origin: Origin::Kernel, named: true }]
-                }
-                None => {
-                    vec![Frame {
-                        function: format!("[kernel]+{address:#x}"),
-                        module: "[kernel]".to_owned(),
-                        origin: Origin::Kernel,
-                        named: false,
-                    }]
-                }
+                Some((function, module)) => named(&[Function::named(function)], &clean(module), Origin::Kernel),
+                None => unnamed(KERNEL, address, Origin::Kernel),
             },
             Place::File(module, offset) => {
                 let module = &self.spaces.modules()[module.0 as usize];
                 let path = String::from_utf8_lossy(&module.path);
                 let name = clean(path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(&path));
                 match self.table.file(module, offset) {
-                    [] => vec![Frame { function: format!("{name}+{offset:#x}"), module: name, origin: Origin::File, named: false }],
+                    [] => unnamed(&name, offset, Origin::File),
                     functions => named(functions, &name, Origin::File),
                 }
             }
             Place::Made(pid, address) => match self.table.made(pid, address) {
-                [] => vec![Frame { function: format!("[jit]+{address:#x}"), module: JIT.to_owned(), origin: Origin::Made, named: false }],
+                [] => unnamed(JIT, address, Origin::Made),
                 functions => named(functions, JIT, Origin::Made),
             },
             Place::Unknown(_) => vec![unknown()],
@@ -172,11 +198,18 @@ impl Stacks {
     }
 }
 
+/// Returns the function that a place is in.
+fn function_of(place: &Frame) -> Frame {
+    let function = if place.named { &place.function } else { &place.module };
+    Frame { function: function.clone(), module: place.module.clone(), file: None, line: None, ..*place }
+}
+
 const UNKNOWN: &str = "[unknown]";
 const JIT: &str = "[jit]";
+const KERNEL: &str = "[kernel]";
 
 fn unknown() -> Frame {
-    Frame { function: UNKNOWN.to_owned(), module: UNKNOWN.to_owned(), origin: Origin::Unknown, named: false }
+    Frame { function: UNKNOWN.to_owned(), module: UNKNOWN.to_owned(), origin: Origin::Unknown, named: false, file: None, line: None }
 }
 
 /// Returns the addresses to look up. All except the innermost are return addresses. A return

@@ -1,7 +1,7 @@
 //! Samples to stacks, from files that say what the test wants: no kernel, no root, no program is
 //! needed. The metadata is that of a real recording.
 
-use longpole_symbols::{Origin, Stacks};
+use longpole_symbols::{Cause, Origin, Stack, Stacks};
 use longpole_trace::Item;
 use longpole_trace::Options;
 use longpole_trace::Trace;
@@ -14,6 +14,9 @@ const MAPPING: u16 = 1;
 const COMM: u16 = 2;
 const FORK: u16 = 3;
 const EXIT: u16 = 4;
+const COPIED: u16 = 6;
+const STACK: u16 = 7;
+const WAITING_RATE: u16 = 8;
 
 /// A stream of one packet.
 #[derive(Default)]
@@ -33,9 +36,18 @@ impl Stream {
     }
 
     fn sample(&mut self, time: u64, pid: i32, kernel: &[u64], user: &[u64]) -> &mut Stream {
-        let chain =
-            |of: &[u64]| [(of.len() as u16).to_le_bytes().to_vec(), of.iter().flat_map(|word| word.to_le_bytes()).collect()].concat();
         self.event(SAMPLE, time, pid, pid, &[chain(kernel), chain(user)].concat())
+    }
+
+    fn stack(&mut self, time: u64, pid: i32, (cause, other): (u8, i32), truncated: u8, user: &[u64]) -> &mut Stream {
+        let fields = [vec![cause], other.to_le_bytes().to_vec(), vec![truncated], chain(&[]), chain(user)].concat();
+        self.event(STACK, time, pid, pid, &fields)
+    }
+
+    /// A sample with registers and a copy of an empty stack.
+    fn copied(&mut self, time: u64, pid: i32, cause: u8, user: &[u64]) -> &mut Stream {
+        let fields = [vec![cause], vec![0; 4], chain(&[]), chain(user), vec![0; 4 * 8], vec![0; 4]].concat();
+        self.event(COPIED, time, pid, pid, &fields)
     }
 
     fn mapping(&mut self, time: u64, pid: i32, start: u64, length: u64, offset: u64, path: &str) -> &mut Stream {
@@ -65,6 +77,10 @@ impl Stream {
     }
 }
 
+fn chain(of: &[u64]) -> Vec<u8> {
+    [(of.len() as u16).to_le_bytes().to_vec(), of.iter().flat_map(|word| word.to_le_bytes()).collect()].concat()
+}
+
 fn recording(begin: &[u8], cpu: &[u8]) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     for folder in ["samples", "symbols", "user"] {
@@ -81,6 +97,7 @@ fn recording(begin: &[u8], cpu: &[u8]) -> tempfile::TempDir {
         r#"{"module":5,"path":"/bin/one","inode":77}"#,
         // Of a sample at 0x1010, and of a return to 0x1021.
         r#"{"module":5,"offset":16,"functions":[{"name":"inner","file":"a.c","line":3},{"name":"outer"}]}"#,
+        r#"{"module":5,"offset":20,"functions":[{"name":"inner","file":"a.c","line":4},{"name":"outer"}]}"#,
         r#"{"module":5,"offset":32,"functions":[{"name":"main"}]}"#,
         r#"{"pid":9,"address":36865,"functions":[{"name":"made"}]}"#,
     ];
@@ -88,23 +105,31 @@ fn recording(begin: &[u8], cpu: &[u8]) -> tempfile::TempDir {
     place
 }
 
-/// Each stack as `process: function@module …`, innermost first.
-fn stacks(recording: &Path) -> Vec<String> {
+/// What `shown` says of each stack.
+fn each<T>(recording: &Path, mut shown: impl FnMut(&Stacks, Stack<'_>) -> T) -> Vec<T> {
     let mut trace = Trace::open(&[recording], Options::default()).unwrap();
     let mut stacks = Stacks::open(Some(recording));
     let mut found = Vec::new();
     while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
         let Item::Event(event) = item else { continue };
         let Some(stack) = stacks.follow(catalogue, &event) else { continue };
-        let (process, frames) = (stack.process.to_string(), stack.frames.to_vec());
-        let names: Vec<String> = frames
-            .iter()
-            .map(|id| stacks.frame(*id))
-            .map(|frame| format!("{}@{}{}", frame.function, frame.module, if frame.origin == Origin::Kernel { "_k" } else { "" }))
-            .collect();
-        found.push(format!("{process}: {}", names.join(" ")));
+        let (frames, places) = (stack.frames.to_vec(), stack.places.to_vec());
+        let stack = Stack { frames: &frames, places: &places, ..stack };
+        found.push(shown(&stacks, stack));
     }
     found
+}
+
+/// Each stack as `process: function@module …`, innermost first.
+fn stacks(recording: &Path) -> Vec<String> {
+    each(recording, |stacks, stack| {
+        let frame = |id| {
+            let frame = stacks.frame(id);
+            format!("{}@{}{}", frame.function, frame.module, if frame.origin == Origin::Kernel { "_k" } else { "" })
+        };
+        let names: Vec<String> = stack.frames.iter().map(|&id| frame(id)).collect();
+        format!("{}: {}", stack.process, names.join(" "))
+    })
 }
 
 fn example() -> (Vec<u8>, Vec<u8>) {
@@ -131,12 +156,51 @@ fn stacks_are_named_by_what_was_mapped_at_their_time() {
         "first: of_a_module@[m]_k of_the_kernel@[kernel]_k inner@one outer@one [unknown]@[unknown]",
         "first: inner@one outer@one",
         "second: [unknown]@[unknown]",
-        "second: two+0x1010@two",
+        "second: two@two",
         ": made@[jit]",
-        ": [jit]+0x9002@[jit]",
+        ": [jit]@[jit]",
         "first: inner@one outer@one",
     ];
     assert_eq!(stacks(recording(&begin, &cpu).path()), expected);
+}
+
+#[test]
+fn a_function_has_one_id_and_its_places_have_lines() {
+    let (begin, mut cpu) = (example().0, Stream::default());
+    // Two places in `one`, two places without a name in the same file, and the first again.
+    cpu.sample(20, 7, &[], &[0x1010]).sample(30, 7, &[], &[0x1014]).sample(40, 7, &[], &[0x1040]).sample(50, 7, &[], &[0x1050]);
+    let place = recording(&begin, &cpu.sample(60, 7, &[], &[0x1010]).bytes(0));
+    let found = each(place.path(), |stacks, stack| {
+        let shown = |id| {
+            let frame = stacks.frame(id);
+            format!("{} {}:{}", frame.function, frame.file.as_deref().unwrap_or("-"), frame.line.unwrap_or(0))
+        };
+        assert_eq!(stack.frames.len(), stack.places.len());
+        (stack.frames[0], shown(stack.frames[0]), shown(stack.places[0]), stack.places[0])
+    });
+    let shown: Vec<[&str; 2]> = found.iter().map(|(_, function, place, _)| [function.as_str(), place]).collect();
+    let expected = [["inner -:0", "inner a.c:3"], ["inner -:0", "inner a.c:4"], ["one -:0", "one+0x40 -:0"], ["one -:0", "one+0x50 -:0"]];
+    assert_eq!(shown, [&expected[..], &expected[..1]].concat());
+    assert!(found[0].0 == found[1].0 && found[2].0 == found[3].0 && found[0].3 == found[4].3);
+}
+
+#[test]
+fn stacks_have_their_cause_and_the_rate_of_waits_on_their_cpu() {
+    let (begin, mut cpu) = (example().0, Stream::default());
+    cpu.stack(20, 7, (0, 0), 0, &[0x1010]).event(WAITING_RATE, 30, 0, 0, &1000u64.to_le_bytes());
+    cpu.stack(40, 7, (1, 0), 1, &[0x1010]).stack(50, 7, (2, 8), 0, &[0x1010]).event(WAITING_RATE, 60, 0, 0, &2000u64.to_le_bytes());
+    // A cause of a later version is no stack of this one.
+    cpu.stack(70, 7, (3, 0), 0, &[0x1010]).copied(80, 7, 1, &[0x1010]).sample(90, 7, &[], &[0x1010]);
+    let place = recording(&begin, &cpu.bytes(0));
+    let found = each(place.path(), |_, stack| (stack.cause, stack.truncated, stack.waiting_period_ns));
+    let expected = [
+        (Cause::Running, false, None),
+        (Cause::Waited, true, Some(1000)),
+        (Cause::Woke { tid: 8 }, false, Some(1000)),
+        (Cause::Waited, true, Some(2000)),
+        (Cause::Running, false, Some(2000)),
+    ];
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -171,7 +235,7 @@ fn files_that_are_gone_leave_a_completed_recording_without_their_names() {
     let done = longpole_symbols::complete(place.path(), &|| false).unwrap();
     assert!(done.diagnostics.is_empty(), "{:?}", done.diagnostics);
     assert!(done.places > 0 && fs::read_to_string(&names).unwrap().contains("\"trouble\""));
-    assert_eq!(stacks(place.path())[0], "first: one+0x10@one one+0x20@one");
+    assert_eq!(stacks(place.path())[0], "first: one@one one@one");
     // Done once.
     let before = fs::read(&names).unwrap();
     longpole_symbols::complete(place.path(), &|| false).unwrap();
