@@ -259,7 +259,8 @@ pub fn complete_symbols(path: &Path) -> Vec<String> {
     let stopped = || Stop.count() > before;
     let mut notes = Vec::new();
     if longpole_symbols::is_pending(path) {
-        notes = match longpole_symbols::complete(path, &stopped) {
+        let mut bar = bar::Conversion::of_stacks();
+        notes = match longpole_symbols::complete(path, &mut |done, total| bar.show(done, total), &stopped) {
             Ok(done) => done.diagnostics,
             Err(error) => vec![format!("cannot look up the functions of the stacks in {}: {error}", path.display())],
         };

@@ -163,7 +163,7 @@ fn perf(place: &Place, program: &str, expected: [f64; 3]) {
 }
 
 #[test]
-fn functions_of_a_stripped_program_are_shown_as_module_and_offset() {
+fn functions_of_a_stripped_program_are_one_function_of_its_module() {
     if !live("a stripped program") {
         return;
     }
@@ -171,7 +171,7 @@ fn functions_of_a_stripped_program_are_shown_as_module_and_offset() {
     let program = place.build("sampled", &[FRAMES[0], FRAMES[1], "-s"]);
     let (output, recording) = record(&place, HZ, &[&program, "shares", "0.5"]);
     let found = functions(&place, &recording, pid(&output));
-    let of_program: u64 = found.iter().filter(|(name, _)| name.starts_with("sampled+0x")).map(|(_, (_, own, _))| own).sum();
+    let of_program: u64 = found.get("sampled").map_or(0, |(_, own, _)| *own);
     assert!(of_program as f64 > half_of(&recording, 0.5), "{found:?}");
     assert!(WORK.iter().all(|name| !found.contains_key(*name)), "{found:?}");
 }
@@ -204,7 +204,7 @@ fn generated_code_has_the_names_of_the_programs_perf_map() {
     std::os::unix::fs::chown(&list, Some(54321), None).unwrap();
     let found = functions(&place, &recording, pid(&output));
     fs::remove_file(&list).unwrap();
-    assert!(!found.contains_key("wrong name") && found.keys().any(|name| name.starts_with("[jit]+0x")), "{found:?}");
+    assert!(!found.contains_key("wrong name") && found.contains_key("[jit]"), "{found:?}");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn functions_of_the_kernel_have_names() {
     let pid = pid(&output);
     let found = functions(&place, &recording, pid);
     let own = |named: bool| {
-        let rows = found.iter().filter(|(name, (module, ..))| module.starts_with('[') && name.contains("+0x") != named);
+        let rows = found.iter().filter(|(name, (module, ..))| module.starts_with('[') && (*name != module) == named);
         rows.map(|(_, (_, own, _))| *own).sum::<u64>()
     };
     assert!(own(true) as f64 > half_of(&recording, 0.5) && own(false) * 20 < own(true), "{found:?}");
@@ -341,7 +341,7 @@ fn functions_of_programs_damaged_during_the_recording_are_shown_as_offsets() {
     for (content, pid) in contents.iter().zip(pids) {
         let found = functions(&place, &place.newest(), pid);
         let named = found.contains_key("work_of_six");
-        let offsets = found.keys().any(|name| name.starts_with(&format!("copy of {}+0x", content.len())));
+        let offsets = found.contains_key(&format!("copy of {}", content.len()));
         assert_eq!((named, offsets), (*content == whole, *content != whole), "{} bytes: {found:?}", content.len());
     }
 }
@@ -359,7 +359,7 @@ fn a_program_that_was_replaced_after_the_recording_gives_no_names() {
     fs::remove_file(&program).unwrap();
     fs::write(&program, &whole).unwrap();
     let found = functions(&place, &recording, pid(&output));
-    assert!(!found.contains_key("work_of_six") && found.keys().any(|name| name.starts_with("sampled+0x")), "{found:?}");
+    assert!(!found.contains_key("work_of_six") && found.contains_key("sampled"), "{found:?}");
 }
 
 #[test]
@@ -427,7 +427,7 @@ fn a_recording_can_be_read_where_the_files_of_its_programs_do_not_exist() {
     description["host"] = "another".into();
     fs::write(copy.join("longpole.json"), description.to_string()).unwrap();
     let there = functions(&place, &copy, pid(&output));
-    assert!(there.keys().any(|name| name.starts_with("sampled+0x")), "{there:?}");
+    assert!(there.contains_key("sampled"), "{there:?}");
     assert!(!copy.join("symbols/functions.jsonl").exists());
 }
 

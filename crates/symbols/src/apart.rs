@@ -9,8 +9,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Limits of the sandbox: seconds of CPU time, and bytes of memory except mapped files.
-const MAX_SECONDS: u64 = 60;
+/// Usual limit of CPU time.
+pub const MAX_CPU: Duration = Duration::from_secs(60);
+/// Limit of the sandbox: bytes of memory except mapped files.
 const MAX_MEMORY: u64 = 2 << 30;
 /// Longest time without progress: if the process does not use the CPU, and if it does.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,9 +35,11 @@ pub enum Why {
 }
 
 /// Runs `work` in a separate process. `work` calls its argument with the number of each item that
-/// it begins or makes progress with. An error contains the last of these numbers.
+/// it begins or makes progress with. An error contains the last of these numbers. `max_cpu` is the
+/// limit of its CPU time.
 pub fn apart(
     work: impl FnOnce(&mut dyn FnMut(usize)) -> io::Result<()>,
+    max_cpu: Duration,
     end: Instant,
     stopped: &dyn Fn() -> bool,
 ) -> Result<(), (Option<usize>, Why)> {
@@ -46,7 +49,7 @@ pub fn apart(
     match unsafe { libc::fork() } {
         -1 => Err((None, Why::Failed(format!("could not be started: {}", io::Error::last_os_error())))),
         0 => {
-            confine();
+            confine(max_cpu);
             let mut at = |item: usize| {
                 let _ = there.write_all(&(item as u64).to_ne_bytes());
             };
@@ -67,13 +70,13 @@ pub fn apart(
 }
 
 /// Sets the limits of the child.
-fn confine() {
+fn confine(max_cpu: Duration) {
     let limit = |resource, most: u64| {
         let limit = libc::rlimit { rlim_cur: most as libc::rlim_t, rlim_max: most as libc::rlim_t };
         // SAFETY: only reads the limits that it is given.
         unsafe { libc::setrlimit(resource, &limit) };
     };
-    limit(libc::RLIMIT_CPU, MAX_SECONDS);
+    limit(libc::RLIMIT_CPU, max_cpu.as_secs());
     limit(libc::RLIMIT_DATA, MAX_MEMORY);
     limit(libc::RLIMIT_CORE, 0);
     // SAFETY: requests a signal when the parent ends; touches no memory.
@@ -171,25 +174,25 @@ mod tests {
 
     #[test]
     fn failing_item_is_reported() {
-        assert_eq!(apart(|_| Ok(()), soon(), &|| false), Ok(()));
+        assert_eq!(apart(|_| Ok(()), MAX_CPU, soon(), &|| false), Ok(()));
         let crash = |at: &mut dyn FnMut(usize)| {
             at(6);
             at(7);
             std::process::abort()
         };
-        assert_eq!(apart(crash, soon(), &|| false), Err((Some(7), Why::Item("was ended by signal 6".to_owned()))));
+        assert_eq!(apart(crash, MAX_CPU, soon(), &|| false), Err((Some(7), Why::Item("was ended by signal 6".to_owned()))));
         let sleep = |at: &mut dyn FnMut(usize)| {
             at(3);
             std::thread::sleep(Duration::from_secs(1000));
             Ok(())
         };
-        let Err((Some(3), Why::Item(why))) = apart(sleep, soon(), &|| false) else { panic!() };
+        let Err((Some(3), Why::Item(why))) = apart(sleep, MAX_CPU, soon(), &|| false) else { panic!() };
         assert!(why.starts_with("made no progress for "), "{why}");
         let asked = Cell::new(0);
         let stop = || {
             asked.set(asked.get() + 1);
             asked.get() > 3
         };
-        assert_eq!(apart(sleep, soon(), &stop), Err((Some(3), Why::Stopped)));
+        assert_eq!(apart(sleep, MAX_CPU, soon(), &stop), Err((Some(3), Why::Stopped)));
     }
 }

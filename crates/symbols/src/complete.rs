@@ -4,8 +4,10 @@
 //! recorded host, because only that host has the files. The files are read in a sandbox
 //! ([`crate::apart`]), so a file that is broken, endless or vanishing costs only its own names.
 
-use crate::apart::{apart, Why};
+use crate::apart::{apart, Why, MAX_CPU};
 use crate::collect::{collect, Places};
+use crate::convert::convert;
+use crate::error::CompleteError;
 use crate::jit;
 use crate::open::{self, User};
 use crate::resolve;
@@ -16,7 +18,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Longest time for looking into all files.
@@ -25,25 +27,6 @@ pub(crate) const SEARCH_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_USERS: usize = 8;
 /// Number of files that could not be read after which looking up ends.
 pub(crate) const MAX_FAILURES: usize = 16;
-
-/// Reason why a recording could not be completed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CompleteError {
-    #[error("cannot {what} {}: {source}", path.display())]
-    Io { what: &'static str, path: PathBuf, source: io::Error },
-    #[error("another process records or completes {}", path.display())]
-    Busy { path: PathBuf },
-    #[error(transparent)]
-    Trace(#[from] longpole_trace::Error),
-}
-
-impl CompleteError {
-    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> CompleteError {
-        let path = path.into();
-        move |source| CompleteError::Io { what, path, source }
-    }
-}
 
 /// Result of [`complete`].
 #[derive(Clone, Debug, Default)]
@@ -67,9 +50,11 @@ pub(crate) fn is_of_here(recording: &Path) -> bool {
     said.host == text("/proc/sys/kernel/hostname") && said.kernel == text("/proc/sys/kernel/osrelease")
 }
 
-/// Looks up all places and writes the result. `stopped` is called often; once it returns true,
-/// looking up ends with what is known.
-pub fn complete(recording: &Path, stopped: &dyn Fn() -> bool) -> Result<Completed, CompleteError> {
+/// Unwinds all copied stacks, looks up all places and writes the result.
+/// `stopped` is called often; once it returns true, looking up ends with what is known, and
+/// unwinding is left to the next call. `progress` is called with the number of bytes of stacks that
+/// are unwound, and in all.
+pub fn complete(recording: &Path, progress: &mut dyn FnMut(u64, u64), stopped: &dyn Fn() -> bool) -> Result<Completed, CompleteError> {
     let samples = recording.join("samples");
     let lock = File::open(&samples).map_err(CompleteError::io("open", &samples))?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -80,13 +65,14 @@ pub fn complete(recording: &Path, stopped: &dyn Fn() -> bool) -> Result<Complete
     if recording.join(FILE).exists() {
         return Ok(Completed::default());
     }
+    let notes = convert(recording, progress, stopped)?;
     let places = collect(recording)?;
     let folder = recording.join("symbols");
     fs::create_dir_all(&folder).map_err(CompleteError::io("make", &folder))?;
     let hidden = folder.join(".functions.jsonl");
     let _ = fs::remove_file(&hidden);
     let file = OpenOptions::new().append(true).create_new(true).mode(0o644).open(&hidden).map_err(CompleteError::io("make", &hidden))?;
-    let mut done = Completed { places: places.count, left_out: places.left_out, diagnostics: Vec::new() };
+    let mut done = Completed { places: places.count, left_out: places.left_out, diagnostics: notes };
     if places.spaces.left_out() > 0 {
         done.diagnostics.push(format!("{} mappings of processes were too many: code in them has no name", places.spaces.left_out()));
     }
@@ -129,7 +115,7 @@ fn look_up(places: &Places, file: &File, stopped: &dyn Fn() -> bool) -> io::Resu
     let mut notes = Vec::new();
     let (mut from, mut failures) = (0, 0);
     while from < items.len() {
-        let Err((at, why)) = apart(|at| look_into(places, file, &items, from, at), end, stopped) else { break };
+        let Err((at, why)) = apart(|at| look_into(places, file, &items, from, at), MAX_CPU, end, stopped) else { break };
         // The sandbox may have been killed in the middle of a line.
         let mut lines = b"\n".to_vec();
         let item = at.and_then(|at| items.get(at).copied());

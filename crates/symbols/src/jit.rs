@@ -5,7 +5,7 @@
 //! to root, and it is read up to a size limit.
 
 use crate::open;
-use crate::table::Function;
+use crate::table::{clean, Function};
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io::{BufRead, BufReader, Read};
@@ -46,15 +46,53 @@ fn read(mut lines: impl BufRead, addresses: &BTreeMap<u64, u64>) -> BTreeMap<u64
         let Some(name) = words.next().filter(|name| !name.is_empty()) else { continue };
         if size > 0 {
             for (&address, _) in addresses.range(start..=start.saturating_add(size - 1)) {
-                found.insert(address, Function::named(name));
+                found.insert(address, function(name));
             }
         }
+    }
+}
+
+/// Kinds of code in the lists of Node.
+const NODE: [&str; 5] = ["JS:", "LazyCompile:", "Function:", "Script:", "Eval:"];
+
+/// Returns the function of a name as runtimes write it. Python: `py::function:file`. Node: a kind,
+/// a sign for how far it was optimized, function and `file:line:column`. Other names are unchanged.
+fn function(name: &str) -> Function {
+    if let Some((function, file)) = name.strip_prefix("py::").and_then(|rest| rest.split_once(':')) {
+        return Function { file: Some(clean(file)), interpreted: true, ..Function::named(function) };
+    }
+    let of_node = NODE.iter().find_map(|kind| name.strip_prefix(kind)).map(|rest| rest.trim_start_matches(['*', '^', '~', '+']));
+    let split = of_node.and_then(|rest| {
+        let (rest, _column) = rest.rsplit_once(':')?;
+        let (rest, line) = rest.rsplit_once(':')?;
+        let (function, file) = rest.split_once(' ')?;
+        Some((function, file.strip_prefix("file://").unwrap_or(file), line.parse().ok()?))
+    });
+    match split {
+        Some((function, file, line)) => {
+            let function = if function.is_empty() { "(anonymous)" } else { function };
+            Function { file: Some(clean(file)), line: Some(line), ..Function::named(function) }
+        }
+        None => Function::named(name),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_runtimes_are_split_into_function_file_and_line() {
+        let shown = |name: &str| {
+            let found = function(name);
+            format!("{} {} {} {}", found.name, found.file.as_deref().unwrap_or("-"), found.line.unwrap_or(0), found.interpreted)
+        };
+        assert_eq!(shown("py::Class.method:/srv/app.py"), "Class.method /srv/app.py 0 true");
+        assert_eq!(shown("JS:*work file:///srv/my app.js:7:15"), "work /srv/my app.js 7 false");
+        assert_eq!(shown("LazyCompile:~ /srv/app.js:12:3"), "(anonymous) /srv/app.js 12 false");
+        assert_eq!(shown("Builtin:ArgumentsAdaptorTrampoline"), "Builtin:ArgumentsAdaptorTrampoline - 0 false");
+        assert_eq!(shown("void Main.work(int)"), "void Main.work(int) - 0 false");
+    }
 
     #[test]
     fn latest_line_names_an_address_and_invalid_lines_are_skipped() {

@@ -6,9 +6,10 @@
 //!
 //! * [`Spaces`] follows processes and their mappings. It converts an address of a process to a
 //!   place in a module.
-//! * [`complete`] looks up the places of all samples, once, on the recorded host, while the files
-//!   are still there. It writes `symbols/functions.jsonl`. A place that cannot be looked up keeps
-//!   its module and offset; this is no error.
+//! * [`complete`] first unwinds the stacks that were copied as bytes. Then it looks up the places
+//!   of all samples, once, on the recorded host, while the files are still there. It writes
+//!   `symbols/functions.jsonl`. A place that cannot be looked up keeps its module and offset; this
+//!   is no error.
 //! * [`Stacks`] is the interface for analyses, on any host. It returns each sample as a stack of
 //!   named frames.
 //!
@@ -21,6 +22,10 @@
 mod apart;
 mod collect;
 mod complete;
+mod convert;
+mod debug_file;
+mod elf;
+mod error;
 mod jit;
 mod kernel;
 mod open;
@@ -29,9 +34,12 @@ mod resolve;
 mod spaces;
 mod stacks;
 mod table;
+mod unwind;
 
-pub use complete::{complete, is_pending, CompleteError, Completed};
+pub use complete::{complete, is_pending, Completed};
+pub use error::CompleteError;
 pub use probes::{complete_probes, probes_are_pending};
 pub use spaces::{Cause, Module, ModuleId, Place, Spaces};
 pub use stacks::{Frame, FrameId, Origin, Stack, Stacks};
 pub use table::{Function, FILE};
+pub use unwind::unwind_alone;

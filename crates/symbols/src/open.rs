@@ -11,6 +11,7 @@ use std::fs::{File, Metadata};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Flags to examine a file without opening it for reading.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -50,6 +51,11 @@ pub fn below(pid: i32, path: &[u8]) -> Option<OwnedFd> {
     let relative = path.strip_prefix(b"/")?;
     let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     openat2(root.as_fd(), OsStr::from_bytes(relative), LOOK, Mode::empty(), how).ok()
+}
+
+/// Opens a path of this host, for [`regular`].
+pub fn path(path: &Path) -> Option<OwnedFd> {
+    open(path, LOOK, Mode::empty()).ok()
 }
 
 /// Opens a list of functions in this host's /tmp, for [`regular`].

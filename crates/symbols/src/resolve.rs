@@ -1,9 +1,11 @@
 //! Looks up the functions in a module's file, by its symbols and debug information (with blazesym).
 
+use crate::debug_file;
 use crate::table::{clean, Function};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -22,36 +24,71 @@ const LINKS: [&[u8]; 3] = [b"debuglink", b"debugaltlink", b"debug_sup"];
 /// function are omitted. The third argument is called before each batch of offsets, as a sign of
 /// progress. An error concerns the whole file.
 ///
-/// Files to which the module refers for debug information are not opened, because the module's
-/// author chooses their names. For such a module only its symbols are used.
-pub fn functions(file: &File, offsets: &[u64], progress: &mut dyn FnMut(), found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
-    look_up(file, has_no_links(file).unwrap_or(false), offsets, progress, found)
+/// Debug information of the module in a file of its own is used if it is installed on this host
+/// ([`crate::debug_file`]). Files to which the module refers by name are not opened, because the
+/// module's author chooses their names. For such a module only its symbols are used.
+pub fn functions(
+    file: &File,
+    offsets: &[u64],
+    progress: &mut dyn FnMut(),
+    mut found: impl FnMut(u64, Vec<Function>),
+) -> Result<(), String> {
+    let mut left = offsets.to_vec();
+    if let Some((debug, elf)) = debug_file::find(file) {
+        let placed: Vec<(u64, u64)> = offsets.iter().filter_map(|&offset| Some((offset, elf.address(offset)?))).collect();
+        let addresses: Vec<u64> = placed.iter().map(|(_, address)| *address).collect();
+        let mut named = HashSet::new();
+        let has_lines = has_no_links(&debug).unwrap_or(false);
+        // If this file is broken, the module itself still has its symbols.
+        let _ = look_up(&debug, has_lines, Positions::Addresses(&addresses), progress, |at, functions| {
+            let (offset, _) = placed[at];
+            named.insert(offset);
+            found(offset, functions);
+        });
+        left.retain(|offset| !named.contains(offset));
+    }
+    look_up(file, has_no_links(file).unwrap_or(false), Positions::Offsets(&left), progress, |at, functions| found(left[at], functions))
 }
 
 /// Like [`functions`], but uses only symbols. Debug information omits the namespace of functions
 /// that only one source file can see; symbols contain it.
-pub fn symbols(file: &File, offsets: &[u64], progress: &mut dyn FnMut(), found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
-    look_up(file, false, offsets, progress, found)
+pub fn symbols(file: &File, offsets: &[u64], progress: &mut dyn FnMut(), mut found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
+    look_up(file, false, Positions::Offsets(offsets), progress, |at, functions| found(offsets[at], functions))
 }
 
+/// Positions in a module.
+#[derive(Clone, Copy)]
+enum Positions<'a> {
+    /// Offsets in the file.
+    Offsets(&'a [u64]),
+    /// Addresses that the file states.
+    Addresses(&'a [u64]),
+}
+
+/// Calls `found` with the index of each position that has functions.
 fn look_up(
     file: &File,
     debug: bool,
-    offsets: &[u64],
+    positions: Positions<'_>,
     progress: &mut dyn FnMut(),
-    mut found: impl FnMut(u64, Vec<Function>),
+    mut found: impl FnMut(usize, Vec<Function>),
 ) -> Result<(), String> {
     // This path leads to the file that was checked, even if its name leads elsewhere by now.
     let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
     elf.debug_syms = debug;
     let source = Source::Elf(elf);
     let symbolizer = Symbolizer::builder().enable_auto_reload(false).enable_demangling(false).build();
-    for batch in offsets.chunks(BATCH) {
+    let (Positions::Offsets(all) | Positions::Addresses(all)) = positions;
+    for (batch, some) in all.chunks(BATCH).enumerate() {
         progress();
-        let named = symbolizer.symbolize(&source, Input::FileOffset(batch)).map_err(|error| clean(&error.to_string()))?;
-        for (&offset, symbol) in batch.iter().zip(named) {
-            if let Symbolized::Sym(symbol) = symbol {
-                found(offset, frames(&symbol));
+        let input = match positions {
+            Positions::Offsets(_) => Input::FileOffset(some),
+            Positions::Addresses(_) => Input::VirtOffset(some),
+        };
+        let named = symbolizer.symbolize(&source, input).map_err(|error| clean(&error.to_string()))?;
+        for (at, named) in named.into_iter().enumerate() {
+            if let Symbolized::Sym(symbol) = named {
+                found(batch * BATCH + at, frames(&symbol));
             }
         }
     }

@@ -101,6 +101,32 @@ enum Kind {
     Other,
 }
 
+/// Change of a process or of its mappings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change<'a> {
+    Mapping {
+        start: u64,
+        length: u64,
+        offset: u64,
+        inode: u64,
+        path: &'a [u8],
+    },
+    /// `exec` is set if the process now executes another program.
+    Comm {
+        exec: bool,
+        name: &'a str,
+    },
+    Fork {
+        parent: i32,
+    },
+    Exit,
+    /// User of the process, and its id in its own namespace.
+    Process {
+        uid: u32,
+        inner: i32,
+    },
+}
+
 /// Reason why a stack was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
@@ -190,9 +216,6 @@ impl Spaces {
 
     /// Processes an event that is not a sample.
     fn follow_process(&mut self, kind: Kind, (pid, tid): (i32, i32), event: &Event<'_>) -> Option<()> {
-        if self.processes.len() >= MAX_PROCESSES && kind != Kind::Exit {
-            return None;
-        }
         let id = |value: Option<&Value<'_>>| value.and_then(Value::as_i64).and_then(|id| i32::try_from(id).ok());
         let number = |at: usize| event.fields.get(at).and_then(Value::as_u64);
         match kind {
@@ -203,42 +226,50 @@ impl Spaces {
                 }
             }
             Kind::Mapping => {
-                if let (Some(start), Some(length), Some(offset), Some(inode), Some(Value::Str(path))) =
-                    (number(0), number(1), number(2), number(3), event.fields.get(4))
-                {
-                    self.map(pid, start, length, offset, path, inode);
-                }
+                let Some(Value::Str(path)) = event.fields.get(4) else { return None };
+                let (start, length, offset, inode) = (number(0)?, number(1)?, number(2)?, number(3)?);
+                self.apply(pid, tid, Change::Mapping { start, length, offset, inode, path });
             }
             Kind::Comm => {
-                if let (Some(exec), Some(name)) = (number(0), event.fields.get(1).and_then(Value::text)) {
-                    if exec != 0 {
-                        self.processes.remove(&pid);
-                    }
-                    if pid == tid || exec != 0 {
-                        self.processes.entry(pid).or_default().comm = Rc::from(&*name);
-                    }
+                let (exec, name) = (number(0)?, event.fields.get(1).and_then(Value::text)?);
+                self.apply(pid, tid, Change::Comm { exec: exec != 0, name: &name });
+            }
+            Kind::Fork => self.apply(pid, tid, Change::Fork { parent: id(event.fields.first())? }),
+            Kind::Exit => self.apply(pid, tid, Change::Exit),
+            Kind::Process => self.apply(pid, tid, Change::Process { uid: number(0)? as u32, inner: id(event.fields.get(1))? }),
+            Kind::Sample | Kind::Stack | Kind::Copied | Kind::Other => {}
+        }
+        Some(())
+    }
+
+    /// Applies a change of a process.
+    pub(crate) fn apply(&mut self, pid: i32, tid: i32, change: Change<'_>) {
+        if self.processes.len() >= MAX_PROCESSES && !matches!(change, Change::Exit) {
+            return;
+        }
+        match change {
+            Change::Mapping { start, length, offset, inode, path } => self.map(pid, start, length, offset, path, inode),
+            Change::Comm { exec, name } => {
+                if exec {
+                    self.processes.remove(&pid);
+                }
+                if pid == tid || exec {
+                    self.processes.entry(pid).or_default().comm = Rc::from(name);
                 }
             }
-            Kind::Fork => {
-                let parent = id(event.fields.first())?;
+            Change::Fork { parent } => {
                 if parent != pid {
                     let child = self.processes.get(&parent).cloned().unwrap_or_default();
                     self.processes.insert(pid, Process { owner: None, ended: false, ..child });
                 }
             }
-            Kind::Exit => {
+            Change::Exit => {
                 if pid == tid {
                     self.end(pid);
                 }
             }
-            Kind::Process => {
-                if let (Some(uid), Some(inner)) = (number(0), id(event.fields.get(1))) {
-                    self.processes.entry(pid).or_default().owner = Some((uid as u32, inner));
-                }
-            }
-            Kind::Sample | Kind::Stack | Kind::Copied | Kind::Other => {}
+            Change::Process { uid, inner } => self.processes.entry(pid).or_default().owner = Some((uid, inner)),
         }
-        None
     }
 
     fn kind(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Kind {

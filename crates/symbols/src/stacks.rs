@@ -37,6 +37,8 @@ pub struct Frame {
     /// Source location; only places have one, if there is debug information.
     pub file: Option<Rc<str>>,
     pub line: Option<u32>,
+    /// Set if an interpreter executes the function.
+    pub interpreted: bool,
 }
 
 /// One sample.
@@ -116,6 +118,7 @@ impl Stacks {
             self.put(place);
         }
         self.addresses = places;
+        self.fold_interpreter();
         let process = match self.spaces.process(pid) {
             _ if pid == 0 => Rc::from("unknown process"),
             Some(process) => Rc::clone(&process.comm),
@@ -127,6 +130,33 @@ impl Stacks {
 
     pub fn frame(&self, id: FrameId) -> &Frame {
         &self.frames[id.0 as usize]
+    }
+
+    /// Removes the frames of the interpreter between two functions that it executes, which are
+    /// frames of one module.
+    fn fold_interpreter(&mut self) {
+        let frames = &self.frames;
+        let frame = |id: FrameId| &frames[id.0 as usize];
+        // Number of frames that remain, and position of the first one after an interpreted
+        // function.
+        let (mut kept, mut first) = (0, None);
+        let mut one_module = true;
+        for at in 0..self.functions.len() {
+            let id = self.functions[at];
+            if frame(id).interpreted {
+                if let Some(first) = first.filter(|_| one_module) {
+                    kept = first;
+                }
+                (first, one_module) = (Some(kept + 1), true);
+            } else if let Some(first) = first.filter(|first| *first < kept) {
+                one_module &= frame(self.functions[first]).module == frame(id).module;
+            }
+            self.functions[kept] = id;
+            self.places[kept] = self.places[at];
+            kept += 1;
+        }
+        self.functions.truncate(kept);
+        self.places.truncate(kept);
     }
 
     fn put(&mut self, place: Place) {
@@ -168,12 +198,13 @@ impl Stacks {
                 named: true,
                 file: function.file.as_deref().map(Rc::from),
                 line: function.line,
+                interpreted: function.interpreted,
             };
             functions.iter().map(frame).collect()
         };
         let unnamed = |module: &str, offset: u64, origin| {
             let (function, module) = (format!("{module}+{offset:#x}"), module.to_owned());
-            vec![Frame { function, module, origin, named: false, file: None, line: None }]
+            vec![Frame { function, module, origin, named: false, file: None, line: None, interpreted: false }]
         };
         match place {
             Place::Kernel(address) => match self.kernel.find(address) {
@@ -209,7 +240,15 @@ const JIT: &str = "[jit]";
 const KERNEL: &str = "[kernel]";
 
 fn unknown() -> Frame {
-    Frame { function: UNKNOWN.to_owned(), module: UNKNOWN.to_owned(), origin: Origin::Unknown, named: false, file: None, line: None }
+    Frame {
+        function: UNKNOWN.to_owned(),
+        module: UNKNOWN.to_owned(),
+        origin: Origin::Unknown,
+        named: false,
+        file: None,
+        line: None,
+        interpreted: false,
+    }
 }
 
 /// Returns the addresses to look up. All except the innermost are return addresses. A return

@@ -27,6 +27,10 @@ pub struct Function {
     pub file: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
+    /// Set for a function that an interpreter executes: the frames of the interpreter between two
+    /// of them belong to the outer one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interpreted: bool,
 }
 
 impl Function {

@@ -1,85 +1,16 @@
 //! Samples to stacks, from files that say what the test wants: no kernel, no root, no program is
 //! needed. The metadata is that of a real recording.
 
+#[path = "support/stream.rs"]
+mod stream;
+
 use longpole_symbols::{Cause, Origin, Stack, Stacks};
 use longpole_trace::Item;
 use longpole_trace::Options;
 use longpole_trace::Trace;
 use std::fs;
 use std::path::Path;
-
-const METADATA: &str = include_str!("fixtures/metadata");
-const SAMPLE: u16 = 0;
-const MAPPING: u16 = 1;
-const COMM: u16 = 2;
-const FORK: u16 = 3;
-const EXIT: u16 = 4;
-const COPIED: u16 = 6;
-const STACK: u16 = 7;
-const WAITING_RATE: u16 = 8;
-
-/// A stream of one packet.
-#[derive(Default)]
-struct Stream {
-    events: Vec<u8>,
-    last: u64,
-}
-
-impl Stream {
-    fn event(&mut self, id: u16, time: u64, pid: i32, tid: i32, fields: &[u8]) -> &mut Stream {
-        self.events.extend(id.to_le_bytes());
-        self.events.extend(time.to_le_bytes());
-        self.events.extend([pid, tid].iter().flat_map(|id| id.to_le_bytes()));
-        self.events.extend(fields);
-        self.last = time;
-        self
-    }
-
-    fn sample(&mut self, time: u64, pid: i32, kernel: &[u64], user: &[u64]) -> &mut Stream {
-        self.event(SAMPLE, time, pid, pid, &[chain(kernel), chain(user)].concat())
-    }
-
-    fn stack(&mut self, time: u64, pid: i32, (cause, other): (u8, i32), truncated: u8, user: &[u64]) -> &mut Stream {
-        let fields = [vec![cause], other.to_le_bytes().to_vec(), vec![truncated], chain(&[]), chain(user)].concat();
-        self.event(STACK, time, pid, pid, &fields)
-    }
-
-    /// A sample with registers and a copy of an empty stack.
-    fn copied(&mut self, time: u64, pid: i32, cause: u8, user: &[u64]) -> &mut Stream {
-        let fields = [vec![cause], vec![0; 4], chain(&[]), chain(user), vec![0; 4 * 8], vec![0; 4]].concat();
-        self.event(COPIED, time, pid, pid, &fields)
-    }
-
-    fn mapping(&mut self, time: u64, pid: i32, start: u64, length: u64, offset: u64, path: &str) -> &mut Stream {
-        let mut fields: Vec<u8> = [start, length, offset, 77].iter().flat_map(|word| word.to_le_bytes()).collect();
-        fields.extend(path.bytes().chain([0]));
-        self.event(MAPPING, time, pid, pid, &fields)
-    }
-
-    fn comm(&mut self, time: u64, pid: i32, exec: u8, name: &str) -> &mut Stream {
-        self.event(COMM, time, pid, pid, &[&[exec], name.as_bytes(), &[0]].concat())
-    }
-
-    fn fork(&mut self, time: u64, parent: i32, pid: i32) -> &mut Stream {
-        self.event(FORK, time, pid, pid, &[parent, parent].iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>())
-    }
-
-    fn bytes(&self, class: u32) -> Vec<u8> {
-        let mut bytes = 0xc1fc_1fc1u32.to_le_bytes().to_vec();
-        let uuid = METADATA.split("uuid = \"").nth(1).unwrap().split('"').next().unwrap().replace('-', "");
-        bytes.extend((0..16).map(|at| u8::from_str_radix(&uuid[2 * at..2 * at + 2], 16).unwrap()));
-        bytes.extend(class.to_le_bytes());
-        let bits = (76 + self.events.len() as u64) * 8;
-        bytes.extend([0, self.last, bits, bits, 0, 0].iter().flat_map(|word| word.to_le_bytes()));
-        bytes.extend(0u32.to_le_bytes());
-        bytes.extend(&self.events);
-        bytes
-    }
-}
-
-fn chain(of: &[u64]) -> Vec<u8> {
-    [(of.len() as u16).to_le_bytes().to_vec(), of.iter().flat_map(|word| word.to_le_bytes()).collect()].concat()
-}
+use stream::{Stream, EXIT, METADATA, WAITING_RATE};
 
 fn recording(begin: &[u8], cpu: &[u8]) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
@@ -185,12 +116,34 @@ fn a_function_has_one_id_and_its_places_have_lines() {
 }
 
 #[test]
+fn frames_of_the_interpreter_between_two_functions_of_a_script_are_folded() {
+    let (mut begin, mut cpu) = (Stream::default(), Stream::default());
+    begin.mapping(10, 9, 0x1000, 0x1000, 0, "/bin/one").mapping(10, 9, 0x9000, 0x1000, 0, "//anon");
+    begin.mapping(10, 9, 0x2000, 0x1000, 0, "/lib/other.so");
+    // In the interpreter, called by one function of the script, called by another one.
+    cpu.sample(20, 9, &[], &[0x1040, 0x9201, 0x1041, 0x1061, 0x9301, 0x1041]);
+    // A library between the two functions remains.
+    cpu.sample(30, 9, &[], &[0x9200, 0x1041, 0x2001, 0x1041, 0x9301]);
+    let place = recording(&begin.bytes(1), &cpu.bytes(0));
+    let names = place.path().join("symbols/functions.jsonl");
+    let mut text = fs::read_to_string(&names).unwrap();
+    for (address, name) in [(0x9200, "inner"), (0x9300, "outer")] {
+        text += &format!(
+            "\n{{\"pid\":9,\"address\":{address},\"functions\":[{{\"name\":\"{name}\",\"file\":\"a.py\",\"interpreted\":true}}]}}"
+        );
+    }
+    fs::write(&names, text).unwrap();
+    let expected = [": one@one inner@[jit] outer@[jit] one@one", ": inner@[jit] one@one other.so@other.so one@one outer@[jit]"];
+    assert_eq!(stacks(place.path()), expected);
+}
+
+#[test]
 fn stacks_have_their_cause_and_the_rate_of_waits_on_their_cpu() {
     let (begin, mut cpu) = (example().0, Stream::default());
     cpu.stack(20, 7, (0, 0), 0, &[0x1010]).event(WAITING_RATE, 30, 0, 0, &1000u64.to_le_bytes());
     cpu.stack(40, 7, (1, 0), 1, &[0x1010]).stack(50, 7, (2, 8), 0, &[0x1010]).event(WAITING_RATE, 60, 0, 0, &2000u64.to_le_bytes());
     // A cause of a later version is no stack of this one.
-    cpu.stack(70, 7, (3, 0), 0, &[0x1010]).copied(80, 7, 1, &[0x1010]).sample(90, 7, &[], &[0x1010]);
+    cpu.stack(70, 7, (3, 0), 0, &[0x1010]).copied(80, 7, 1, &[0x1010], [0; 4], &[]).sample(90, 7, &[], &[0x1010]);
     let place = recording(&begin, &cpu.bytes(0));
     let found = each(place.path(), |_, stack| (stack.cause, stack.truncated, stack.waiting_period_ns));
     let expected = [
@@ -232,12 +185,12 @@ fn files_that_are_gone_leave_a_completed_recording_without_their_names() {
     let place = recording(&begin, &cpu);
     let names = place.path().join("symbols/functions.jsonl");
     fs::remove_file(&names).unwrap();
-    let done = longpole_symbols::complete(place.path(), &|| false).unwrap();
+    let done = longpole_symbols::complete(place.path(), &mut |_, _| {}, &|| false).unwrap();
     assert!(done.diagnostics.is_empty(), "{:?}", done.diagnostics);
     assert!(done.places > 0 && fs::read_to_string(&names).unwrap().contains("\"trouble\""));
     assert_eq!(stacks(place.path())[0], "first: one@one one@one");
     // Done once.
     let before = fs::read(&names).unwrap();
-    longpole_symbols::complete(place.path(), &|| false).unwrap();
+    longpole_symbols::complete(place.path(), &mut |_, _| {}, &|| false).unwrap();
     assert_eq!(fs::read(&names).unwrap(), before);
 }

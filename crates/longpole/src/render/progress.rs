@@ -25,6 +25,7 @@ const READING: &str = "reading {percent} % [{bar:24}] {bytes} of {total_bytes}, 
 const ANALYSING_TEMPLATE: &str = "analysing {spinner} {elapsed}";
 const CONVERTING_TEMPLATE: &str =
     "converting the kernel's events {percent} % [{bar:24}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+const UNWINDING_TEMPLATE: &str = "unwinding stacks {percent} % [{bar:24}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
 
 /// The reading that the thread shows; `None` before the first one, and after the end.
 static READ: Mutex<Option<Reading>> = Mutex::new(None);
@@ -116,13 +117,20 @@ fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
 
 /// The bar of a conversion whose progress is known.
 pub struct Conversion {
+    template: &'static str,
     since: Instant,
     bar: Option<ProgressBar>,
 }
 
 impl Conversion {
+    /// Of the kernel's events.
     pub fn new() -> Conversion {
-        Conversion { since: Instant::now(), bar: None }
+        Conversion { template: CONVERTING_TEMPLATE, since: Instant::now(), bar: None }
+    }
+
+    /// Of copied stacks.
+    pub fn of_stacks() -> Conversion {
+        Conversion { template: UNWINDING_TEMPLATE, since: Instant::now(), bar: None }
     }
 
     /// Shows that `done` of `total` bytes are converted.
@@ -130,7 +138,7 @@ impl Conversion {
         if self.since.elapsed() < BAR_DELAY || !io::stderr().is_terminal() {
             return;
         }
-        let bar = self.bar.get_or_insert_with(|| of_bytes(CONVERTING_TEMPLATE, total));
+        let bar = self.bar.get_or_insert_with(|| of_bytes(self.template, total));
         bar.set_length(total);
         bar.set_position(done.min(total));
     }

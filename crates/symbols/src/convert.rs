@@ -1,0 +1,241 @@
+//! Conversion of copied stacks (`copied`) to addresses (`stack`), after the recording.
+//!
+//! The changes of all processes are collected from all streams first ([`timeline`]). Then each
+//! stream is converted on its own, several at a time, each in a sandbox, because the files of
+//! programs may be hostile. A converted stream replaces the original by a rename, so a conversion
+//! that is interrupted continues with the remaining streams. If a module ends the sandbox, its
+//! stream is converted again without that module.
+
+mod job;
+mod layout;
+mod shared;
+mod stream;
+mod timeline;
+
+use crate::apart::{apart, Why};
+use crate::error::CompleteError;
+use crate::open::User;
+use crate::spaces::{ModuleId, Place, Spaces};
+use crate::table::clean;
+use job::Job;
+use layout::Layout;
+use rustix::fs::{open, Mode, OFlags};
+use shared::Shared;
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use timeline::Timeline;
+
+/// Maximum number of bytes of metadata.
+const MAX_METADATA: u64 = 1 << 20;
+/// Maximum number of processes that are tried to open a module's file.
+const MAX_USERS: usize = 8;
+/// Number of modules that may end the sandbox; after that, no more modules are read.
+const MAX_FAILURES: usize = 16;
+/// Longest time, and CPU time per stream: a basic time, and one for each MB.
+const BASE: Duration = Duration::from_secs(60);
+const PER_MB: Duration = Duration::from_millis(100);
+/// Time between two reports of the progress.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A stream with copied stacks.
+struct Stream {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    shared: Shared,
+}
+
+/// Replaces all copied stacks of a recording. `progress` is called with the number of bytes done
+/// and in all. Returns messages for the user.
+///
+/// # Errors
+///
+/// Some streams still have copied stacks: a file could not be read or written, or `stopped`
+/// returned true.
+pub fn convert(recording: &Path, progress: &mut dyn FnMut(u64, u64), stopped: &dyn Fn() -> bool) -> Result<Vec<String>, CompleteError> {
+    let folder = recording.join("samples");
+    let metadata = folder.join("metadata");
+    let text = open_regular(&metadata).and_then(|file| {
+        let mut text = Vec::new();
+        io::Read::read_to_end(&mut io::Read::take(file, MAX_METADATA), &mut text).map(|_| text)
+    });
+    let Some(layout) = Layout::new(&text.map_err(CompleteError::io("read", &metadata))?) else { return Ok(Vec::new()) };
+    let (streams, timeline) = survey(&folder, &layout)?;
+    if streams.is_empty() {
+        return Ok(Vec::new());
+    }
+    if stopped() {
+        return Err(CompleteError::io("convert", &folder)(interrupted()));
+    }
+    let mut replay = timeline.replay(&layout);
+    replay.advance(u64::MAX);
+    let users = users(&replay.spaces);
+    let work = Work { layout: &layout, timeline: &timeline, users, streams: &streams, state: State::default() };
+    work.run(progress, stopped)?;
+    let mut notes = work.state.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if timeline.left_out > 0 {
+        notes.push(format!("{} changes of processes were too many: stacks in what they map are incomplete", timeline.left_out));
+    }
+    Ok(notes)
+}
+
+fn interrupted() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "a signal ended the unwinding of its stacks")
+}
+
+fn open_regular(path: &Path) -> io::Result<File> {
+    let file = File::from(open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?);
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is no regular file"))
+    }
+}
+
+/// Returns the streams with copied stacks, and the changes of all streams.
+fn survey(folder: &Path, layout: &Layout) -> Result<(Vec<Stream>, Timeline), CompleteError> {
+    let listed = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let mut paths: Vec<PathBuf> = listed.map_err(CompleteError::io("list", folder))?.iter().map(fs::DirEntry::path).collect();
+    let hidden = |path: &Path| path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+    paths.retain(|path| !path.ends_with("metadata") && !hidden(path));
+    // The state at the begin comes first.
+    paths.sort_by_key(|path| (!path.ends_with("begin"), path.clone()));
+    let (mut streams, mut timeline) = (Vec::new(), Timeline::default());
+    for path in paths {
+        let file = open_regular(&path).map_err(CompleteError::io("open", &path))?;
+        let copied = timeline.add(&file, layout).map_err(CompleteError::io("read", &path))?;
+        if copied > 0 {
+            let bytes = file.metadata().map_err(CompleteError::io("read", &path))?.len();
+            let shared = Shared::new().map_err(CompleteError::io("convert", &path))?;
+            streams.push(Stream { path, file, bytes, shared });
+        }
+    }
+    timeline.sort();
+    Ok((streams, timeline))
+}
+
+/// Returns living processes that have a module mapped, by module.
+fn users(spaces: &Spaces) -> HashMap<ModuleId, Vec<User>> {
+    let mut users: HashMap<ModuleId, Vec<User>> = HashMap::new();
+    for (pid, module, range) in spaces.living() {
+        let users = users.entry(module).or_default();
+        if users.len() < MAX_USERS {
+            users.push(User { pid, range });
+        }
+    }
+    users
+}
+
+/// The conversion of all streams.
+struct Work<'a> {
+    layout: &'a Layout,
+    timeline: &'a Timeline,
+    users: HashMap<ModuleId, Vec<User>>,
+    streams: &'a [Stream],
+    state: State,
+}
+
+/// What several threads change.
+#[derive(Default)]
+struct State {
+    /// Index of the next stream that no thread converts yet.
+    next: AtomicUsize,
+    stop: AtomicBool,
+    excluded: Mutex<HashSet<ModuleId>>,
+    notes: Mutex<Vec<String>>,
+    error: Mutex<Option<CompleteError>>,
+}
+
+fn locked<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Work<'_> {
+    fn run(&self, progress: &mut dyn FnMut(u64, u64), stopped: &dyn Fn() -> bool) -> Result<(), CompleteError> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(self.streams.len());
+        let total = self.streams.iter().map(|stream| stream.bytes).sum();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.work())).collect();
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                if stopped() {
+                    self.state.stop.store(true, Relaxed);
+                }
+                progress(self.streams.iter().map(|stream| stream.shared.done()).sum(), total);
+                std::thread::sleep(PAUSE);
+            }
+        });
+        locked(&self.state.error).take().map_or(Ok(()), Err)
+    }
+
+    /// Converts streams until none is left. An error ends all threads.
+    fn work(&self) {
+        while let Some(stream) = self.streams.get(self.state.next.fetch_add(1, Relaxed)) {
+            if let Err(error) = self.convert(stream) {
+                locked(&self.state.error).get_or_insert(error);
+                self.state.stop.store(true, Relaxed);
+            }
+        }
+    }
+
+    fn convert(&self, stream: &Stream) -> Result<(), CompleteError> {
+        let name = stream.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let hidden = stream.path.with_file_name(format!(".{name}"));
+        let mut by_chain = false;
+        loop {
+            let failed = match self.attempt(stream, &hidden, by_chain)? {
+                Ok(()) => return fs::rename(&hidden, &stream.path).map_err(CompleteError::io("replace", &stream.path)),
+                Err(Why::Item(why)) if !by_chain => {
+                    by_chain = !self.exclude(stream, &why);
+                    continue;
+                }
+                // Frame pointers need no file that could be the reason.
+                Err(Why::Failed(_)) if !by_chain => {
+                    by_chain = true;
+                    continue;
+                }
+                Err(Why::Item(why) | Why::Failed(why)) => io::Error::other(format!("the process that unwinds its stacks {why}")),
+                Err(Why::Stopped) => interrupted(),
+            };
+            let _ = fs::remove_file(&hidden);
+            return Err(CompleteError::io("convert", &stream.path)(failed));
+        }
+    }
+
+    fn attempt(&self, stream: &Stream, hidden: &Path, by_chain: bool) -> Result<Result<(), Why>, CompleteError> {
+        let _ = fs::remove_file(hidden);
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(hidden);
+        let to = made.map_err(CompleteError::io("make", hidden))?;
+        let excluded = locked(&self.state.excluded).clone();
+        let job = Job { layout: self.layout, timeline: self.timeline, users: &self.users, excluded: &excluded, by_chain };
+        let limit = BASE + PER_MB * u32::try_from(stream.bytes >> 20).unwrap_or(u32::MAX);
+        let stopped = || self.state.stop.load(Relaxed);
+        let done = apart(|at| job::convert(&job, &stream.file, &to, &stream.shared, at), limit, Instant::now() + 4 * limit, &stopped);
+        match done {
+            Ok(()) => to.sync_all().map(Ok).map_err(CompleteError::io("write", hidden)),
+            Err((_, why)) => Ok(Err(why)),
+        }
+    }
+
+    /// Excludes the module that ended the sandbox. Returns false if it is not known which one did,
+    /// or if there were too many.
+    fn exclude(&self, stream: &Stream, why: &str) -> bool {
+        let (time, pid, address) = stream.shared.at();
+        let mut replay = self.timeline.replay(self.layout);
+        replay.advance(time);
+        let Place::File(id, _) = replay.spaces.place(pid, address) else { return false };
+        let mut excluded = locked(&self.state.excluded);
+        let is_new = excluded.insert(id) && excluded.len() <= MAX_FAILURES;
+        if is_new {
+            let path = String::from_utf8_lossy(&replay.spaces.modules()[id.0 as usize].path).into_owned();
+            let note = format!("stacks through {} are incomplete: the process that unwinds stacks {why}", clean(&path));
+            locked(&self.state.notes).push(note);
+        }
+        is_new
+    }
+}

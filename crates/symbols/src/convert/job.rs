@@ -1,0 +1,169 @@
+//! Converts one stream: replaces each copied stack by the addresses of its functions. Runs in the
+//! sandbox, because it reads the files of programs.
+
+use super::layout::{Kind, Layout, Parsed, HEADER};
+use super::shared::Shared;
+use super::stream::{Packet, Reader, Writer};
+use super::timeline::Timeline;
+use crate::open::{self, User};
+use crate::resolve;
+use crate::spaces::{ModuleId, Place, Spaces};
+use crate::unwind::{walk, Arch, Code, Module, Snapshot, Space, Walked};
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+
+/// Maximum number of bytes of all unwinding tables. Stacks in further modules are truncated.
+const MAX_TABLES: usize = 768 << 20;
+/// Number of events between two signs of progress.
+const STEP: u64 = 256;
+/// Maximum number of addresses of a list in an event.
+const MAX_LIST: usize = u16::MAX as usize;
+
+/// What all streams of a recording share.
+pub struct Job<'a> {
+    pub layout: &'a Layout,
+    pub timeline: &'a Timeline,
+    /// Living processes that have a module mapped.
+    pub users: &'a HashMap<ModuleId, Vec<User>>,
+    /// Modules that are not read, because the sandbox died on them.
+    pub excluded: &'a HashSet<ModuleId>,
+    /// Set if no module is read, and stacks are those that the kernel found by frame pointers.
+    pub by_chain: bool,
+}
+
+/// The unwinding tables that were read.
+struct Modules<'a> {
+    job: &'a Job<'a>,
+    end_ns: i64,
+    known: HashMap<ModuleId, Option<Module>>,
+    bytes: usize,
+}
+
+/// The code of a process at the time of a stack.
+struct Process<'a, 'b> {
+    pid: i32,
+    spaces: &'a Spaces,
+    modules: &'a mut Modules<'b>,
+    shared: &'a Shared,
+}
+
+impl Space for Process<'_, '_> {
+    fn code(&mut self, address: u64) -> Code<'_> {
+        self.shared.set_address(address);
+        match self.spaces.place(self.pid, address) {
+            Place::File(id, offset) => self.modules.code(self.spaces, id, offset),
+            Place::Made(..) => Code::FramePointers,
+            Place::Kernel(_) | Place::Unknown(_) => Code::Outside,
+        }
+    }
+}
+
+impl Modules<'_> {
+    fn code(&mut self, spaces: &Spaces, id: ModuleId, offset: u64) -> Code<'_> {
+        let module = self.known.entry(id).or_insert_with(|| {
+            let module = read(self.job, spaces, id, self.end_ns)?;
+            self.bytes += module.size();
+            (self.bytes <= MAX_TABLES).then_some(module)
+        });
+        let Some(module) = module else { return Code::Unknown };
+        let frame_pointers = module.has_frame_pointers();
+        let row = module.address(offset).and_then(|address| module.row(address));
+        match row {
+            Some((row, section)) => Code::Row(row, section),
+            None if frame_pointers => Code::FramePointers,
+            None => Code::Unknown,
+        }
+    }
+}
+
+fn read(job: &Job<'_>, spaces: &Spaces, id: ModuleId, end_ns: i64) -> Option<Module> {
+    if job.excluded.contains(&id) {
+        return None;
+    }
+    let module = spaces.modules().get(id.0 as usize)?;
+    let file = match module.path.as_slice() {
+        b"[vdso]" => resolve::vdso(),
+        path => open::module(path, module.inode, job.users.get(&id).map_or(&[][..], Vec::as_slice), end_ns),
+    };
+    Module::read(&file?, Arch::HERE)
+}
+
+/// Converts a stream. `at` is called now and then, as a sign of progress. `shared` has the position
+/// for the process that watches this one.
+pub fn convert(job: &Job<'_>, from: &File, to: &File, shared: &Shared, at: &mut dyn FnMut(usize)) -> io::Result<()> {
+    let layout = job.layout;
+    let mut reader = Reader::new(from, &layout.uuid)?;
+    let mut writer = Writer::new(to, &layout.uuid);
+    let mut modules = Modules { job, end_ns: layout.ns(job.timeline.end), known: HashMap::new(), bytes: 0 };
+    let mut replay = job.timeline.replay(layout);
+    let (mut unwound, mut lost, mut events) = (Unwound::default(), 0u64, 0u64);
+    let mut last = Packet::default();
+    while let Some((packet, mut bytes)) = reader.next()? {
+        lost += u64::from(packet.after_gap);
+        last = packet;
+        writer.packet(&packet, bytes.is_empty(), lost)?;
+        while let Some(event) = layout.parse(bytes) {
+            bytes = &bytes[event.bytes.len()..];
+            events += 1;
+            if events % STEP == 0 {
+                at(0);
+            }
+            if event.kind == Kind::Copied {
+                replay.advance(event.time);
+                shared.set_event(event.time, event.pid);
+                let mut process = Process { pid: event.pid, spaces: &replay.spaces, modules: &mut modules, shared };
+                writer.event(event.time, unwound.stack(job, &event, &mut process))?;
+            } else {
+                writer.event(event.time, event.bytes)?;
+            }
+        }
+        // At least one event, from the first one that cannot be read on.
+        lost += u64::from(!bytes.is_empty());
+        shared.set_done(reader.position());
+    }
+    writer.finish(&last, lost)
+}
+
+/// Buffers for one stack.
+#[derive(Default)]
+struct Unwound {
+    addresses: Vec<u64>,
+    chain: Vec<u64>,
+    event: Vec<u8>,
+}
+
+impl Unwound {
+    /// Returns the event that replaces a copied stack.
+    fn stack(&mut self, job: &Job<'_>, copied: &Parsed<'_>, space: &mut dyn Space) -> &[u8] {
+        let fields = &copied.fields;
+        let snapshot =
+            Snapshot { ip: fields.number(6), sp: fields.number(7), fp: fields.number(8), lr: fields.number(9), stack: fields.bytes(11) };
+        self.chain.clear();
+        self.chain.extend(fields.addresses(5));
+        let walked = match snapshot.ip {
+            // A thread of the kernel has no registers of a program.
+            0 if self.chain.is_empty() => {
+                self.addresses.clear();
+                Walked::Whole
+            }
+            ip if ip == 0 || job.by_chain => {
+                self.addresses.clone_from(&self.chain);
+                Walked::Truncated
+            }
+            _ => walk(Arch::HERE, &snapshot, &self.chain, space, &mut self.addresses),
+        };
+        self.addresses.truncate(MAX_LIST);
+        self.event.clear();
+        self.event.extend_from_slice(&job.layout.stack.to_ne_bytes());
+        self.event.extend_from_slice(&copied.bytes[2..HEADER]);
+        self.event.extend_from_slice(fields.bytes(0));
+        self.event.extend_from_slice(fields.bytes(1));
+        self.event.push(u8::from(walked == Walked::Truncated));
+        self.event.extend_from_slice(fields.bytes(2));
+        self.event.extend_from_slice(fields.bytes(3));
+        self.event.extend_from_slice(&(self.addresses.len() as u16).to_ne_bytes());
+        self.event.extend(self.addresses.iter().flat_map(|address| address.to_ne_bytes()));
+        &self.event
+    }
+}

@@ -1,0 +1,72 @@
+//! Memory that the sandbox shares with the process that watches it: how far it is, and what it
+//! works on.
+
+use rustix::mm::{mmap_anonymous, munmap, MapFlags, ProtFlags};
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+#[derive(Debug, Default)]
+struct Words {
+    /// Number of bytes of the stream that are converted.
+    done: AtomicU64,
+    /// Time and process of the current stack, and address of the current frame.
+    time: AtomicU64,
+    pid: AtomicU64,
+    address: AtomicU64,
+}
+
+/// A page with [`Words`].
+#[derive(Debug)]
+pub struct Shared(NonNull<Words>);
+
+const SIZE: usize = size_of::<Words>();
+
+impl Shared {
+    pub fn new() -> io::Result<Shared> {
+        // SAFETY: a new mapping, of which nothing else has a pointer. It is filled with zeros,
+        // which are valid words.
+        let page = unsafe { mmap_anonymous(std::ptr::null_mut(), SIZE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED) }?;
+        NonNull::new(page.cast()).map(Shared).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    fn words(&self) -> &Words {
+        // SAFETY: the mapping lives as long as `self`, and all accesses are atomic.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub fn set_done(&self, bytes: u64) {
+        self.words().done.store(bytes, Relaxed);
+    }
+
+    pub fn done(&self) -> u64 {
+        self.words().done.load(Relaxed)
+    }
+
+    pub fn set_event(&self, time: u64, pid: i32) {
+        self.words().time.store(time, Relaxed);
+        self.words().pid.store(pid as u32 as u64, Relaxed);
+    }
+
+    pub fn set_address(&self, address: u64) {
+        self.words().address.store(address, Relaxed);
+    }
+
+    /// Returns time and process of the current stack, and the address of the current frame.
+    pub fn at(&self) -> (u64, i32, u64) {
+        let words = self.words();
+        (words.time.load(Relaxed), words.pid.load(Relaxed) as u32 as i32, words.address.load(Relaxed))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: `new` made this mapping, and no reference to it is left.
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), SIZE) };
+    }
+}
+
+// SAFETY: all accesses are atomic.
+unsafe impl Send for Shared {}
+// SAFETY: all accesses are atomic.
+unsafe impl Sync for Shared {}

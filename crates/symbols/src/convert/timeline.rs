@@ -1,0 +1,88 @@
+//! The changes of all processes in all streams, in the order of time, so that each stream can be
+//! converted on its own.
+
+use super::layout::{Kind, Layout};
+use super::stream::Reader;
+use crate::spaces::Spaces;
+use std::fs::File;
+use std::io;
+
+/// Maximum number of bytes of changes. Further ones are left out, and stacks in what they map are
+/// truncated.
+const MAX_BYTES: usize = 1 << 30;
+
+/// The changes.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    /// Time, and begin and end in `bytes`.
+    changes: Vec<(u64, usize, usize)>,
+    bytes: Vec<u8>,
+    /// Number of changes beyond [`MAX_BYTES`].
+    pub left_out: u64,
+    /// Time of the last event.
+    pub end: u64,
+}
+
+impl Timeline {
+    /// Adds a stream's changes. Returns the number of copied stacks in the stream.
+    pub fn add(&mut self, file: &File, layout: &Layout) -> io::Result<u64> {
+        let mut reader = Reader::new(file, &layout.uuid)?;
+        let mut copied = 0;
+        while let Some((_, mut bytes)) = reader.next()? {
+            while let Some(event) = layout.parse(bytes) {
+                bytes = &bytes[event.bytes.len()..];
+                self.end = self.end.max(event.time);
+                match event.kind {
+                    Kind::Copied => copied += 1,
+                    Kind::Other => {}
+                    _ if self.bytes.len() + event.bytes.len() > MAX_BYTES => self.left_out += 1,
+                    _ => {
+                        let begin = self.bytes.len();
+                        self.bytes.extend_from_slice(event.bytes);
+                        self.changes.push((event.time, begin, self.bytes.len()));
+                    }
+                }
+            }
+        }
+        Ok(copied)
+    }
+
+    /// Sorts the changes after all streams were added. Changes of the same time keep the order of
+    /// their streams.
+    pub fn sort(&mut self) {
+        self.changes.sort_by_key(|(time, ..)| *time);
+    }
+
+    /// Returns the processes before the first change.
+    pub fn replay<'a>(&'a self, layout: &'a Layout) -> Replay<'a> {
+        Replay { timeline: self, layout, next: 0, spaces: Spaces::default() }
+    }
+}
+
+/// The processes at a time that advances.
+#[derive(Debug)]
+pub struct Replay<'a> {
+    timeline: &'a Timeline,
+    layout: &'a Layout,
+    next: usize,
+    pub spaces: Spaces,
+}
+
+impl Replay<'_> {
+    /// Applies all changes up to a time. Returns true if there was any.
+    pub fn advance(&mut self, to: u64) -> bool {
+        let from = self.next;
+        while let Some(&(time, begin, end)) = self.timeline.changes.get(self.next) {
+            if time > to {
+                break;
+            }
+            self.next += 1;
+            let Some(event) = self.layout.parse(&self.timeline.bytes[begin..end]) else { continue };
+            let mut name = String::new();
+            if let Some(change) = event.change(&mut name) {
+                self.spaces.apply(event.pid, event.tid, change);
+            }
+        }
+        self.next > from
+    }
+}

@@ -1,0 +1,211 @@
+//! Unwinding tables of a module: the row for an address, from `.eh_frame` or `.debug_frame`.
+
+use super::frame::{Arch, Cfa, Row, Rule, REGISTERS};
+use crate::elf::{Data, Elf};
+use gimli::{BaseAddresses, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, UnwindSection, Vendor};
+use gimli::{CfaRule, FrameDescriptionEntry, RegisterRule, UnwindContext, UnwindExpression};
+use std::collections::HashMap;
+use std::fs::File;
+use std::rc::Rc;
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+
+/// Maximum number of rows that are remembered per module.
+const MAX_ROWS: usize = 1 << 16;
+/// Maximum number of functions in an index.
+const MAX_FUNCTIONS: usize = 1 << 22;
+/// Maximum number of bytes of the instructions for one function, because all of them may be
+/// executed for each address.
+const MAX_INSTRUCTIONS: usize = 256 << 10;
+
+/// First addresses of functions and the positions of their entries, sorted, for a section that has
+/// no index of its own.
+type Index = Vec<(u64, usize)>;
+
+/// Unwinding tables of a module.
+#[derive(Debug)]
+pub struct Module {
+    elf: Elf,
+    arch: Arch,
+    bases: BaseAddresses,
+    eh_frame: Data,
+    /// Index of `eh_frame`; empty if `index` takes its place.
+    eh_frame_hdr: Vec<u8>,
+    index: Index,
+    debug_frame: Data,
+    debug_index: Index,
+    /// Set if code that the tables do not cover has frame pointers.
+    has_frame_pointers: bool,
+    rows: HashMap<u64, Option<Rc<Row>>>,
+    context: UnwindContext<usize>,
+}
+
+impl Module {
+    /// Reads the tables of a file. Returns `None` if it is no program of this architecture.
+    pub fn read(file: &File, arch: Arch) -> Option<Module> {
+        let elf = Elf::read(file, arch.machine)?;
+        let data = |name: &[u8]| elf.data(file, name).unwrap_or_default();
+        let (eh_frame, header, debug_frame) = (data(b".eh_frame"), data(b".eh_frame_hdr"), data(b".debug_frame"));
+        let mut bases = BaseAddresses::default().set_eh_frame(eh_frame.address).set_eh_frame_hdr(header.address);
+        if let Some(text) = elf.section_address(b".text") {
+            bases = bases.set_text(text);
+        }
+        if let Some(got) = elf.section_address(b".got") {
+            bases = bases.set_got(got);
+        }
+        let usable = EhFrameHdr::new(&header.bytes, LittleEndian).parse(&bases, 8).is_ok_and(|header| header.table().is_some());
+        let index = if usable { Index::new() } else { index(&eh_section(&eh_frame.bytes, arch), &bases) };
+        let debug_index = index_of_debug(&debug_frame.bytes, &bases, arch);
+        let eh_frame_hdr = if usable { header.bytes } else { Vec::new() };
+        let (rows, context) = (HashMap::new(), UnwindContext::new());
+        // Go keeps frame pointers, also in a program whose only tables are those of code in C.
+        let has_frame_pointers = eh_frame.bytes.is_empty() && debug_frame.bytes.is_empty() || elf.section_address(b".gopclntab").is_some();
+        Some(Module { elf, arch, bases, eh_frame, eh_frame_hdr, index, debug_frame, debug_index, has_frame_pointers, rows, context })
+    }
+
+    /// Returns the address in the module's address space of an offset in its file.
+    pub fn address(&self, offset: u64) -> Option<u64> {
+        self.elf.address(offset)
+    }
+
+    /// Returns true if code that the tables do not cover has frame pointers.
+    pub fn has_frame_pointers(&self) -> bool {
+        self.has_frame_pointers
+    }
+
+    /// Returns the number of bytes that the tables occupy.
+    pub fn size(&self) -> usize {
+        let indexed = (self.index.len() + self.debug_index.len()) * size_of::<(u64, usize)>();
+        self.eh_frame.bytes.len() + self.eh_frame_hdr.len() + self.debug_frame.bytes.len() + indexed
+    }
+
+    /// Returns the row for an address in the module's address space, and the section of its
+    /// expressions.
+    pub fn row(&mut self, address: u64) -> Option<(Rc<Row>, &[u8])> {
+        let row = match self.rows.get(&address) {
+            Some(row) => row.clone(),
+            None => {
+                let row = self.find(address).map(Rc::new);
+                if self.rows.len() >= MAX_ROWS {
+                    self.rows.clear();
+                }
+                self.rows.insert(address, row.clone());
+                row
+            }
+        }?;
+        let section = if row.in_debug_frame { &self.debug_frame.bytes } else { &self.eh_frame.bytes };
+        Some((row, section))
+    }
+
+    fn find(&mut self, address: u64) -> Option<Row> {
+        let (bases, context) = (&self.bases, &mut self.context);
+        let section = eh_section(&self.eh_frame.bytes, self.arch);
+        let offset = if self.eh_frame_hdr.is_empty() {
+            before(&self.index, address)
+        } else {
+            let header = EhFrameHdr::new(&self.eh_frame_hdr, LittleEndian).parse(bases, 8).ok();
+            header.and_then(|header| {
+                let table = header.table()?;
+                Some(table.pointer_to_offset(table.lookup(address, bases).ok()?).ok()?.0)
+            })
+        };
+        if let Some(row) = offset.and_then(|offset| row(&section, offset, address, bases, context)) {
+            return Some(row);
+        }
+        let section = debug_section(&self.debug_frame.bytes, self.arch);
+        let offset = before(&self.debug_index, address)?;
+        row(&section, offset, address, bases, context).map(|row| Row { in_debug_frame: true, ..row })
+    }
+}
+
+fn vendor(arch: Arch) -> Vendor {
+    if arch == Arch::ARM64 {
+        Vendor::AArch64
+    } else {
+        Vendor::Default
+    }
+}
+
+fn eh_section(bytes: &[u8], arch: Arch) -> EhFrame<Slice<'_>> {
+    let mut section = EhFrame::new(bytes, LittleEndian);
+    section.set_address_size(8);
+    section.set_vendor(vendor(arch));
+    section
+}
+
+fn debug_section(bytes: &[u8], arch: Arch) -> DebugFrame<Slice<'_>> {
+    let mut section = DebugFrame::new(bytes, LittleEndian);
+    section.set_address_size(8);
+    section.set_vendor(vendor(arch));
+    section
+}
+
+fn index_of_debug(bytes: &[u8], bases: &BaseAddresses, arch: Arch) -> Index {
+    index(&debug_section(bytes, arch), bases)
+}
+
+/// Makes an index of all functions of a section, up to the first invalid entry.
+fn index<'a, S: UnwindSection<Slice<'a>>>(section: &S, bases: &BaseAddresses) -> Index {
+    let mut index = Index::new();
+    let mut entries = section.entries(bases);
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else { continue };
+        if let Ok(function) = partial.parse(S::cie_from_offset) {
+            index.push((function.initial_address(), function.offset()));
+        }
+        if index.len() >= MAX_FUNCTIONS {
+            break;
+        }
+    }
+    index.sort_unstable();
+    index
+}
+
+fn before(index: &[(u64, usize)], address: u64) -> Option<usize> {
+    let after = index.partition_point(|(first, _)| *first <= address);
+    index.get(after.checked_sub(1)?).map(|(_, offset)| *offset)
+}
+
+fn row<'a, S: UnwindSection<Slice<'a>>>(
+    section: &S,
+    offset: usize,
+    address: u64,
+    bases: &BaseAddresses,
+    context: &mut UnwindContext<usize>,
+) -> Option<Row> {
+    let function: FrameDescriptionEntry<Slice<'a>> = section.fde_from_offset(bases, S::Offset::from(offset), S::cie_from_offset).ok()?;
+    if !function.contains(address) || function.entry_len() > MAX_INSTRUCTIONS || function.cie().entry_len() > MAX_INSTRUCTIONS {
+        return None;
+    }
+    let is_signal = function.is_signal_trampoline();
+    let found = function.unwind_info_for_address(section, bases, context, address).ok()?;
+    let range =
+        |expression: &UnwindExpression<usize>| Some((u32::try_from(expression.offset).ok()?, u32::try_from(expression.length).ok()?));
+    let cfa = match found.cfa() {
+        CfaRule::RegisterAndOffset { register, offset } => Cfa::Register(register.0, *offset),
+        CfaRule::Expression(expression) => {
+            let (offset, length) = range(expression)?;
+            Cfa::Expression(offset, length)
+        }
+    };
+    let mut registers = Vec::new();
+    for (register, rule) in found.registers().filter(|(register, _)| usize::from(register.0) < REGISTERS) {
+        let rule = match rule {
+            RegisterRule::SameValue => Rule::Same,
+            RegisterRule::Offset(offset) => Rule::Offset(*offset),
+            RegisterRule::ValOffset(offset) => Rule::ValOffset(*offset),
+            RegisterRule::Register(register) => Rule::Register(register.0),
+            RegisterRule::Expression(expression) => {
+                let (offset, length) = range(expression)?;
+                Rule::Expression(offset, length)
+            }
+            RegisterRule::ValExpression(expression) => {
+                let (offset, length) = range(expression)?;
+                Rule::ValExpression(offset, length)
+            }
+            _ => Rule::Undefined,
+        };
+        registers.push((register.0, rule));
+    }
+    Some(Row { cfa, registers: registers.into(), is_signal, in_debug_frame: false })
+}

@@ -1,0 +1,91 @@
+//! From frame to frame, from the innermost function of a stack to the thread's first one.
+
+use super::frame::{step, step_by_frame_pointer, Arch, Registers, Row, Rule, Snapshot, Step};
+use std::rc::Rc;
+
+/// Maximum number of addresses of a stack.
+const MAX_FRAMES: usize = 1024;
+/// Number of equal addresses in both stacks from which on the kernel's stack continues another one.
+const AGREEING: usize = 3;
+
+/// Kind of the code at an address.
+#[derive(Debug)]
+pub enum Code<'a> {
+    /// A function with a row in an unwinding table, and the section of its expressions.
+    Row(Rc<Row>, &'a [u8]),
+    /// Code of a module without unwinding tables, or of none.
+    FramePointers,
+    /// Code that the tables of its module do not cover, or whose tables cannot be read.
+    Unknown,
+    /// Not in code of the process.
+    Outside,
+}
+
+/// A process's code.
+pub trait Space {
+    fn code(&mut self, address: u64) -> Code<'_>;
+}
+
+/// Result of [`walk`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walked {
+    /// The stack ends with the thread's first function.
+    Whole,
+    Truncated,
+}
+
+/// Finds the addresses of a stack, innermost first; all except the first are return addresses.
+/// `chain` is the stack as the kernel found it by frame pointers. It continues a stack that ends
+/// early if both agree in their last common frames, because then the code has frame pointers.
+pub fn walk(arch: Arch, snapshot: &Snapshot<'_>, chain: &[u64], space: &mut dyn Space, addresses: &mut Vec<u64>) -> Walked {
+    addresses.clear();
+    let mut registers = Registers::new(arch, snapshot);
+    let mut ip = snapshot.ip;
+    // Set if `ip` is the address of the instruction itself, not of a return.
+    let mut exact = true;
+    while addresses.len() < MAX_FRAMES {
+        let code = space.code(if exact { ip } else { ip.wrapping_sub(1) });
+        if matches!(code, Code::Outside) && !addresses.is_empty() {
+            break;
+        }
+        addresses.push(ip);
+        let (result, interrupted) = match code {
+            Code::Row(row, section) => (step(&row, section, snapshot, ip, &mut registers, exact), row.is_signal),
+            Code::FramePointers => (step_by_frame_pointer(snapshot, &mut registers), false),
+            Code::Unknown | Code::Outside => (Step::Lost, false),
+        };
+        match result {
+            Step::Caller(address) => (ip, exact) = (address, interrupted),
+            Step::First => return Walked::Whole,
+            Step::Lost => break,
+        }
+    }
+    continue_by_chain(arch, chain, space, addresses)
+}
+
+/// Appends the rest of `chain` to a stack that ended early, as far as it is in code.
+fn continue_by_chain(arch: Arch, chain: &[u64], space: &mut dyn Space, addresses: &mut Vec<u64>) -> Walked {
+    let Some(from) = addresses.len().checked_sub(AGREEING) else { return Walked::Truncated };
+    let last = &addresses[from..];
+    let Some(at) = chain.windows(AGREEING).position(|window| window == last) else { return Walked::Truncated };
+    for &address in &chain[at + AGREEING..] {
+        let lookup = address.wrapping_sub(1);
+        let code = space.code(lookup);
+        if matches!(code, Code::Outside) || addresses.len() >= MAX_FRAMES {
+            return Walked::Truncated;
+        }
+        addresses.push(address);
+        if matches!(code, Code::Row(row, _) if row.is_first(arch)) {
+            return Walked::Whole;
+        }
+    }
+    Walked::Truncated
+}
+
+impl Row {
+    /// Returns true if the table states that the function has no caller.
+    fn is_first(&self, arch: Arch) -> bool {
+        let rule = self.registers.iter().find(|(number, _)| *number == arch.return_address);
+        rule.is_none_or(|(_, rule)| *rule == Rule::Undefined)
+    }
+}
