@@ -6,6 +6,7 @@
 
 mod command;
 mod outcome;
+mod runtimes;
 mod units;
 
 pub use command::run_until_the_end;
@@ -15,7 +16,7 @@ pub use units::{bytes, duration, size};
 use crate::log::Log;
 use crate::render::conversion;
 use anyhow::{bail, Context};
-use command::{lives, process_of_thread, Inherited, Recorded};
+use command::{lives, process_of_thread, Inherited, Recorded, Started};
 use longpole_record::control::steady::Steady;
 use longpole_record::interfaces::Pattern;
 use longpole_record::kernel::{Context as EventContext, EventRequest, Group, KernelError, Request, RequestError};
@@ -45,6 +46,7 @@ const EXAMPLES: &str = "Examples:
   longpole record --log --kernel none            and the events as text while they come
   longpole record --capture-output -- ./my-system
                                                  and the lines that it prints, on the timeline
+  longpole record --runtimes -- python3 app.py   and the names of Python's own functions in stacks
   longpole record --steady=fifo -- ./my-system   the command before all others, so that nobody takes its CPU away
 
 Groups of kernel events: sched irq softirq ipi timer net skb block syscall futex lock fault workqueue io_uring signal power.
@@ -99,6 +101,10 @@ pub struct Args {
     /// Record the command's output line by line, and pass it on unchanged
     #[arg(long)]
     pub capture_output: bool,
+    /// Make the command's Python, Node and Java name their functions in stacks, by their
+    /// environment
+    #[arg(long)]
+    pub runtimes: bool,
     /// Protect the command from preemption: longest time slice, or SCHED_FIFO (needs root)
     #[arg(long, value_name = "slice|fifo", num_args = 0..=1, require_equals = true, default_missing_value = "slice", value_parser = steady)]
     pub steady: Option<Steady>,
@@ -315,6 +321,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let what = "--capture-output is for a command that is started here: longpole record --capture-output -- CMD";
         return Err(crate::WrongUsage(what.to_owned()).into());
     }
+    if !with_command && args.runtimes {
+        return Err(
+            crate::WrongUsage("--runtimes is for a command that is started here: longpole record --runtimes -- CMD".to_owned()).into()
+        );
+    }
     args.kernel.check()?;
     let announcement = Announcement::of(&args);
     match record(args, |recorder| announcement.print(recorder)) {
@@ -406,7 +417,12 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         eprintln!("longpole: note: {trouble}");
     }
     ready(&recorder);
-    let mut recorded = match Recorded::start(&args.command, &mut recorder, inherited, (args.steady, args.capture_output)) {
+    let settings = if args.runtimes { runtimes::settings(|name| std::env::var_os(name)) } else { Vec::new() };
+    if args.runtimes {
+        eprintln!("longpole: {}", crate::render::table::plain(runtimes::shown(&settings)));
+    }
+    let how = Started { inherited, steady: args.steady, capture_output: args.capture_output, settings };
+    let mut recorded = match Recorded::start(&args.command, &mut recorder, how) {
         Ok(recorded) => recorded,
         Err(error) => {
             // Nothing was recorded; leave no empty recording behind.

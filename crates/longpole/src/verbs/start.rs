@@ -84,6 +84,7 @@ fn be_recorder(args: Args) -> anyhow::Result<ExitCode> {
         packets: args.packets,
         log: false,
         capture_output: false,
+        runtimes: false,
         steady: None,
         command: Vec::new(),
     };

@@ -41,6 +41,15 @@ impl Inherited {
     }
 }
 
+/// How the command is started.
+pub struct Started {
+    pub inherited: Inherited,
+    pub steady: Option<Steady>,
+    pub capture_output: bool,
+    /// Variables of its environment.
+    pub settings: Vec<(&'static str, OsString)>,
+}
+
 /// The command that runs, and what reads its output.
 pub struct Recorded {
     pub child: Child,
@@ -49,16 +58,12 @@ pub struct Recorded {
 
 impl Recorded {
     /// Starts the command; `None` if there is none.
-    pub fn start(
-        command: &[OsString],
-        recorder: &mut Recorder,
-        inherited: Inherited,
-        (steady, capture_output): (Option<Steady>, bool),
-    ) -> anyhow::Result<Option<Recorded>> {
+    pub fn start(command: &[OsString], recorder: &mut Recorder, how: Started) -> anyhow::Result<Option<Recorded>> {
+        let Started { inherited, steady, capture_output, settings } = how;
         let Some((program, rest)) = command.split_first() else { return Ok(None) };
         let (name, value) = recorder.environment();
         let mut command = Command::new(program);
-        command.args(rest).env(name, value);
+        command.args(rest).env(name, value).envs(settings);
         // The command inherits the runtime directory as an absolute path, so that programs find it
         // from any working directory.
         if std::env::var_os("LONGPOLE_RUNTIME_DIR").is_some_and(|path| !path.is_empty()) {
