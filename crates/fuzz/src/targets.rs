@@ -11,6 +11,7 @@ mod packets;
 mod shared;
 mod texts;
 mod traces;
+mod unwinding;
 mod written;
 
 use std::path::Path;
@@ -51,6 +52,7 @@ pub const ALL: &[Target] = &[
     kernel::PAGES,
     kernel::TRACE_DAT,
     kernel::FTRACE_TEXT,
+    unwinding::UNWINDING,
 ];
 
 /// Targets that fail deliberately. A test checks that these failures are found, which shows that
