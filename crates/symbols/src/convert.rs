@@ -192,11 +192,15 @@ impl Work<'_> {
                 Ok(()) => return fs::rename(&hidden, &stream.path).map_err(CompleteError::io("replace", &stream.path)),
                 Err(Why::Item(why)) if !by_chain => {
                     by_chain = !self.exclude(stream, &why);
+                    if by_chain {
+                        self.note_chain(&name, &why);
+                    }
                     continue;
                 }
                 // Frame pointers need no file that could be the reason.
-                Err(Why::Failed(_)) if !by_chain => {
+                Err(Why::Failed(why)) if !by_chain => {
                     by_chain = true;
+                    self.note_chain(&name, &why);
                     continue;
                 }
                 Err(Why::Item(why) | Why::Failed(why)) => io::Error::other(format!("the process that unwinds its stacks {why}")),
@@ -205,6 +209,11 @@ impl Work<'_> {
             let _ = fs::remove_file(&hidden);
             return Err(CompleteError::io("convert", &stream.path)(failed));
         }
+    }
+
+    fn note_chain(&self, stream: &str, why: &str) {
+        let note = format!("the stacks in samples/{stream} are those by frame pointers: the process that unwinds stacks {why}");
+        locked(&self.state.notes).push(note);
     }
 
     fn attempt(&self, stream: &Stream, hidden: &Path, by_chain: bool) -> Result<Result<(), Why>, CompleteError> {

@@ -184,12 +184,12 @@ fn stacks_without_frame_pointers_are_unwound_to_the_first_function() {
 fn a_stack_that_was_copied_in_part_is_marked_and_has_no_wrong_functions() {
     let place = tempfile::tempdir().unwrap();
     let stopped = stop(&build(place.path(), &[]), &[]);
-    let mut stream = Stream::default();
+    let (begin, mut stream) = (begin(&stopped), Stream::default());
     let sizes = [0, 8, 64, 200, 400, 1200, 1600, 2000, 4096, usize::MAX];
     for bytes in sizes {
         copied(&mut stream, &stopped, bytes);
     }
-    let recording = recording(&begin(&stopped), &[stream.bytes(0)]);
+    let recording = recording(&begin, &[stream.bytes(0)]);
     let found = unwound(recording.path());
     let whole = &found.last().unwrap().1;
     assert_eq!(found.len(), sizes.len());
@@ -234,6 +234,7 @@ fn damage_costs_only_the_events_behind_it_in_its_packet() {
     let place = tempfile::tempdir().unwrap();
     let stopped = stop(&build(place.path(), &[]), &[]);
     let packet = || copied(copied(copied(&mut Stream::default(), &stopped, 2000), &stopped, 2000), &stopped, 2000).padded(0);
+    let begin = begin(&stopped);
     let (first, second, third) = (packet(), packet(), packet());
     let length = first.len();
     // In the second packet, the class of the second event is wrong.
@@ -242,7 +243,7 @@ fn damage_costs_only_the_events_behind_it_in_its_packet() {
     damaged[event] = 99;
     // Bytes between two packets that are none.
     let garbled = [first, vec![0xee; 4096], third].concat();
-    let recording = recording(&begin(&stopped), &[damaged, garbled]);
+    let recording = recording(&begin, &[damaged, garbled]);
     complete(recording.path(), &mut |_, _| {}, &|| false).unwrap();
     let mut trace = Trace::open(&[recording.path()], Options::default()).unwrap();
     let (mut stacks, mut lost) = (0, 0);
