@@ -34,6 +34,9 @@ pub struct Frame {
     pub origin: Origin,
     /// Set if `function` is the name of a function.
     pub named: bool,
+    /// Set if the file is a shared library of the system, or is provided by the kernel: it is no
+    /// code of the program's own.
+    pub of_system: bool,
     /// Source location; only places have one, if there is debug information.
     pub file: Option<Rc<str>>,
     pub line: Option<u32>,
@@ -190,12 +193,17 @@ impl Stacks {
 
     /// Returns the functions at a place, innermost first.
     fn name(&self, place: Place) -> Vec<Frame> {
+        let mut of_system = matches!(place, Place::Kernel(_));
+        if let Place::File(module, _) = place {
+            of_system = is_of_system(&self.spaces.modules()[module.0 as usize].path);
+        }
         let named = |functions: &[Function], module: &str, origin| -> Vec<Frame> {
             let frame = |function: &Function| Frame {
                 function: function.name.clone(),
                 module: module.to_owned(),
                 origin,
                 named: true,
+                of_system,
                 file: function.file.as_deref().map(Rc::from),
                 line: function.line,
                 interpreted: function.interpreted,
@@ -204,7 +212,7 @@ impl Stacks {
         };
         let unnamed = |module: &str, offset: u64, origin| {
             let (function, module) = (format!("{module}+{offset:#x}"), module.to_owned());
-            vec![Frame { function, module, origin, named: false, file: None, line: None, interpreted: false }]
+            vec![Frame { function, module, origin, named: false, of_system, file: None, line: None, interpreted: false }]
         };
         match place {
             Place::Kernel(address) => match self.kernel.find(address) {
@@ -240,15 +248,20 @@ const JIT: &str = "[jit]";
 const KERNEL: &str = "[kernel]";
 
 fn unknown() -> Frame {
-    Frame {
-        function: UNKNOWN.to_owned(),
-        module: UNKNOWN.to_owned(),
-        origin: Origin::Unknown,
-        named: false,
-        file: None,
-        line: None,
-        interpreted: false,
-    }
+    let (function, module) = (UNKNOWN.to_owned(), UNKNOWN.to_owned());
+    let origin = Origin::Unknown;
+    Frame { function, module, origin, named: false, of_system: false, file: None, line: None, interpreted: false }
+}
+
+/// Folders in which the system's packages install shared libraries.
+const LIBRARY_FOLDERS: [&[u8]; 5] = [b"/lib", b"/usr/lib", b"/usr/local/lib", b"/nix/store/", b"/gnu/store/"];
+
+/// Returns whether a file is a shared library in a folder of the system, or a special mapping of
+/// the kernel. Programs are not, wherever they are installed.
+fn is_of_system(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    let is_library = name.ends_with(b".so") || name.windows(4).any(|part| part == b".so.");
+    path.starts_with(b"[") || is_library && LIBRARY_FOLDERS.iter().any(|folder| path.starts_with(folder))
 }
 
 /// Returns the addresses to look up. All except the innermost are return addresses. A return
