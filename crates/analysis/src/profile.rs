@@ -33,9 +33,10 @@ pub enum TopOfProfile<'a> {
 /// Returns the top of the profile.
 pub fn top(report: &Report) -> TopOfProfile<'_> {
     let functions = functions(report).unwrap_or_default();
-    if let Some(function) = functions.iter().min_by_key(|it| it.profile_rank) {
-        let samples = functions.iter().map(|it| it.profile_samples).sum();
-        let on_path = functions.iter().map(|it| it.path_samples).sum();
+    let profiled = functions.iter().filter(|it| it.profile_rank.is_some());
+    if let Some(function) = profiled.clone().min_by_key(|it| it.profile_rank) {
+        let samples = profiled.clone().map(|it| it.profile_samples).sum();
+        let on_path = profiled.map(|it| it.path_samples).sum();
         return TopOfProfile::Function { function, samples, on_path };
     }
     match report.path.as_ref().and_then(|path| path.profile.first()) {
@@ -98,13 +99,17 @@ pub fn discordant(report: &Report) -> (Vec<Hidden<'_>>, Vec<Busy<'_>>) {
 /// Returns the functions at the top of the profile that are hardly critical.
 pub fn busy_functions(functions: &[CriticalFunction]) -> Vec<&CriticalFunction> {
     let is_busy = |row: &&CriticalFunction| {
-        row.profile_rank <= LOOKED_AT as u64 && row.profile_share >= HARDLY_CRITICAL && row.high < 0.5 * row.profile_share
+        let (Some(rank), Some(share)) = (row.profile_rank, row.profile_share) else { return false };
+        rank <= LOOKED_AT as u64 && share >= HARDLY_CRITICAL && row.high < 0.5 * share
     };
     functions.iter().filter(is_busy).collect()
 }
 
 fn hidden_functions(functions: &[CriticalFunction]) -> impl Iterator<Item = &CriticalFunction> {
-    let is_hidden = |row: &&CriticalFunction| row.profile_rank > 1 && row.low >= HARDLY_CRITICAL && row.profile_share < 0.5 * row.low;
+    let is_hidden = |row: &&CriticalFunction| {
+        let (Some(rank), Some(share)) = (row.profile_rank, row.profile_share) else { return false };
+        rank > 1 && row.low >= HARDLY_CRITICAL && share < 0.5 * row.low
+    };
     functions.iter().filter(is_hidden).take(LOOKED_AT)
 }
 

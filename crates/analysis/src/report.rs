@@ -3,7 +3,7 @@
 
 use crate::counters::Counters;
 use crate::critical_path::participation::Participation;
-use crate::critical_path::samples::CriticalFunction;
+use crate::critical_path::samples::{CriticalFunction, EndedWait};
 use crate::critical_path::{Answer, Profiled, Row};
 use crate::findings::kernel_facts::{ClassesOnPath, KernelFacts};
 use crate::findings::path_facts;
@@ -60,6 +60,9 @@ pub struct Report {
     /// Functions from sampled stacks, the most critical first. `None` if the trace holds no
     /// samples, or if there is no path.
     pub functions: Option<Vec<CriticalFunction>>,
+    /// Both ends of sampled waits that other threads ended, those with the most time first. `None`
+    /// as `functions`.
+    pub ended_waits: Option<Vec<EndedWait>>,
     /// Share of the cases in which the verdict's state (without one, the path's first state) has
     /// the most of the path if the range begins and ends elsewhere. `None` if it is not on the
     /// path.
@@ -361,6 +364,7 @@ impl ProbePass {
             run: None,
             participation: None,
             functions: None,
+            ended_waits: None,
             stability: None,
             sensitivity: None,
             path: None,
@@ -405,6 +409,7 @@ impl Report {
             run: None,
             participation: None,
             functions: None,
+            ended_waits: None,
             stability: None,
             sensitivity: None,
             path: None,

@@ -38,6 +38,7 @@
 pub mod anchor;
 pub mod because;
 pub mod caveat;
+pub mod code;
 pub mod data;
 pub mod exchanges;
 pub mod figures;
@@ -67,7 +68,6 @@ mod waits;
 pub mod waits_for;
 mod work;
 
-use crate::critical_path::samples::CriticalFunction;
 use crate::critical_path::Answer;
 use crate::evidence::Evidence;
 use crate::findings::kernel_facts::Contention;
@@ -78,7 +78,7 @@ use anchor::Anchor;
 use because::Because;
 use caveat::Caveat;
 use data::{
-    Basis, ClassState, Code, Gain, GainOf, Mechanism, Named, Origin, Outcome, ProgressLatency, RunRole, RunnerUp, StateNamed, SubjectLevel,
+    Basis, ClassState, Gain, GainOf, Mechanism, Named, Origin, Outcome, ProgressLatency, RunRole, RunnerUp, StateNamed, SubjectLevel,
     SubjectState, Verdict,
 };
 use limits::{Limits, MIN_SHARE_OF_RELATED};
@@ -539,22 +539,6 @@ pub fn scenarios(parts: &Parts, subjects: &Subjects) -> Vec<Scenario> {
         }
     }
     out
-}
-
-/// Adds the function in which most of the verdict's state is spent, among those for which there are
-/// samples on the path.
-pub fn add_code(verdict: &mut Verdict, functions: &[CriticalFunction], limits: &Limits) {
-    let Some(subject) = verdict.subject.as_ref().filter(|_| verdict.executes_code()) else { return };
-    let program = subject.program();
-    // Shares of functions refer to the whole path.
-    let share = verdict.share.unwrap_or(0.0) * verdict.rest();
-    let own = functions.iter().filter(|function| function.process == program && function.path_samples > 0);
-    let top = own.max_by(|a, b| a.share.total_cmp(&b.share));
-    // A function is named only if a few samples more or less would not change the result.
-    if let Some(top) = top.filter(|top| top.low >= limits.considerable_share * share && top.has_symbols()) {
-        let of_rest = (top.share / verdict.rest()).min(1.0);
-        verdict.code = Some(Code { function: top.function.clone(), file: None, line: None, share: of_rest });
-    }
 }
 
 fn state_of(part: &Part) -> StateNamed {

@@ -113,10 +113,7 @@ fn with_samples_the_profiler_points_to_functions() {
     let cpu = place.answer("cpu", &recording);
     for row in cpu["functions"].as_array().unwrap() {
         let [process, function, module] = ["process", "function", "module"].map(|key| row[key].as_str().unwrap());
-        // All code of a file without symbols counts as one function.
-        let is_named = !function.strip_prefix(module).is_some_and(|rest| rest.starts_with("+0x"));
-        let of = (process, if is_named { function } else { "(no symbols)" }, module);
-        *samples.entry(of).or_default() += row["self_samples"].as_u64().unwrap();
+        *samples.entry((process, function, module)).or_default() += row["self_samples"].as_u64().unwrap();
     }
     let ((process, function, _), most) = samples.into_iter().max_by_key(|&(_, count)| count).unwrap();
     let share = most as f64 / cpu["samples"]["busy"].as_f64().unwrap();

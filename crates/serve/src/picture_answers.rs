@@ -73,7 +73,7 @@ pub(crate) fn flame_graph(graph: &FlameGraph) -> Value {
     }
     json!({
         "samples": graph.counts.busy, "lost": graph.counts.lost, "beyond": graph.counts.beyond, "left_out": graph.left_out,
-        "least": graph.least, "names": names, "frames": frames,
+        "least": graph.least, "unit": graph.unit, "names": names, "frames": frames,
     })
 }
 

@@ -4,7 +4,7 @@ import { request } from './server_client.ts';
 import type { Trace } from './types.ts';
 
 /** A frame as it is sent: number of frames below it, index of its name, index of what it belongs to
- * (0 process, 1 program, 2 kernel, 3 code made at run time), samples, samples on top. */
+ * (the place in CODES of charts/flame_graph.ts), samples or ns, the same on top. */
 export type PackedFrame = [depth: number, name: number, code: number, count: number, own: number];
 
 export interface PackedFlameGraph {
@@ -12,7 +12,9 @@ export interface PackedFlameGraph {
   lost: number;
   /** Samples with stacks beyond what the server tells apart. */
   beyond: number;
-  /** Frames that were left out, each with less than `least` samples. */
+  /** What frames count. */
+  unit: 'samples' | 'ns';
+  /** Frames that were left out, each with less than `least` samples or ns. */
   left_out: number;
   least: number;
   names: string[];

@@ -7,6 +7,7 @@ const graph = unpack({
   samples: 15,
   lost: 0,
   beyond: 0,
+  unit: 'samples',
   left_out: 0,
   least: 1,
   names: ['p', 'main', 'a', 'b', 'q'],

@@ -4,9 +4,32 @@
 
 import type { PackedFlameGraph } from '../api/measured.ts';
 
-export type Code = 'process' | 'program' | 'kernel' | 'made';
+export type Code =
+  | 'process'
+  | 'program'
+  | 'kernel'
+  | 'made'
+  | 'cpu'
+  | 'timer'
+  | 'disk'
+  | 'network'
+  | 'waiting'
+  | 'no_stack';
 
-export const CODES: readonly Code[] = ['process', 'program', 'kernel', 'made'];
+/** What a frame belongs to, as the server numbers it. From `cpu` on, a frame is no function but what
+ * the stack waits for, or a state without stacks. */
+export const CODES: readonly Code[] = [
+  'process',
+  'program',
+  'kernel',
+  'made',
+  'cpu',
+  'timer',
+  'disk',
+  'network',
+  'waiting',
+  'no_stack',
+];
 
 export interface Frame {
   /** Place in the list of frames: a frame is followed by those that it called. */

@@ -5,6 +5,7 @@ use super::follow::{self, Follower};
 use super::{Error, Interactions, Spool, SpoolWriter};
 use crate::critical_path::{self, Answer, CriticalPath};
 use crate::machine_log::Writer;
+use crate::scheduling::sampled_waits::SampledWaits;
 use crate::wait_graph::{self, Waits};
 use crate::what_if::{self, WhatIf};
 use longpole_model::causes::Composer;
@@ -21,8 +22,21 @@ impl Interactions {
 
     /// Returns the critical path; `watch` observes the kernel's model meanwhile.
     pub fn critical_path_with<W: Watch>(&mut self, options: critical_path::Options, watch: &mut W) -> Result<Answer, Error> {
+        self.sampled_critical_path(options, watch, &mut SampledWaits::default())
+    }
+
+    /// Returns the critical path; `waits` also receives the waits whose stacks were sampled.
+    pub fn sampled_critical_path<W: Watch>(
+        &mut self,
+        options: critical_path::Options,
+        watch: &mut W,
+        waits: &mut SampledWaits,
+    ) -> Result<Answer, Error> {
         let mut critical_path = CriticalPath::new(options);
-        let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| composer.item_with(catalogue, item, watch);
+        let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
+            composer.item_with(catalogue, item, &mut (&mut *watch, &mut *waits));
+            waits.item(composer.linux(), catalogue, item);
+        };
         follow::follow_fed(self, feed, [&mut [&mut critical_path as &mut dyn Follower][..]])?;
         self.finish_linux(watch);
         self.path(critical_path)

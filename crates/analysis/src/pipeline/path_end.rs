@@ -4,6 +4,7 @@ use super::follow::{self, Follower};
 use super::parties::{self, Parties};
 use super::{Error, Interactions, ProgressTimes, Selection, Spool, SpoolWriter, SPILL, WINDOW};
 use crate::critical_path::{self, Answer};
+use crate::scheduling::sampled_waits::SampledWaits;
 use crate::verdict;
 use crate::verdict::anchor::Anchor;
 use crate::verdict::data::{Basis, Outcome, Verdict};
@@ -22,14 +23,18 @@ pub struct PathEnd {
     pub parts: Option<Parts>,
     /// Places where work waits for other work.
     pub stations: Stations,
+    /// Waits whose stacks were sampled.
+    pub waits: SampledWaits,
 }
 
 /// Spools the interactions up to the end of the path that a report shows, or up to the replies of
 /// the selected threads. With `progress`, the path ends at the last of these events.
 pub fn spool_to_end(interactions: &mut Interactions, selection: &Selection, mut progress: Option<ProgressTimes>) -> Result<PathEnd, Error> {
     let (mut writer, mut traffic, mut off_path) = (SpoolWriter::default(), Traffic::default(), OffPathCollector::default());
+    let mut waits = SampledWaits::default();
     let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
-        composer.item_with(catalogue, item, &mut off_path);
+        composer.item_with(catalogue, item, &mut (&mut off_path, &mut waits));
+        waits.item(composer.linux(), catalogue, item);
         off_path.after(composer.linux());
         if let Some(progress) = &mut progress {
             progress.item(composer, catalogue, item);
@@ -42,13 +47,13 @@ pub fn spool_to_end(interactions: &mut Interactions, selection: &Selection, mut 
     let anchor = parties::anchor(interactions, &choice, progress, (false, selection))?;
     let mut answer = path_to(interactions, &mut spool, anchor.as_ref())?;
     let Some(segments) = answer.segments.take() else {
-        return Ok(PathEnd { spool, parts: None, stations: Stations::default() });
+        return Ok(PathEnd { spool, parts: None, stations: Stations::default(), waits });
     };
     let parts = Parts::new(&answer, &segments, &mut parties.subjects, parties.limits.considerable_share);
     let wakeups_between = verdict::wakeups_between(&parties.traffic, &parties.subjects, interactions.vocabulary());
     let states = Verdict::new(Outcome::Unknown, Basis::States);
     let stations = parties.case(interactions, (&answer, &parts), &wakeups_between, &states).stations();
-    Ok(PathEnd { spool, parts: Some(parts), stations })
+    Ok(PathEnd { spool, parts: Some(parts), stations, waits })
 }
 
 /// Returns begin and end of the path to the end of the command, or of the requested part.

@@ -18,6 +18,7 @@ use crate::network::packets::Packets;
 use crate::report::{Critical, ProbePass, Report};
 use crate::scheduling::cpus::CpuTimes;
 use crate::scheduling::probed::Cpu;
+use crate::scheduling::sampled_waits::SampledWaits;
 use crate::timeline::{RowId, Timeline};
 use crate::verdict::off_path::OffPathCollector;
 use longpole_model::causes::Composer;
@@ -41,6 +42,8 @@ pub struct EventAnswers {
     /// Number of events that were read.
     pub events: u64,
     packet_paths: PacketPaths,
+    /// Waits whose stacks were sampled; complete after [`ReportPass::second_pass`].
+    pub waits: SampledWaits,
     /// The model of the requested part; `None` if that of the composer is used.
     model: Option<KernelModel>,
     has_kernel: bool,
@@ -65,6 +68,7 @@ struct Watches {
     facts: KernelFacts,
     occupancy: OccupancyLog,
     off_path: OffPathCollector,
+    waits: SampledWaits,
 }
 
 /// The state of the reading that decides which items count.
@@ -101,6 +105,7 @@ impl<'a> ReportPass<'a> {
             facts: KernelFacts::default(),
             occupancy: cpu_holders::occupancy_log(),
             off_path: OffPathCollector::default(),
+            waits: SampledWaits::default(),
         };
         let mut count = 0;
         let mut pass = ProbePass::of_steps()?;
@@ -129,7 +134,7 @@ impl<'a> ReportPass<'a> {
             Ok(first)
         })?;
         watches.finish(interactions, model.as_mut(), &mut packet_paths, has_kernel);
-        let mut events = EventAnswers { pass, events: count, packet_paths, model, has_kernel };
+        let mut events = EventAnswers { pass, events: count, packet_paths, waits: SampledWaits::default(), model, has_kernel };
         events.pass.tells_running = events.tells_running(interactions);
         Ok(Some(ReportPass { first, progress, watches, events }))
     }
@@ -199,7 +204,8 @@ impl<'a> ReportPass<'a> {
     /// report: a trace without interactions still has answers about its events.
     pub fn second_pass(self, interactions: &Interactions, request: Request<'a>) -> (Result<Critical, Error>, EventAnswers) {
         let lost = self.lost();
-        let ReportPass { first, progress, watches, events } = self;
+        let ReportPass { first, progress, watches, mut events } = self;
+        events.waits = watches.waits;
         let facts = TraceFacts {
             lost,
             tells_running: events.pass.tells_running,
@@ -224,8 +230,8 @@ pub fn path_of_log(interactions: &mut Interactions, request: Request<'_>, also: 
 impl Watches {
     /// Passes an item to the composer, whose model of the kernel is observed.
     fn compose(&mut self, part: &Part, packet_paths: &mut PacketPaths, composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>) {
-        let Watches { times, facts, occupancy, off_path } = self;
-        let mut others = (&mut *packet_paths, &mut (&mut *facts, &mut *off_path));
+        let Watches { times, facts, occupancy, off_path, waits } = self;
+        let mut others = (&mut *packet_paths, &mut (&mut *facts, &mut (&mut *off_path, &mut *waits)));
         match times {
             None => composer.item_with(catalogue, item, &mut (occupancy, &mut others)),
             Some(times) => composer.item_with(catalogue, item, &mut (times, &mut (occupancy, &mut others))),
@@ -233,6 +239,7 @@ impl Watches {
         if part.has_kernel {
             facts.after(composer.linux());
             off_path.after(composer.linux());
+            waits.item(composer.linux(), catalogue, item);
         }
         packet_paths.is_over = part.of_command && composer.command_is_over();
     }
@@ -246,8 +253,9 @@ impl Watches {
         catalogue: &Catalogue,
         item: &Item<'_>,
     ) {
-        let Watches { times, facts, occupancy, off_path } = self;
-        composer.item_with(catalogue, item, occupancy);
+        let Watches { times, facts, occupancy, off_path, waits } = self;
+        composer.item_with(catalogue, item, &mut (occupancy, &mut *waits));
+        waits.item(composer.linux(), catalogue, item);
         let mut others = (packet_paths, &mut (&mut *facts, &mut *off_path));
         match times {
             None => model.item(catalogue, item, &mut others),

@@ -2,15 +2,21 @@
 //! whole trace, or of its critical path.
 
 use super::{Error, Interactions};
-use crate::critical_path::samples::{self, CriticalFunction, OnPath, Tops};
-use crate::critical_path::{Answer, Path, Row};
-use crate::scheduling::flame_graph::{FlameGraph, FlameGraphs};
+use crate::critical_path::samples::{
+    Code as CodeOnPath, CriticalFunction, Divided, EndedWait, EndedWaits, FunctionTable, OnPath, PathStacks, Sampled, Within,
+};
+use crate::critical_path::{Answer, Path};
+use crate::scheduling::flame_graph::{Code, FlameGraph, FlameGraphs, Unit, WeighedStack};
 use crate::scheduling::probed::Cpu;
-use crate::scheduling::stacks::{Counts, Folded, FunctionShare, Functions};
-use longpole_symbols::Stacks;
+use crate::scheduling::sampled_waits::{SampledWait, SampledWaits};
+use crate::scheduling::stacks::{lines, shown, Counts, Folded, FunctionShare, Functions};
+use longpole_model::causes::RunsOn;
+use longpole_symbols::{Cause, Stack, Stacks};
+use longpole_trace::event::Event;
 use longpole_trace::{Catalogue, Item, StreamKind, Trace};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path as FilePath, PathBuf};
+use std::rc::Rc;
 
 /// The samples that a pass collects from a part of a trace.
 pub struct StackSamples<'a> {
@@ -18,20 +24,29 @@ pub struct StackSamples<'a> {
     /// Opened at the first sample, after the caller has completed the recording, which looks up the
     /// names.
     stacks: Option<Stacks>,
+    /// Functions of all samples of running code.
     functions: Functions,
+    /// Stacks of the same samples, or of waits; collected instead of functions.
     folded: Option<Folded>,
+    /// Waits whose stacks `folded` collects instead of those of running code.
+    off_cpu: Option<&'a SampledWaits>,
     /// Process to which the samples are limited.
     pid: Option<i32>,
     /// Threads and CPUs to which the samples are limited.
     scope: Option<SampleScope>,
-    /// Matcher for samples on a critical path. If it is set, `functions` has only the samples on
-    /// the path, and `all` has the profile of all samples.
-    on_path: Option<OnPath<'a>>,
-    tops: Tops,
-    all: Functions,
-    /// Stacks of all samples, and of those on the path, in addition to the functions.
-    flames: Option<Box<[Folded; 2]>>,
+    on_path: Option<PathSamples<'a>>,
+    /// Stacks of all samples of running code, in addition to the functions.
+    flames: Option<Box<Folded>>,
+    sampled: Sampled,
     lost: u64,
+}
+
+/// The samples on a critical path.
+struct PathSamples<'a> {
+    on_path: OnPath<'a>,
+    waits: &'a SampledWaits,
+    stacks: PathStacks,
+    ended_waits: EndedWaits,
 }
 
 /// Threads and CPUs whose samples count.
@@ -57,12 +72,12 @@ impl<'a> StackSamples<'a> {
             stacks: None,
             functions: Functions::default(),
             folded: fold.then(Folded::default),
+            off_cpu: None,
             pid,
             scope: None,
             on_path: None,
-            tops: Tops::default(),
-            all: Functions::default(),
             flames: None,
+            sampled: Sampled::default(),
             lost: 0,
         }
     }
@@ -72,12 +87,19 @@ impl<'a> StackSamples<'a> {
         StackSamples { scope: Some(scope), ..self }
     }
 
-    /// Limits the samples to those on a path.
-    pub fn on_path(self, path: OnPath<'a>) -> StackSamples<'a> {
-        StackSamples { on_path: Some(path), ..self }
+    /// Also collects the samples on a path. `waits` are those that the first reading of the trace
+    /// has found.
+    pub fn on_path(self, on_path: OnPath<'a>, waits: &'a SampledWaits) -> StackSamples<'a> {
+        let on_path = PathSamples { on_path, waits, stacks: PathStacks::default(), ended_waits: EndedWaits::default() };
+        StackSamples { on_path: Some(on_path), ..self }
     }
 
-    /// Collects flame graphs, too: of all samples, and of those on the path.
+    /// Collects the stacks of waits instead of those of running code.
+    pub fn off_cpu(self, waits: &'a SampledWaits) -> StackSamples<'a> {
+        StackSamples { folded: Some(Folded::default()), off_cpu: Some(waits), ..self }
+    }
+
+    /// Collects a flame graph, too.
     pub fn collect_flames(&mut self) {
         self.flames = Some(Box::default());
     }
@@ -98,39 +120,57 @@ impl<'a> StackSamples<'a> {
             return;
         }
         match item {
-            Item::Event(event) => {
-                let stacks = self.stacks.get_or_insert_with(|| Stacks::open(self.recording.as_deref()));
-                let Some(stack) = stacks.follow(catalogue, event) else { return };
-                if !in_part || self.pid.is_some_and(|pid| pid != stack.pid) {
-                    return;
-                }
-                if self.scope.as_ref().is_some_and(|scope| !scope.holds(stack.tid, stack.cpu)) {
-                    return;
-                }
-                if let Some(flames) = &mut self.flames {
-                    flames[0].sample(&stack);
-                }
-                if let Some(path) = &mut self.on_path {
-                    if self.folded.is_none() {
-                        self.all.sample(&stack);
-                    }
-                    let Some(of) = path.holds(stack.t_ns, stack.tid, stack.cpu) else { return };
-                    if let Some(flames) = &mut self.flames {
-                        flames[1].sample(&stack);
-                    }
-                    if self.folded.is_none() {
-                        self.tops.sample(of, &stack);
-                    }
-                }
-                match &mut self.folded {
-                    Some(folded) => folded.sample(&stack),
-                    None => self.functions.sample(&stack),
-                }
-            }
+            Item::Event(event) => self.event(catalogue, event, in_part),
             Item::Loss(loss) => {
                 if in_part {
                     self.lost = self.lost.saturating_add(loss.events.unwrap_or(0));
                 }
+            }
+        }
+    }
+
+    fn event(&mut self, catalogue: &Catalogue, event: &Event<'_>, in_part: bool) {
+        let stacks = self.stacks.get_or_insert_with(|| Stacks::open(self.recording.as_deref()));
+        let Some(stack) = stacks.follow(catalogue, event) else { return };
+        let is_other = self.pid.is_some_and(|pid| pid != stack.pid);
+        if !in_part || is_other || self.scope.as_ref().is_some_and(|scope| !scope.holds(stack.tid, stack.cpu)) {
+            return;
+        }
+        let Stack { t_ns, tid, cpu, cause, waiting_period_ns, .. } = stack;
+        if cause == Cause::Running && self.off_cpu.is_none() {
+            if let Some(flames) = &mut self.flames {
+                flames.sample(&stack, 1);
+            }
+            match &mut self.folded {
+                Some(folded) => folded.sample(&stack, 1),
+                None => self.functions.sample(&stack),
+            }
+        }
+        let found = |waits: &SampledWaits| waits.find(t_ns, tid).filter(|_| cause == Cause::Waited);
+        let length = |wait: SampledWait| (wait.end_ns - wait.begin_ns).unsigned_abs();
+        if let (Some(wait), Some(folded)) = (self.off_cpu.and_then(found), &mut self.folded) {
+            folded.sample(&stack, length(wait).max(waiting_period_ns.unwrap_or(0)));
+        }
+        let Some(PathSamples { on_path, waits, stacks: of_path, ended_waits }) = &mut self.on_path else { return };
+        self.sampled.process = Rc::clone(&stack.process);
+        for (own, of_stack) in [(&mut self.sampled.frames, stack.frames), (&mut self.sampled.places, stack.places)] {
+            own.clear();
+            own.extend_from_slice(of_stack);
+        }
+        match cause {
+            Cause::Running => {
+                if let Some(group) = on_path.holds(t_ns, tid, cpu) {
+                    of_path.run(group, stacks, &self.sampled);
+                }
+            }
+            Cause::Woke { tid } => ended_waits.wake(tid, t_ns, &self.sampled),
+            Cause::Waited => {
+                let Some(wait) = found(waits) else { return };
+                let Some(of_wait) = on_path.wait(&wait) else { return };
+                let certain = waiting_period_ns.unwrap_or(0).max(1) as f64;
+                let probability = (length(wait) as f64 / certain).min(1.0);
+                of_path.wait(&of_wait, probability, stacks, &self.sampled);
+                ended_waits.wait(&wait, &self.sampled, of_wait.for_others_ns, probability);
             }
         }
     }
@@ -146,21 +186,6 @@ impl<'a> StackSamples<'a> {
         self.stacks.as_ref().map_or_else(Vec::new, |stacks| self.functions.answer(stacks))
     }
 
-    /// Returns the functions on the path with their rank in the profile. `running` is the share of
-    /// the path in which samples can be taken.
-    pub fn critical(&self, running: f64) -> Vec<CriticalFunction> {
-        let Some(stacks) = &self.stacks else { return Vec::new() };
-        samples::functions(&self.functions.answer(stacks), &self.all.answer(stacks), running)
-    }
-
-    /// Sets in each row of the path the function with most of the row's samples. `functions` is the
-    /// result of [`StackSamples::critical`].
-    fn name_rows(&self, path: &Path, functions: &[CriticalFunction], rows: &mut [Row]) {
-        if let Some(stacks) = &self.stacks {
-            self.tops.set_functions(path, stacks, functions, rows);
-        }
-    }
-
     /// Returns all stacks, folded into one line each.
     pub fn lines(&self) -> Vec<String> {
         self.folded.as_ref().zip(self.stacks.as_ref()).map_or_else(Vec::new, |(folded, stacks)| folded.lines(stacks))
@@ -168,18 +193,26 @@ impl<'a> StackSamples<'a> {
 
     /// Returns the flame graph of the stacks that were collected instead of functions.
     pub fn flame_graph(&self) -> FlameGraph {
-        self.folded.as_ref().map(|folded| self.joined(folded)).unwrap_or_default()
+        let unit = if self.off_cpu.is_some() { Unit::Ns } else { Unit::Samples };
+        FlameGraph { unit, ..self.folded.as_ref().map(|folded| self.joined(folded)).unwrap_or_default() }
     }
 
-    /// Returns the flame graphs; `None` if they were not requested.
+    /// Returns the flame graph of all samples of running code; `None` if it was not requested.
     pub fn flames(&self) -> Option<FlameGraphs> {
-        let [all, on_path] = &**self.flames.as_ref()?;
-        Some(FlameGraphs { all: self.joined(all), on_path: self.on_path.is_some().then(|| self.joined(on_path)) })
+        Some(FlameGraphs { all: self.joined(self.flames.as_ref()?), on_path: None })
     }
 
     fn joined(&self, folded: &Folded) -> FlameGraph {
         let graph = self.stacks.as_ref().map(|stacks| FlameGraph::new(folded, stacks)).unwrap_or_default();
         FlameGraph { counts: Counts { lost: self.lost, ..folded.counts }, ..graph }
+    }
+
+    /// Divides the path among its stacks. `None` without a path, or without samples.
+    fn divide(&mut self) -> Option<PathStacksOf<'a>> {
+        let PathSamples { mut on_path, stacks, ended_waits, .. } = self.on_path.take()?;
+        let counts = PathCounts { running: stacks.running, waits: stacks.waits, lost: self.lost, beyond: stacks.beyond };
+        let divided = stacks.divide(&mut on_path);
+        Some(PathStacksOf { path: on_path.path(), stacks: self.stacks.take().unwrap_or_default(), divided, ended_waits, counts })
     }
 
     /// Adds samples and functions to the answer, if there are samples.
@@ -197,35 +230,135 @@ pub fn has_samples(trace: &Trace) -> bool {
     trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Samples)
 }
 
-/// Functions on a path, and the counts of the samples that they are from.
+/// Counts of the samples on a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathCounts {
+    /// Samples of running code, and sampled waits.
+    pub running: u64,
+    pub waits: u64,
+    pub lost: u64,
+    pub beyond: u64,
+}
+
+/// The stacks of a path.
+pub struct PathStacksOf<'a> {
+    path: &'a Path,
+    stacks: Stacks,
+    divided: Divided,
+    ended_waits: EndedWaits,
+    pub counts: PathCounts,
+}
+
+impl PathStacksOf<'_> {
+    /// Returns the shares of the path in which code runs, and which waits with stacks have.
+    pub fn shares(&self, length_ns: u64) -> (f64, f64) {
+        let length = length_ns.max(1) as f64;
+        (self.divided.running_ns / length, self.divided.waiting_ns / length)
+    }
+
+    /// The stacks of the whole path with their time in ns. Parts without stacks have the name of
+    /// their machine and their state.
+    fn weighed(&self) -> impl Iterator<Item = WeighedStack<'_>> {
+        let with_stack = self.divided.stacks.iter().map(|stack| WeighedStack {
+            process: shown(&stack.process),
+            frames: &stack.frames,
+            leaf: stack.group.time.code().map(|code| (stack.group.time.text(), code)),
+            count: stack.time.ns.round() as u64,
+        });
+        let without = self.divided.without.iter().map(|&(group, ns)| {
+            let machine = self.path.machine(group.owner);
+            let process = machine.split('/').next().unwrap_or(machine);
+            let (_, state) = self.path.class_and_state(group.of);
+            WeighedStack { process, frames: &[], leaf: Some((state, Code::WithoutStack)), count: ns }
+        });
+        with_stack.chain(without)
+    }
+
+    /// Returns the table of functions. `all` are those of all samples of running code.
+    pub fn table(&self, all: &[FunctionShare]) -> FunctionTable<'_> {
+        FunctionTable::new(self.path, &self.stacks, &self.divided, all)
+    }
+
+    /// Returns the part of each state that is spent within a function.
+    pub fn within(&self, function: &str) -> Vec<Within> {
+        self.table(&[]).within(function)
+    }
+
+    /// Returns both ends of the waits that other threads ended.
+    pub fn ended_waits(&self, length_ns: u64) -> Vec<EndedWait> {
+        self.ended_waits.answer(&self.stacks, length_ns)
+    }
+
+    /// Returns the stacks, folded into one line each, with their time in ns.
+    pub fn lines(&self) -> Vec<String> {
+        lines(self.weighed(), &self.stacks)
+    }
+
+    pub fn flame_graph(&self) -> FlameGraph {
+        let PathCounts { running, waits, lost, beyond } = self.counts;
+        let counts = Counts { busy: running + waits, lost, beyond };
+        FlameGraph { counts, ..FlameGraph::of(self.weighed(), &self.stacks, Unit::Ns) }
+    }
+}
+
+/// Functions on a path, and what they are from.
 pub struct PathFunctions {
     pub rows: Vec<CriticalFunction>,
-    pub counts: Counts,
-    /// Share of the path in which samples can be taken.
+    pub codes: Vec<CodeOnPath>,
+    pub ended_waits: Vec<EndedWait>,
+    pub counts: PathCounts,
+    /// Shares of the path in which code runs, and which waits with stacks have.
     pub running: f64,
+    pub waiting: f64,
     /// `None` if they were not requested.
     pub flames: Option<FlameGraphs>,
 }
 
-/// Returns the functions on the path of `answer`, and sets the function of each of its rows. `read`
-/// passes the items of the trace to the samples, which are named by `recording`.
+/// Returns the stacks on the path of `answer`. `read` passes the items of the trace to the samples,
+/// which are named by `recording`; `waits` are those that the first reading has found.
 ///
 /// # Errors
 ///
 /// The error of `read`, or [`Error::NoSegments`] if the path was computed without segments.
+pub fn path_stacks<'a, E: From<Error>>(
+    runs_on: &'a HashMap<&str, Vec<RunsOn>>,
+    path: Option<&'a Path>,
+    (waits, recording): (&'a SampledWaits, Option<PathBuf>),
+    read: impl FnOnce(&mut StackSamples) -> Result<(), E>,
+) -> Result<(PathStacksOf<'a>, Vec<FunctionShare>, Option<FlameGraphs>), E> {
+    let Some(path) = path else { return Err(Error::NoSegments.into()) };
+    let mut samples = StackSamples::new(recording, None, false).on_path(OnPath::new(path, runs_on), waits);
+    read(&mut samples)?;
+    let (all, flames) = (samples.functions(), samples.flames());
+    let of_path = samples.divide().ok_or(Error::NoSegments)?;
+    let on_path = flames.is_some().then(|| of_path.flame_graph());
+    Ok((of_path, all, flames.map(|flames| FlameGraphs { on_path, ..flames })))
+}
+
+/// Returns the functions on the path of `answer`, and sets the function of each of its rows. The
+/// arguments are those of [`path_stacks`].
+///
+/// # Errors
+///
+/// Those of [`path_stacks`].
 pub fn path_functions<E: From<Error>>(
     interactions: &Interactions,
     answer: &mut Answer,
-    recording: Option<PathBuf>,
+    (waits, recording): (&SampledWaits, Option<PathBuf>),
     read: impl FnOnce(&mut StackSamples) -> Result<(), E>,
 ) -> Result<PathFunctions, E> {
-    let Some(path) = &answer.segments else { return Err(Error::NoSegments.into()) };
     let runs_on = interactions.runs_on();
-    let on_path = OnPath::new(path, &runs_on);
-    let running = on_path.running_ns as f64 / answer.length_ns.max(1) as f64;
-    let mut samples = StackSamples::new(recording, None, false).on_path(on_path);
-    read(&mut samples)?;
-    let rows = samples.critical(running);
-    samples.name_rows(path, &rows, &mut answer.criticality);
-    Ok(PathFunctions { rows, counts: samples.counts(), running, flames: samples.flames() })
+    let (of_path, all, flames) = path_stacks(&runs_on, answer.segments.as_ref(), (waits, recording), read)?;
+    let table = of_path.table(&all);
+    table.set_functions(&mut answer.criticality);
+    let (running, waiting) = of_path.shares(answer.length_ns);
+    Ok(PathFunctions {
+        rows: table.functions(answer.length_ns),
+        codes: table.codes(),
+        ended_waits: of_path.ended_waits(answer.length_ns),
+        counts: of_path.counts,
+        running,
+        waiting,
+        flames,
+    })
 }

@@ -3,9 +3,12 @@
 //!
 //! Example: the stacks `p main a` (3 samples) and `p main b` (1 sample) yield the frames `p` (4),
 //! `main` (4) above it, and above that `a` (3) and `b` (1).
+//!
+//! A graph of the critical path counts nanoseconds instead of samples. There, the innermost frame
+//! of a wait says for what the stack waits.
 
 use crate::scheduling::stacks::{Counts, Folded};
-use longpole_symbols::{Origin, Stacks};
+use longpole_symbols::{FrameId, Origin, Stacks};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -22,6 +25,34 @@ pub enum Code {
     Kernel,
     /// Code that the process generated itself.
     Made,
+    /// No function: the stack waits for a CPU, a timer, a disk, a network, or for something else.
+    WaitsForCpu,
+    WaitsForTimer,
+    WaitsForDisk,
+    WaitsForNetwork,
+    Waits,
+    /// No function: the state of a part of the path that has no stacks.
+    WithoutStack,
+}
+
+/// Unit of the counts of a flame graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    #[default]
+    Samples,
+    Ns,
+}
+
+/// A stack with its count.
+#[derive(Clone, Debug)]
+pub struct WeighedStack<'a> {
+    pub process: &'a str,
+    /// Functions, the innermost first.
+    pub frames: &'a [FrameId],
+    /// What is below the innermost function.
+    pub leaf: Option<(&'a str, Code)>,
+    pub count: u64,
 }
 
 /// A frame with all samples that have the same frames below it.
@@ -40,6 +71,7 @@ pub struct Frame {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlameGraph {
     pub counts: Counts,
+    pub unit: Unit,
     pub frames: Vec<Frame>,
     /// Number of frames that were left out, each with less than `least` samples.
     pub left_out: u64,
@@ -65,8 +97,14 @@ struct Node {
 impl FlameGraph {
     /// Joins the stacks. Processes with one name are merged.
     pub fn new(folded: &Folded, stacks: &Stacks) -> FlameGraph {
+        let all = folded.stacks().map(|(process, frames, count)| WeighedStack { process, frames, leaf: None, count });
+        FlameGraph { counts: folded.counts, ..FlameGraph::of(all, stacks, Unit::Samples) }
+    }
+
+    /// Joins stacks with their counts.
+    pub fn of<'a>(all: impl Iterator<Item = WeighedStack<'a>>, stacks: &Stacks, unit: Unit) -> FlameGraph {
         let mut root = Node::default();
-        for (process, frames, count) in folded.stacks() {
+        for WeighedStack { process, frames, leaf, count } in all {
             let mut node = root.above.entry((process.to_owned(), Code::Process)).or_default();
             node.count += count;
             for &frame in frames.iter().rev().take(MAX_DEPTH) {
@@ -74,9 +112,13 @@ impl FlameGraph {
                 node = node.above.entry((frame.function.clone(), Code::of(frame.origin))).or_default();
                 node.count += count;
             }
+            if let Some((name, code)) = leaf {
+                node = node.above.entry((name.to_owned(), code)).or_default();
+                node.count += count;
+            }
             node.own += count;
         }
-        let mut graph = FlameGraph { counts: folded.counts, frames: Vec::new(), left_out: 0, least: 1 };
+        let mut graph = FlameGraph { counts: Counts::default(), unit, frames: Vec::new(), left_out: 0, least: 1 };
         graph.add_above(root, 0);
         graph
     }

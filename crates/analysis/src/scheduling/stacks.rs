@@ -5,6 +5,7 @@
 //! grows with the number of different functions or stacks. Samples beyond the limits below are
 //! counted.
 
+use crate::scheduling::flame_graph::WeighedStack;
 use longpole_symbols::{FrameId, Origin, Stack, Stacks};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -117,17 +118,18 @@ pub struct Folded {
 }
 
 impl Folded {
-    pub fn sample(&mut self, stack: &Stack<'_>) {
+    /// Adds a stack with its count.
+    pub fn sample(&mut self, stack: &Stack<'_>, weight: u64) {
         // The recorder takes no samples of idle CPUs.
         self.counts.busy += 1;
         let key = (Rc::clone(&stack.process), Box::from(stack.frames));
         if let Some(count) = self.stacks.get_mut(&key) {
-            *count += 1;
+            *count = count.saturating_add(weight);
         } else if self.frames >= MAX_STACK_FRAMES {
             self.counts.beyond += 1;
         } else {
             self.frames += stack.frames.len() + 1;
-            self.stacks.insert(key, 1);
+            self.stacks.insert(key, weight);
         }
     }
 
@@ -137,34 +139,43 @@ impl Folded {
         self.stacks.iter().map(|((process, frames), &count)| (shown(process), &**frames, count))
     }
 
-    /// Returns lines in the format of flame graph tools: process and frames from the outermost on,
-    /// kernel frames with `_[k]`, and the number of samples. Processes with one name are merged.
+    /// Returns lines in the format of flame graph tools ([`lines`]).
     pub fn lines(&self, stacks: &Stacks) -> Vec<String> {
-        let line = |(process, frames, count): (&str, &[FrameId], u64)| {
-            let mut line = part(process);
-            for &frame in frames.iter().rev() {
-                let frame = stacks.frame(frame);
-                line.push(';');
-                line.push_str(&part(&frame.function));
-                line.push_str(match frame.origin {
-                    Origin::Kernel => "_[k]",
-                    Origin::Made => "_[j]",
-                    Origin::File | Origin::Unknown => "",
-                });
-            }
-            (line, count)
-        };
-        // Stacks that differ only in what is not shown are merged into one line.
-        let mut merged: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
-        for (line, count) in self.stacks().map(line) {
-            *merged.entry(line).or_default() += count;
-        }
-        merged.into_iter().map(|(line, count)| format!("{line} {count}")).collect()
+        lines(self.stacks().map(|(process, frames, count)| WeighedStack { process, frames, leaf: None, count }), stacks)
     }
 }
 
+/// Returns lines in the format of flame graph tools: process and frames from the outermost on,
+/// kernel frames with `_[k]`, what a wait waits for in brackets, and the count. Processes with one
+/// name are merged.
+pub fn lines<'a>(all: impl Iterator<Item = WeighedStack<'a>>, stacks: &Stacks) -> Vec<String> {
+    let line = |WeighedStack { process, frames, leaf, count }: WeighedStack| {
+        let mut line = part(process);
+        for &frame in frames.iter().rev() {
+            let frame = stacks.frame(frame);
+            line.push(';');
+            line.push_str(&part(&frame.function));
+            line.push_str(match frame.origin {
+                Origin::Kernel => "_[k]",
+                Origin::Made => "_[j]",
+                Origin::File | Origin::Unknown => "",
+            });
+        }
+        if let Some((name, _)) = leaf {
+            line.push_str(&format!(";[{}]", part(name)));
+        }
+        (line, count)
+    };
+    // Stacks that differ only in what is not shown are merged into one line.
+    let mut merged: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
+    for (line, count) in all.map(line) {
+        *merged.entry(line).or_default() += count;
+    }
+    merged.into_iter().map(|(line, count)| format!("{line} {count}")).collect()
+}
+
 /// Returns the name of a process, also of one that is not known.
-fn shown(process: &str) -> &str {
+pub(crate) fn shown(process: &str) -> &str {
     if process.is_empty() {
         "[unknown]"
     } else {
@@ -178,10 +189,18 @@ fn part(text: &str) -> String {
 
 /// Returns Wilson's interval for `hits` of `all`.
 pub(crate) fn interval(hits: u64, all: u64) -> (f64, f64) {
-    if all == 0 {
-        return (0.0, 1.0);
+    match all {
+        0 => (0.0, 1.0),
+        _ => interval_of(hits as f64 / all as f64, all as f64),
     }
-    let (n, p) = (all as f64, hits as f64 / all as f64);
+}
+
+/// Returns Wilson's interval for the share `p` of `n` samples. With an infinite number, the
+/// interval is the share itself.
+pub(crate) fn interval_of(p: f64, n: f64) -> (f64, f64) {
+    if n.is_infinite() {
+        return (p, p);
+    }
     let middle = p + Z * Z / (2.0 * n);
     let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
     let scale = 1.0 + Z * Z / n;

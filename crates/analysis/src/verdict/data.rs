@@ -184,15 +184,27 @@ pub struct Locks {
     pub share: f64,
 }
 
-/// The function in which most of the verdict's state is spent, with its share of the path's rest
-/// ([`Verdict::rest`]). File and line are always `None` today: samples are resolved to functions
-/// only.
+/// The function of the program's own code in which most of the verdict's state is spent, running or
+/// waiting, with its share of the path's rest ([`Verdict::rest`]).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Code {
     pub function: String,
+    /// Source file and line with most of the function's time; `None` without debug information.
     pub file: Option<String>,
     pub line: Option<u32>,
+    /// Function that called it for most of this time.
+    pub caller: Option<String>,
     pub share: f64,
+    /// Bounds of the share with 95 % confidence, by the number of samples.
+    pub share_low: f64,
+    pub share_high: f64,
+}
+
+/// The functions in which threads wait for another thread, and in which that one ends the waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitPlaces {
+    pub waits_in: String,
+    pub ended_in: String,
 }
 
 /// Another candidate, with its share of the path.
@@ -373,6 +385,9 @@ pub struct Verdict {
     /// path search finds contradictions.
     #[serde(rename = "doubts")]
     pub contradictions: Option<Contradictions>,
+    /// Both ends of the waits for what the subject holds or does; part of `waits_for` in JSON.
+    #[serde(skip)]
+    pub wait_places: Option<WaitPlaces>,
     #[serde(skip)]
     pub origin: Origin,
     #[serde(skip)]
@@ -417,6 +432,7 @@ impl Verdict {
             evidence: Evidence::default(),
             contradictions: None,
             basis,
+            wait_places: None,
             origin: Origin::default(),
             uncounted_losses: 0,
         }
@@ -487,11 +503,18 @@ impl Verdict {
         (1.0 - left_out.unwrap_or(0.0)).max(f64::EPSILON)
     }
 
-    /// Returns whether the bottleneck executes code, so that samples can show the function.
-    pub fn executes_code(&self) -> bool {
-        let runs = |state: &StateNamed| matches!(state.kind, SubjectState::Running | SubjectState::SystemCall);
+    /// Returns whether sampled stacks can show the code of the verdict: its subject runs, or waits
+    /// by itself. A wait for a CPU says nothing about the code.
+    pub fn has_code(&self) -> bool {
+        let is_of_code = |state: &StateNamed| match state.kind {
+            SubjectState::Running | SubjectState::SystemCall | SubjectState::Declared | SubjectState::Sleep => true,
+            SubjectState::KernelTimer | SubjectState::GracePeriod | SubjectState::Disk => true,
+            SubjectState::Transit | SubjectState::Unknown => true,
+            SubjectState::Runnable | SubjectState::Throttled | SubjectState::Faults => false,
+            SubjectState::Interrupt | SubjectState::Call | SubjectState::Lost => false,
+        };
         // In these, the samples on the path are not those of the subject's work.
-        let waits = [
+        let of_others = [
             Mechanism::PolledWork,
             Mechanism::WindowLimited,
             Mechanism::RoundTrips,
@@ -501,8 +524,9 @@ impl Verdict {
             Mechanism::SlowLink,
             Mechanism::LongLink,
         ];
-        let runs = self.state.as_ref().is_none_or(runs);
-        self.outcome == Outcome::Bottleneck && runs && !self.mechanism.is_some_and(|mechanism| waits.contains(&mechanism))
+        let has_subject = matches!(self.outcome, Outcome::Bottleneck | Outcome::Paced);
+        let is_own = !self.mechanism.is_some_and(|mechanism| of_others.contains(&mechanism));
+        has_subject && is_own && self.state.as_ref().is_none_or(is_of_code)
     }
 
     /// Turns the outcome `Spread` into `Unknown`. "No subject leads" is stated only if the trace

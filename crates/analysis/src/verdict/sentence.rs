@@ -14,7 +14,7 @@ mod waits;
 
 use super::because::Because;
 use super::caveat::{Caveat, Contradictions};
-use super::data::{Basis, Mechanism, Named, Outcome, StateNamed, SubjectLevel, SubjectState, Verdict};
+use super::data::{Basis, Code, Mechanism, Named, Outcome, StateNamed, SubjectLevel, SubjectState, Verdict, WaitPlaces};
 use crate::stats::text::{number, percent};
 use crate::verdict::not_recorded;
 
@@ -66,7 +66,7 @@ fn of_outcome(verdict: &Verdict) -> Vec<&Caveat> {
 fn subjects(verdict: &Verdict) -> Vec<String> {
     let mut first = outcome(verdict);
     if let Some(code) = &verdict.code {
-        first.push_str(&format!(", most often in {} ({})", code.function, percent(code.share)));
+        first.push_str(&format!(", {}", self::code(code)));
     }
     for because in &verdict.because {
         let clause = clause(because);
@@ -75,8 +75,23 @@ fn subjects(verdict: &Verdict) -> Vec<String> {
             first.push_str(&clause);
         }
     }
+    if let Some(WaitPlaces { waits_in, ended_in }) = &verdict.wait_places {
+        first.push_str(&format!("; threads wait in {waits_in} until {ended_in} wakes them"));
+    }
     let remedy = verdict.mechanism.and_then(remedies::remedy).map(str::to_owned);
     [first].into_iter().chain(remedy).collect()
+}
+
+/// Returns the code of a verdict as a clause.
+fn code(of: &Code) -> String {
+    let file = of.file.as_deref().map(|file| file.rsplit('/').next().unwrap_or(file));
+    let place = match (file, of.line) {
+        (Some(file), Some(line)) => format!(" ({file}:{line})"),
+        _ => String::new(),
+    };
+    let caller = of.caller.as_ref().map_or_else(String::new, |caller| format!(", called from {caller}"));
+    let (share, error) = (percent(of.share), percent((of.share - of.share_low).max(of.share_high - of.share)));
+    format!("most often in {}{place}{caller} ({share} ± {error})", of.function)
 }
 
 /// Returns the caveats as clauses, each with its remedy.

@@ -30,6 +30,10 @@ pub struct WaitsFor {
     pub name: String,
     /// The subject at the other end: the holder of a lock, the callee, the user of the CPUs.
     pub other: Option<Named>,
+    /// Functions in which threads wait, and in which the other thread ends the waits, by sampled
+    /// stacks; `None` if they are not known.
+    pub waits_in: Option<String>,
+    pub ended_in: Option<String>,
 }
 
 impl WaitsFor {
@@ -40,11 +44,15 @@ impl WaitsFor {
         if verdict.state.as_ref().is_some_and(|state| state.kind == SubjectState::Running) {
             return None;
         }
-        verdict.because.iter().find_map(|because| WaitsFor::by_reason(verdict, because)).or_else(|| WaitsFor::by_state(verdict))
+        let found = verdict.because.iter().find_map(|because| WaitsFor::by_reason(verdict, because));
+        let (waits_in, ended_in) = verdict.wait_places.clone().map(|places| (places.waits_in, places.ended_in)).unzip();
+        found.or_else(|| WaitsFor::by_state(verdict)).map(|found| WaitsFor { waits_in, ended_in, ..found })
     }
 
     fn by_reason(verdict: &Verdict, because: &Because) -> Option<WaitsFor> {
-        let thing = |kind, name: &str, other: Option<&Named>| Some(WaitsFor { kind, name: name.to_owned(), other: other.cloned() });
+        let thing = |kind, name: &str, other: Option<&Named>| {
+            Some(WaitsFor { kind, name: name.to_owned(), other: other.cloned(), waits_in: None, ended_in: None })
+        };
         match because {
             Because::Convoy { wait, holder, locks, .. } => {
                 thing(Awaited::Lock, locks.as_ref().map_or(wait, |locks| &locks.address), holder.as_ref())
@@ -77,7 +85,7 @@ impl WaitsFor {
             _ => return None,
         };
         let name = state.distinguishing_name().unwrap_or_default().to_owned();
-        Some(WaitsFor { kind, name, other: None })
+        Some(WaitsFor { kind, name, other: None, waits_in: None, ended_in: None })
     }
 }
 

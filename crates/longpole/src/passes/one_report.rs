@@ -16,7 +16,6 @@ use crate::render::path_graph;
 use crate::render::table::plain;
 use anyhow::bail;
 use longpole_analysis::critical_path::folded::{fold, Limits as GraphLimits};
-use longpole_analysis::critical_path::samples::CriticalFunction;
 use longpole_analysis::critical_path::Answer;
 use longpole_analysis::pipeline::pictures::Pictures;
 use longpole_analysis::pipeline::report_pass::{path_of_log, Also, ReportPass};
@@ -24,6 +23,7 @@ use longpole_analysis::pipeline::samples::{has_samples, PathFunctions, StackSamp
 use longpole_analysis::pipeline::{timeline, Follower, Interactions, Request};
 use longpole_analysis::report::{Critical, Report};
 use longpole_analysis::scheduling::flame_graph::FlameGraphs;
+use longpole_analysis::scheduling::sampled_waits::SampledWaits;
 use longpole_analysis::timeline::{add_path, Timeline, TimelineWriter};
 use longpole_analysis::verdict;
 use longpole_analysis::verdict::limits::Limits;
@@ -100,7 +100,7 @@ pub fn read(
         shown.add_path(&interactions, &critical.answer);
     }
     let graph = critical.as_ref().ok().filter(|_| shown.is_some()).and_then(|critical| Shown::graph(&critical.answer));
-    let (functions, flames) = sampled(input, &interactions, critical.as_mut().ok(), shown.is_some());
+    let (functions, flames) = sampled(input, &interactions, critical.as_mut().ok(), &answers.waits, shown.is_some());
     let pictures = shown.map_or_else(Pictures::default, |Shown { timeline, .. }| {
         let waits = critical.as_ref().ok().map(|critical| critical.waits.clone());
         Pictures::new(&answers.pass, &interactions, timeline, &queue_rows).with_waits(waits, &interactions, timeline)
@@ -110,10 +110,15 @@ pub fn read(
     let Some((mut report, pass, trace)) = answers.report(interactions, symbols)? else { bail!("internal error: the trace is gone") };
     match critical {
         Ok(mut critical) => {
-            if let Some(functions) = &functions {
-                verdict::add_code(&mut critical.verdict, functions, &Limits::built_in()?);
-            }
-            report = Report { functions, ..report.with(critical) };
+            let (functions, ended_waits) = match functions {
+                Some(PathFunctions { rows, codes, ended_waits, .. }) => {
+                    verdict::code::add(&mut critical.verdict, &codes, critical.answer.length_ns, &Limits::built_in()?);
+                    verdict::code::add_places(&mut critical.verdict, &ended_waits, &Limits::built_in()?);
+                    (Some(rows), Some(ended_waits))
+                }
+                None => (None, None),
+            };
+            report = Report { functions, ended_waits, ..report.with(critical) };
         }
         Err(error) if subject.is_given() => return Err(error.into()),
         // A trace without interactions still has a report.
@@ -128,8 +133,9 @@ fn sampled(
     input: &Input,
     interactions: &Interactions,
     critical: Option<&mut Critical>,
+    waits: &SampledWaits,
     with_flames: bool,
-) -> (Option<Vec<CriticalFunction>>, Option<FlameGraphs>) {
+) -> (Option<PathFunctions>, Option<FlameGraphs>) {
     if !interactions.trace().is_some_and(has_samples) {
         return (None, None);
     }
@@ -140,9 +146,9 @@ fn sampled(
         samples::read_quietly(input, samples)
     };
     let sampled = match critical {
-        Some(critical) => samples::functions(input, interactions, &mut critical.answer, read).map(|(on_path, _)| {
-            let PathFunctions { rows, flames, .. } = on_path;
-            (Some(rows), flames)
+        Some(critical) => samples::functions(input, interactions, (&mut critical.answer, waits), read).map(|(mut on_path, _)| {
+            let flames = on_path.flames.take();
+            (Some(on_path), flames)
         }),
         None if with_flames => input.sampled().and_then(|recording| {
             let mut samples = StackSamples::new(recording, None, false);

@@ -12,7 +12,7 @@ pub fn at_path_end(
     scenarios: Vec<Scenario>,
     options: impl Fn(Vec<Scenario>) -> Options,
 ) -> Result<(Answer, Vec<Prediction>), Error> {
-    let PathEnd { spool, parts, stations } = end;
+    let PathEnd { spool, parts, stations, .. } = end;
     let mut at_stations = Vec::new();
     let (mut answer, mut order) = match scenarios.is_empty() {
         false => {

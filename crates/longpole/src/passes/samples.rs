@@ -8,9 +8,11 @@ use longpole_analysis::pipeline::pictures::MAX_FRAMES;
 use longpole_analysis::pipeline::samples::{has_samples, path_functions, PathFunctions, SampleScope, StackSamples};
 use longpole_analysis::pipeline::Interactions;
 use longpole_analysis::scheduling::flame_graph::FlameGraph;
+use longpole_analysis::scheduling::sampled_waits::SampledWaits;
 use longpole_trace::Moment;
 use longpole_trace::Options;
 use longpole_trace::Trace;
+use std::path::Path;
 
 /// Reads the samples only, for a verb that needs nothing else. Prints the trace's diagnostics. An
 /// error if there are no samples.
@@ -30,11 +32,19 @@ pub fn read_quietly(input: &Input, samples: &mut StackSamples) -> anyhow::Result
     let start_ns = trace.start_ns().unwrap_or(0);
     let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(start_ns));
     if let Some(recording) = samples.recording().filter(|_| has_samples(&trace)) {
-        // Opens only the directory with samples, without all other streams. A relative end was
-        // resolved against the begin of the whole trace.
+        // A relative end was resolved against the begin of the whole trace.
         let end = input.end.map(|end| Moment::At(end.resolve(start_ns)));
-        trace = input::open(&[recording.join("samples")], Options { end, ..Options::default() })?;
+        return read_recording(&recording.to_owned(), (begin_ns, end), samples);
     }
+    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+        samples.item(catalogue, &item, item.t_ns() >= begin_ns);
+    }
+    Ok(trace)
+}
+
+/// Reads the samples of a recording, without all other streams.
+pub fn read_recording(recording: &Path, (begin_ns, end): (i64, Option<Moment>), samples: &mut StackSamples) -> anyhow::Result<Trace> {
+    let mut trace = input::open(&[recording.join("samples")], Options { end, ..Options::default() })?;
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
         samples.item(catalogue, &item, item.t_ns() >= begin_ns);
     }
@@ -49,16 +59,17 @@ pub fn flame_graph(input: &Input, scope: SampleScope) -> anyhow::Result<Option<F
     Ok(has_samples(&trace).then(|| samples.flame_graph().limited(MAX_FRAMES)))
 }
 
-/// Returns the functions on the path, and sets the function of each row in `answer`. `read` reads
-/// the samples from the trace. Also returns true if the trace is damaged.
+/// Returns the functions on the path, and sets the function of each row in `answer`. `waits` are
+/// those of the first reading; `read` reads the samples from the trace. Also returns true if the
+/// trace is damaged.
 pub fn functions(
     input: &Input,
     interactions: &Interactions,
-    answer: &mut Answer,
+    (answer, waits): (&mut Answer, &SampledWaits),
     read: impl FnOnce(&Input, &mut StackSamples) -> anyhow::Result<Trace>,
 ) -> anyhow::Result<(PathFunctions, bool)> {
     let mut is_damaged = false;
-    let functions = path_functions(interactions, answer, input.sampled()?, |samples| -> anyhow::Result<()> {
+    let functions = path_functions(interactions, answer, (waits, input.sampled()?), |samples| -> anyhow::Result<()> {
         is_damaged = read(input, samples)?.is_damaged();
         Ok(())
     })?;

@@ -21,7 +21,7 @@ pub fn first(report: &Report) -> String {
                     format!(", which has {share} ({low} to {high}) of the critical path")
                 }
             };
-            let profiled = percent(function.profile_share);
+            let profiled = percent(function.profile_share.unwrap_or(0.0));
             format!("A profiler would point to {} ({profiled} of {} samples){part}.", called(function), number(samples))
         }
         TopOfProfile::StateOrWait(first) => format!(
@@ -70,7 +70,7 @@ impl Columns {
     /// Returns the cells of a row. With samples, a state without any has no rank.
     pub fn cells(&self, row: &Row) -> Vec<String> {
         let (rank, share) = match (self.has_functions, &row.function) {
-            (true, top) => (top.as_ref().map(|top| top.profile_rank), top.as_ref().map(|top| top.profile_share)),
+            (true, top) => (top.as_ref().and_then(|top| top.profile_rank), top.as_ref().and_then(|top| top.profile_share)),
             (false, _) => (row.profile_rank, row.profile_share),
         };
         let mut cells = Vec::new();
@@ -97,7 +97,8 @@ pub fn discordant(report: &Report) -> Vec<String> {
 fn hidden_part(hidden: Hidden<'_>) -> String {
     match hidden {
         Hidden::Function(row) => {
-            let (path, rank, profile) = (percent(row.share), number(row.profile_rank), percent(row.profile_share));
+            let (path, rank) = (percent(row.share), number(row.profile_rank.unwrap_or(0)));
+            let profile = percent(row.profile_share.unwrap_or(0.0));
             format!("{} ({path} of the path, rank {rank} with {profile} of the samples)", called(row))
         }
         Hidden::State { row, share, profile_rank, profile_share } => {
@@ -118,7 +119,7 @@ fn busy_part(busy: Busy<'_>) -> String {
 
 /// Returns the function with its shares of the samples and of the path.
 pub fn busy_function(row: &CriticalFunction) -> String {
-    format!("{} ({} of the samples, {} of the path)", called(row), percent(row.profile_share), percent(row.share))
+    format!("{} ({} of the samples, {} of the path)", called(row), percent(row.profile_share.unwrap_or(0.0)), percent(row.share))
 }
 
 /// Shortens names of templates, which are too long for a line; the JSON answer has them complete.

@@ -1,8 +1,9 @@
 //! Prints stack samples: the functions that took the time, of all samples or of a critical path.
 
 use crate::render::profile;
+use crate::render::style::title;
 use crate::render::table::{number, percent, plain, Table};
-use longpole_analysis::critical_path::samples::CriticalFunction;
+use longpole_analysis::critical_path::samples::{CriticalFunction, EndedWait, PathTime};
 use longpole_analysis::profile::busy_functions;
 use longpole_analysis::scheduling::stacks::{Counts, FunctionShare};
 use std::io::{self, Write};
@@ -29,22 +30,72 @@ pub fn print(out: &mut impl Write, functions: &[FunctionShare], counts: Counts, 
 
 /// Prints shares of a critical path, next to those of a profile.
 pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most: Option<usize>) -> io::Result<()> {
-    let mut table = Table::new(&["function (sampled)", "~module", "process", ">share of path", "~>95 %", ">CPU-sample rank", "~>share"]);
+    let has_waits = functions.iter().any(|row| row.time != PathTime::Running);
+    let waits: &[&str] = if has_waits { &["time"] } else { &[] };
+    let rest = ["~module", "~place", "process", ">share of path", "~>95 %", ">CPU-sample rank", "~>share"];
+    let mut table = Table::new(&[&["function (sampled)"], waits, &rest].concat());
     for row in functions.iter().filter(|row| row.path_samples > 0) {
-        table.row([
-            profile::shortened(&row.function),
+        let mut cells = vec![profile::shortened(&row.function)];
+        cells.extend(has_waits.then(|| row.time.text().to_owned()));
+        cells.extend([
             row.module.clone(),
+            place(row),
             row.process.clone(),
             percent(row.share),
             format!("{} - {}", percent(row.low), percent(row.high)),
-            number(row.profile_rank),
-            percent(row.profile_share),
+            row.profile_rank.map_or_else(|| "-".to_owned(), number),
+            row.profile_share.map_or_else(|| "-".to_owned(), percent),
         ]);
+        table.row(cells);
     }
     table.print_first(out, most)?;
     let busy: Vec<String> = busy_functions(functions).into_iter().map(profile::busy_function).collect();
     if !busy.is_empty() {
         writeln!(out, "busy, but hardly critical: {}", plain(busy.join(", ")))?;
+    }
+    Ok(())
+}
+
+/// Returns the file and line of a function, as far as they are known.
+fn place(row: &CriticalFunction) -> String {
+    let file = row.file.as_deref().map_or("", |file| file.rsplit('/').next().unwrap_or(file));
+    row.line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"))
+}
+
+/// Number of pairs of functions for which the first screen has room.
+const FIRST_PAIRS: usize = 5;
+/// Maximum number for people; the JSON answer contains all.
+const MAX_PAIRS: usize = 15;
+/// Number of functions of a stack that are shown.
+const SHOWN_FRAMES: usize = 12;
+
+/// Prints where threads waited for other threads, and where those ended the waits; with the stacks
+/// of both if all rows are shown.
+pub fn print_ended_waits(out: &mut impl Write, ended_waits: &[EndedWait], full: bool) -> io::Result<()> {
+    if ended_waits.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", title("WAITS FOR OTHER THREADS (they may contain each other)"))?;
+    let mut table = Table::new(&["waits in", "process", "woken from", "process", ">waits", ">share of path"]);
+    for row in ended_waits {
+        table.row([
+            profile::shortened(&row.waiter.function),
+            row.waiter.process.clone(),
+            profile::shortened(&row.waker.function),
+            row.waker.process.clone(),
+            number(row.count.round() as u64),
+            percent(row.share),
+        ]);
+    }
+    table.print_first(out, Some(if full { MAX_PAIRS } else { FIRST_PAIRS }))?;
+    if !full {
+        return Ok(());
+    }
+    for EndedWait { waiter, waker, .. } in ended_waits.iter().take(FIRST_PAIRS) {
+        for (what, end) in [("waits", waiter), ("woken", waker)] {
+            let stack: Vec<String> = end.stack.iter().take(SHOWN_FRAMES).map(|name| profile::shortened(name)).collect();
+            writeln!(out, "  {what}: {}: {}", plain(end.process.clone()), plain(stack.join(" < ")))?;
+        }
     }
     Ok(())
 }

@@ -12,12 +12,13 @@ use crate::render::stacks;
 use crate::render::style::{title, Role};
 use crate::render::table::{duration, number, percent, Table};
 use crate::verbs::sched::threads_of_others;
-use anyhow::Context;
+use anyhow::{bail, Context};
 use longpole_analysis::pipeline::kernel_sources;
 use longpole_analysis::pipeline::samples::StackSamples;
 use longpole_analysis::report::ProbePass;
 use longpole_analysis::scheduling::cpus::{CpuTimes, WakerLine};
 use longpole_analysis::scheduling::probed::{Cpu, CpuTime, KernelTime, ThreadTime};
+use longpole_analysis::scheduling::sampled_waits::SampledWaits;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -37,6 +38,7 @@ Examples:
   longpole cpu --begin +1s --end +2s         only the second second
   longpole cpu --functions                   by samples (`longpole record --stacks 99`): the functions that took the time
   longpole cpu --folded | flamegraph.pl      all stacks, a line each, as flame graphs take them
+  longpole cpu --folded --off-cpu            where threads waited, by time
   longpole cpu --json | jq '.threads[0].states'")]
 pub struct Args {
     #[command(flatten)]
@@ -49,6 +51,9 @@ pub struct Args {
     /// Print all sampled stacks, folded: `process;frame;frame count`; kernel frames have `_[k]`
     #[arg(long, conflicts_with_all = ["functions", "json"])]
     folded: bool,
+    /// With --folded: the stacks in which threads waited, with the time in ns instead of a count
+    #[arg(long, requires = "folded")]
+    off_cpu: bool,
     /// With --functions or --folded: only this process
     #[arg(short, long, value_name = "PID")]
     pid: Option<i32>,
@@ -63,6 +68,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let text = format!("{option} needs stack samples: longpole cpu --functions {option} …");
             return Err(crate::WrongUsage(text).into());
         }
+    }
+    if args.off_cpu {
+        return waits(&args);
     }
     if args.folded || (args.functions && !args.input.json) {
         return functions(&args);
@@ -130,6 +138,25 @@ fn functions(args: &Args) -> anyhow::Result<ExitCode> {
         stacks::print(&mut out, &samples.functions(), samples.counts(), args.functions_shown())?;
     }
     out.flush()?;
+    Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Prints the stacks of waits. The kernel's events say how long each wait was, so that the trace is
+/// read twice.
+fn waits(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut waits = SampledWaits::default();
+    let reading = kernel::read_with(&args.input, &mut waits, |linux, waits, catalogue, item, _| waits.item(linux, catalogue, item))?;
+    kernel::needs_switches(&args.input, &reading.linux)?;
+    let mut samples = StackSamples::new(args.input.sampled()?, args.pid, true).off_cpu(&waits);
+    let trace = stack_samples::read_quietly(&args.input, &mut samples)?;
+    let counts = samples.counts();
+    if counts.busy == 0 {
+        bail!("the trace holds no stacks of waits; record them as root with `longpole record --stacks-waiting HZ`");
+    }
+    let mut out = output::raw();
+    samples.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    out.flush()?;
+    eprintln!("longpole: {} sampled waits, {} lost; each line ends with the time in ns", number(counts.busy), number(counts.lost));
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -17,11 +17,11 @@ use crate::render::style::{painted, title, Role};
 use crate::render::table::{counted, duration, number, percent, plain, Table};
 use crate::WrongUsage;
 use anyhow::{bail, Context};
-use longpole_analysis::critical_path::samples::{CriticalFunction, OnPath};
+use longpole_analysis::critical_path::samples::{CriticalFunction, EndedWait};
 use longpole_analysis::critical_path::{Answer, Mode, Options, Row};
-use longpole_analysis::pipeline::samples::{PathFunctions, StackSamples};
+use longpole_analysis::pipeline::samples::{path_stacks, PathCounts, PathFunctions, StackSamples};
 use longpole_analysis::pipeline::{self, spool_to_end, Interactions, SPILL, WINDOW};
-use longpole_analysis::scheduling::stacks::Counts;
+use longpole_analysis::scheduling::sampled_waits::SampledWaits;
 use longpole_analysis::stats::text::place;
 use longpole_analysis::verdict::not_recorded;
 use longpole_model::causes::Counters;
@@ -127,14 +127,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         spill: Some(SPILL),
         ..Options::default()
     };
-    let mut occupancy = pipeline::cpu_holders::occupancy_log();
+    let (mut occupancy, mut waits) = (pipeline::cpu_holders::occupancy_log(), SampledWaits::default());
     let mut answer = match args.subject.is_given() {
-        false => interactions.critical_path_with(options, &mut occupancy)?,
+        false => interactions.sampled_critical_path(options, &mut occupancy, &mut waits)?,
         true if mode == Mode::Active || options.machine.is_some() => {
             bail!(WrongUsage("--process, --thread and --port lead to replies; --machine leads to one machine's end".to_owned()))
         }
         true => {
             let end = spool_to_end(&mut interactions, &args.subject.selection(), args.subject.progress_times())?;
+            waits = end.waits;
             interactions.path_from_spool(&end.spool, options)?
         }
     };
@@ -142,14 +143,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         pipeline::cpu_holders::add(&interactions, &occupancy, &mut answer)?;
     }
     if sampled {
-        return sampled_stacks(&input, args.folded, args.flame.as_deref(), &interactions, &answer);
+        return sampled_stacks(&input, args.folded, args.flame.as_deref(), &interactions, (&answer, &waits));
     }
     if args.functions && !input.json {
-        return functions(&input, args.length, &interactions, &mut answer);
+        return functions(&input, args.length, &interactions, (&mut answer, &waits));
     }
-    let functions = match args.functions {
-        true => Some(samples::functions(&input, &interactions, &mut answer, samples::read)?.0.rows),
-        false => None,
+    let (functions, ended_waits) = match args.functions {
+        true => {
+            let found = samples::functions(&input, &interactions, (&mut answer, &waits), samples::read)?.0;
+            (Some(found.rows), Some(found.ended_waits))
+        }
+        false => (None, None),
     };
     if args.no_segments {
         answer.segments = None;
@@ -157,64 +161,83 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let counters = interactions.counters().cloned().unwrap_or_default();
     let Counters { events, uncounted_losses, ref unknown_by, from_before, size_mismatches, .. } = counters;
     let inputs = EventCounts { events, uncounted_losses, from_before, size_mismatches };
-    answer::json_or_text(input.json, &PathAnswer { answer: &answer, functions, unknown_by: unknown_by.clone(), inputs }, |out| {
-        print(out, &answer, args.segments, args.length)?;
-        print_counters(out, &input, &answer, &counters)?;
-        let not_recorded =
-            interactions.composer().and_then(|composer| not_recorded::sentence(&not_recorded::not_recorded(composer.linux())));
-        not_recorded.map_or(Ok(()), |sentence| writeln!(out, "{}", painted(Role::Caveat, plain(sentence))))
-    })?;
+    answer::json_or_text(
+        input.json,
+        &PathAnswer { answer: &answer, functions, ended_waits, unknown_by: unknown_by.clone(), inputs },
+        |out| {
+            print(out, &answer, args.segments, args.length)?;
+            print_counters(out, &input, &answer, &counters)?;
+            let not_recorded =
+                interactions.composer().and_then(|composer| not_recorded::sentence(&not_recorded::not_recorded(composer.linux())));
+            not_recorded.map_or(Ok(()), |sentence| writeln!(out, "{}", painted(Role::Caveat, plain(sentence))))
+        },
+    )?;
     Ok(if interactions.trace().is_some_and(Trace::is_damaged) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Prints or draws the stack samples that were taken on the path.
+/// Prints or draws the stacks on the path.
 fn sampled_stacks(
     input: &Input,
     folded: bool,
     to: Option<&Path>,
     interactions: &Interactions,
-    answer: &Answer,
+    (answer, waits): (&Answer, &SampledWaits),
 ) -> anyhow::Result<ExitCode> {
-    let Some(path) = &answer.segments else { bail!("internal error: a path without segments") };
-    let runs_on = interactions.runs_on();
-    let on_path = OnPath::new(path, &runs_on);
-    let running = on_path.running_ns as f64 / answer.length_ns.max(1) as f64;
-    let mut samples = StackSamples::new(input.sampled()?, None, true).on_path(on_path);
-    let trace = samples::read(input, &mut samples)?;
-    let counts = samples.counts();
+    let (runs_on, mut is_damaged) = (interactions.runs_on(), false);
+    let read = |samples: &mut StackSamples| -> anyhow::Result<()> {
+        is_damaged = samples::read(input, samples)?.is_damaged();
+        Ok(())
+    };
+    let (of_path, ..) = path_stacks(&runs_on, answer.segments.as_ref(), (waits, input.sampled()?), read)?;
     if let Some(to) = to {
         let file = File::create(to).with_context(|| format!("{} cannot be written", to.display()))?;
         let mut out = BufWriter::new(file);
-        let title = format!("sampled: {} stacks on the critical path to the end of {}", number(counts.busy), answer.end_machine);
-        flame_graph::svg(&mut out, &title, &samples.flame_graph())?;
+        let title = format!("critical path to the end of {}: {}", answer.end_machine, duration(answer.length_ns));
+        flame_graph::svg(&mut out, &title, &of_path.flame_graph())?;
         out.flush()?;
     }
     if folded {
         let mut out = output::raw();
-        samples.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        of_path.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
         out.flush()?;
     }
-    print_counts(counts, running)?;
-    Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-fn functions(input: &Input, length: Length, interactions: &Interactions, answer: &mut Answer) -> anyhow::Result<ExitCode> {
-    let (PathFunctions { rows, counts, running, .. }, is_damaged) = samples::functions(input, interactions, answer, samples::read)?;
-    let mut out = output::text();
-    stacks::print_critical(&mut out, &rows, length.rows(FIRST_ALONE))?;
-    out.flush()?;
-    drop(out);
-    print_counts(counts, running)?;
+    print_counts(of_path.counts, of_path.shares(answer.length_ns))?;
     Ok(if is_damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn print_counts(counts: Counts, running: f64) -> anyhow::Result<()> {
-    let (stacks, share) = (number(counts.busy), percent(running));
-    eprintln!(
-        "longpole: {stacks} samples lie on the path, {} lost; something runs on {share} of it, the rest of it cannot be sampled",
-        number(counts.lost)
-    );
-    if counts.busy == 0 {
+fn functions(
+    input: &Input,
+    length: Length,
+    interactions: &Interactions,
+    (answer, waits): (&mut Answer, &SampledWaits),
+) -> anyhow::Result<ExitCode> {
+    let (found, is_damaged) = samples::functions(input, interactions, (answer, waits), samples::read)?;
+    let PathFunctions { rows, ended_waits, counts, running, waiting, .. } = found;
+    let mut out = output::text();
+    stacks::print_critical(&mut out, &rows, length.rows(FIRST_ALONE))?;
+    stacks::print_ended_waits(&mut out, &ended_waits, length.is_full())?;
+    out.flush()?;
+    drop(out);
+    print_counts(counts, (running, waiting))?;
+    Ok(if is_damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// `running` and `waiting` are the shares of the path in which code runs, and of waits with stacks.
+fn print_counts(counts: PathCounts, (running, waiting): (f64, f64)) -> anyhow::Result<()> {
+    let (stacks, share) = (number(counts.running), percent(running));
+    match counts.waits {
+        0 => eprintln!(
+            "longpole: {stacks} samples lie on the path, {} lost; something runs on {share} of it, the rest of it has no stacks",
+            number(counts.lost)
+        ),
+        waits => eprintln!(
+            "longpole: {stacks} samples of running code lie on the path ({share} of it) and {} sampled waits ({} of it), {} lost",
+            number(waits),
+            percent(waiting),
+            number(counts.lost)
+        ),
+    }
+    if counts.running + counts.waits == 0 {
         bail!("no sample is on the path; record more samples (`longpole record --stacks 999`), or record for longer");
     }
     Ok(())
@@ -227,6 +250,9 @@ struct PathAnswer<'a> {
     /// Functions on the path, only if they were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     functions: Option<Vec<CriticalFunction>>,
+    /// Both ends of waits that other threads ended, only with the functions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_waits: Option<Vec<EndedWait>>,
     unknown_by: BTreeMap<&'static str, u64>,
     inputs: EventCounts,
 }

@@ -16,6 +16,7 @@ use crate::render::length::Length;
 use crate::render::profile;
 use crate::render::repeated;
 use crate::render::screen;
+use crate::render::stacks;
 use crate::render::strip;
 use crate::render::style::{painted, title, Role};
 use crate::render::table::{counted, duration, number, percent, plain, signed_percent, Table};
@@ -238,6 +239,7 @@ fn details(out: &mut impl Write, report: &Report, rows: &[Row]) -> io::Result<()
         }
     }
     profile::discordant(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    stacks::print_ended_waits(out, report.ended_waits.as_deref().unwrap_or_default(), true)?;
     match &report.participation {
         Some(participation) => strip::print(out, participation, report),
         None => Ok(()),

@@ -1,0 +1,310 @@
+//! Functions on the path: those that ran, next to their rank in the ordinary profile, and those in
+//! which threads waited.
+//!
+//! A function that ran is the one on top of the stack, as in a profile. A function that waited is
+//! the innermost one of the program's own code, since all waits end in the same functions of the
+//! kernel and of the system's libraries.
+
+use super::path_stacks::{own_frame, waiting_frame, Divided, Estimate, PathStack};
+use super::time::PathTime;
+use crate::critical_path::{Kind, Path, Row};
+use crate::scheduling::stacks::FunctionShare;
+use longpole_symbols::{Frame, FrameId, Origin, Stacks};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+/// A function, summed up over all processes of one name.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CriticalFunction {
+    pub process: String,
+    pub function: String,
+    pub module: String,
+    /// Source file and line with most of the time; `None` without debug information.
+    pub file: Option<String>,
+    pub line: Option<u32>,
+    /// Function from which it was called for most of the time.
+    pub caller: Option<String>,
+    /// Whether the function runs, or what it waits for.
+    pub time: PathTime,
+    /// Estimated share of the path.
+    pub share: f64,
+    /// Bounds of the share with 95 % confidence.
+    pub low: f64,
+    pub high: f64,
+    pub path_samples: u64,
+    /// Rank among all functions of the system, by samples of busy CPUs; `None` for a wait.
+    pub profile_rank: Option<u64>,
+    pub profile_share: Option<f64>,
+    pub profile_samples: u64,
+    /// False if the function's file has no symbols: the name is that of the file.
+    #[serde(skip)]
+    pub is_named: bool,
+}
+
+/// The function in which most of a state's time on the path is spent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Top {
+    pub process: String,
+    pub function: String,
+    pub module: String,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+    pub caller: Option<String>,
+    /// Samples of the state on the path: in this function, and in all functions.
+    pub samples: u64,
+    pub state_samples: u64,
+    /// Share of the state's sampled time, with its bounds with 95 % confidence.
+    pub share: f64,
+    pub low: f64,
+    pub high: f64,
+    /// Rank of the function among all functions of the system; `None` for a wait.
+    pub profile_rank: Option<u64>,
+    pub profile_share: Option<f64>,
+}
+
+/// A function of a program's own code in one state of the path, for the verdict.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Code {
+    pub process: String,
+    /// Class (or link) and state.
+    pub class: String,
+    pub state: String,
+    pub time: PathTime,
+    /// Name of the function; `None` if it is not known.
+    pub function: Option<String>,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+    pub caller: Option<String>,
+    pub estimate: Estimate,
+}
+
+/// A function of a process, running or waiting. In sums, the order of keys is fixed, because the
+/// order of additions changes the last digit.
+type FunctionKey = (Rc<str>, FrameId, PathTime);
+
+/// The sums over the stacks of one function.
+#[derive(Debug, Default)]
+struct Sums {
+    estimate: Estimate,
+    places: HashMap<FrameId, f64>,
+    callers: HashMap<FrameId, f64>,
+}
+
+impl Sums {
+    fn add(&mut self, stack: &PathStack, at: Option<usize>, is_own: bool) {
+        self.estimate = [self.estimate, stack.time].into_iter().sum();
+        if is_own {
+            for &(place, ns) in &stack.places {
+                *self.places.entry(place).or_default() += ns;
+            }
+        }
+        if let Some(&caller) = at.and_then(|at| stack.frames.get(at + 1)) {
+            *self.callers.entry(caller).or_default() += stack.time.ns;
+        }
+    }
+
+    /// The file and line with most of the time.
+    fn place(&self, stacks: &Stacks) -> (Option<String>, Option<u32>) {
+        let most = self.places.iter().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)));
+        let frame = most.map(|(&place, _)| stacks.frame(place));
+        (frame.and_then(|frame| frame.file.as_deref().map(str::to_owned)), frame.and_then(|frame| frame.line))
+    }
+
+    /// The caller with more than half of the time, if its name is known.
+    fn caller(&self, stacks: &Stacks) -> Option<String> {
+        let (&caller, _) = self.callers.iter().find(|(_, &ns)| ns > 0.5 * self.estimate.ns)?;
+        let frame = stacks.frame(caller);
+        (frame.named && !frame.of_system && frame.origin != Origin::Unknown).then(|| frame.function.clone())
+    }
+}
+
+/// Returns the position of the function that a stack counts for.
+fn counted_frame(stacks: &Stacks, stack: &PathStack) -> Option<usize> {
+    if stack.group.time == PathTime::Running {
+        return (!stack.frames.is_empty()).then_some(0);
+    }
+    waiting_frame(stacks, &stack.frames)
+}
+
+/// The functions on a path.
+pub struct FunctionTable<'a> {
+    pub(super) path: &'a Path,
+    pub(super) stacks: &'a Stacks,
+    pub(super) divided: &'a Divided,
+    /// Functions of the profile by process, name and module: samples, and rank.
+    profile: HashMap<[String; 3], (u64, u64)>,
+    profile_samples: u64,
+}
+
+impl<'a> FunctionTable<'a> {
+    /// `all` are all functions of the system, by samples of busy CPUs.
+    pub fn new(path: &'a Path, stacks: &'a Stacks, divided: &'a Divided, all: &[FunctionShare]) -> FunctionTable<'a> {
+        let mut profile: HashMap<[String; 3], (u64, u64)> = HashMap::new();
+        for row in all {
+            let names = [&row.process, &row.function, &row.module].map(String::clone);
+            profile.entry(names).or_default().0 += row.self_samples;
+        }
+        let mut order: Vec<u64> = profile.values().map(|(samples, _)| *samples).collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        for (samples, rank) in profile.values_mut() {
+            *rank = 1 + order.partition_point(|other| other > samples) as u64;
+        }
+        FunctionTable { path, stacks, divided, profile, profile_samples: order.iter().sum() }
+    }
+
+    /// Returns the functions by their share of the path, descending. `length_ns` is the length of
+    /// the path.
+    pub fn functions(&self, length_ns: u64) -> Vec<CriticalFunction> {
+        let all = self.divided.with_stacks;
+        let covered = all.ns / length_ns.max(1) as f64;
+        let share = |estimate: Estimate| if all.ns > 0.0 { covered * estimate.ns / all.ns } else { 0.0 };
+        let mut rows: Vec<CriticalFunction> = Vec::new();
+        let mut profile = self.profile.clone();
+        for ((process, frame, time), sums) in self.sums() {
+            let Frame { function, module, named, .. } = self.stacks.frame(frame);
+            let names = [process.to_string(), function.clone(), module.clone()];
+            let profiled = if time == PathTime::Running { profile.remove(&names) } else { None };
+            let (low, high) = sums.estimate.interval(all);
+            let (file, line) = sums.place(self.stacks);
+            let [process, function, module] = names;
+            rows.push(CriticalFunction {
+                process,
+                function,
+                module,
+                file,
+                line,
+                caller: sums.caller(self.stacks),
+                time,
+                share: share(sums.estimate),
+                low: covered * low,
+                high: covered * high,
+                path_samples: sums.estimate.samples,
+                profile_rank: profiled.map(|(_, rank)| rank),
+                profile_share: profiled.map(|(samples, _)| self.profile_share(samples)),
+                profile_samples: profiled.map_or(0, |(samples, _)| samples),
+                is_named: *named,
+            });
+        }
+        let (_, high) = Estimate::default().interval(all);
+        // A function with samples only as a caller is no part of the profile.
+        for ([process, function, module], (samples, rank)) in profile.into_iter().filter(|(_, (samples, _))| *samples > 0) {
+            rows.push(CriticalFunction {
+                is_named: function != module,
+                process,
+                function,
+                module,
+                file: None,
+                line: None,
+                caller: None,
+                time: PathTime::Running,
+                share: 0.0,
+                low: 0.0,
+                high: covered * high,
+                path_samples: 0,
+                profile_rank: Some(rank),
+                profile_share: Some(self.profile_share(samples)),
+                profile_samples: samples,
+            });
+        }
+        let words = |row: &CriticalFunction| [row.process.clone(), row.module.clone(), row.function.clone()];
+        rows.sort_by(|a, b| {
+            let order = b.share.total_cmp(&a.share).then(b.profile_samples.cmp(&a.profile_samples));
+            order.then_with(|| (words(a), a.time).cmp(&(words(b), b.time)))
+        });
+        rows
+    }
+
+    fn profile_share(&self, samples: u64) -> f64 {
+        samples as f64 / self.profile_samples.max(1) as f64
+    }
+
+    /// Sums up the stacks by process, function and kind of time.
+    fn sums(&self) -> BTreeMap<FunctionKey, Sums> {
+        let mut sums: BTreeMap<FunctionKey, Sums> = BTreeMap::new();
+        for stack in &self.divided.stacks {
+            let Some(at) = counted_frame(self.stacks, stack) else { continue };
+            let key = (Rc::clone(&stack.process), stack.frames[at], stack.group.time);
+            sums.entry(key).or_default().add(stack, Some(at), own_frame(self.stacks, &stack.frames) == Some(at));
+        }
+        sums
+    }
+
+    /// Sets [`Row::function`] of each row of the path.
+    pub fn set_functions(&self, rows: &mut [Row]) {
+        type Words<'a> = ([&'a str; 3], Kind);
+        let mut states: HashMap<Words, BTreeMap<FunctionKey, Sums>> = HashMap::new();
+        for stack in &self.divided.stacks {
+            let Some(at) = counted_frame(self.stacks, stack) else { continue };
+            let of = stack.group.of;
+            let (class, state) = self.path.class_and_state(of);
+            let functions = states.entry(([self.path.machine(of), class, state], self.path.kind(of))).or_default();
+            let sums = functions.entry((Rc::clone(&stack.process), stack.frames[at], stack.group.time)).or_default();
+            sums.add(stack, Some(at), own_frame(self.stacks, &stack.frames) == Some(at));
+        }
+        for row in rows {
+            let class = if row.kind.is_link() { &row.owner } else { &row.class };
+            let Some(functions) = states.get(&([row.machine.as_str(), class, &row.state], row.kind.into())) else { continue };
+            let order = |(process, frame, _): &FunctionKey| (process.clone(), self.stacks.frame(*frame).function.clone());
+            let most =
+                functions.iter().max_by(|a, b| a.1.estimate.ns.total_cmp(&b.1.estimate.ns).then_with(|| order(b.0).cmp(&order(a.0))));
+            let all: Estimate = functions.values().map(|sums| sums.estimate).sum();
+            row.function = most.map(|(key, sums)| Box::new(self.top(key, sums, all)));
+        }
+    }
+
+    fn top(&self, (process, frame, time): &FunctionKey, sums: &Sums, all: Estimate) -> Top {
+        let Frame { function, module, .. } = self.stacks.frame(*frame);
+        let names = [process.to_string(), function.clone(), module.clone()];
+        let profiled = self.profile.get(&names).filter(|_| *time == PathTime::Running);
+        let (low, high) = sums.estimate.interval(all);
+        let (file, line) = sums.place(self.stacks);
+        let [process, function, module] = names;
+        Top {
+            process,
+            function,
+            module,
+            file,
+            line,
+            caller: sums.caller(self.stacks),
+            samples: sums.estimate.samples,
+            state_samples: all.samples,
+            share: if all.ns > 0.0 { sums.estimate.ns / all.ns } else { 0.0 },
+            low,
+            high,
+            profile_rank: profiled.map(|(_, rank)| *rank),
+            profile_share: profiled.map(|(samples, _)| self.profile_share(*samples)),
+        }
+    }
+
+    /// Returns the program's own functions in each state.
+    pub fn codes(&self) -> Vec<Code> {
+        type OfState<'a> = (Rc<str>, [&'a str; 2], PathTime, Option<FrameId>);
+        let mut sums: HashMap<OfState, Sums> = HashMap::new();
+        for stack in &self.divided.stacks {
+            let (class, state) = self.path.class_and_state(stack.group.of);
+            let own = own_frame(self.stacks, &stack.frames);
+            let key = (Rc::clone(&stack.process), [class, state], stack.group.time, own.map(|own| stack.frames[own]));
+            sums.entry(key).or_default().add(stack, own, true);
+        }
+        let code = |((process, [class, state], time, frame), sums): (OfState, Sums)| {
+            let frame = frame.map(|frame| self.stacks.frame(frame)).filter(|frame| frame.named);
+            let (file, line) = sums.place(self.stacks);
+            Code {
+                process: process.to_string(),
+                class: class.to_owned(),
+                state: state.to_owned(),
+                time,
+                function: frame.map(|frame| frame.function.clone()),
+                file,
+                line,
+                caller: sums.caller(self.stacks),
+                estimate: sums.estimate,
+            }
+        };
+        let mut codes: Vec<Code> = sums.into_iter().map(code).collect();
+        let words = |code: &Code| (code.process.clone(), code.class.clone(), code.state.clone(), code.function.clone());
+        codes.sort_by(|a, b| b.estimate.ns.total_cmp(&a.estimate.ns).then_with(|| words(a).cmp(&words(b))));
+        codes
+    }
+}

@@ -1,0 +1,293 @@
+//! Stacks of waits on the critical path: a kernel's events by hand, and samples in the form in
+//! which a recording has them.
+
+#[path = "support/composed.rs"]
+mod composed;
+#[path = "support/linux.rs"]
+mod linux_support;
+mod support;
+
+use composed::{drawn, options, two_cpus, BLOCKED};
+use linux_support::Kernel;
+use longpole_analysis::critical_path::samples::{CriticalFunction, PathTime};
+use longpole_analysis::critical_path::{Answer, CriticalPath};
+use longpole_analysis::pipeline::samples::{path_stacks, PathStacksOf, StackSamples};
+use longpole_analysis::pipeline::Error;
+use longpole_analysis::scheduling::sampled_waits::SampledWaits;
+use longpole_analysis::scheduling::stacks::FunctionShare;
+use longpole_model::causes::{About, Composer, RunsOn};
+use longpole_trace::{Options, Trace};
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+const METADATA: &str = include_str!("../../symbols/tests/fixtures/metadata");
+const SAMPLE: u16 = 0;
+const MAPPING: u16 = 1;
+const COMM: u16 = 2;
+const STACK: u16 = 7;
+const WAITING_RATE: u16 = 8;
+const WAITED: (u8, i32) = (1, 0);
+
+/// Places in the program and in the C library, as return addresses.
+const COMPUTES: u64 = 0x1041;
+const WAITS: u64 = 0x1021;
+const ANSWERS: u64 = 0x1051;
+const MAIN: u64 = 0x1031;
+const LIBRARY: u64 = 0x2010;
+
+/// A stream of samples; times are those of the kernel's events.
+#[derive(Default)]
+struct Stream {
+    events: Vec<u8>,
+    last: u64,
+}
+
+impl Stream {
+    fn event(&mut self, id: u16, time: u64, tid: i32, fields: &[u8]) {
+        self.events.extend(id.to_le_bytes());
+        self.events.extend(time.to_le_bytes());
+        self.events.extend([tid, tid].iter().flat_map(|id| id.to_le_bytes()));
+        self.events.extend(fields);
+        self.last = time;
+    }
+
+    fn process(&mut self, tid: i32) {
+        self.event(COMM, 1, tid, format!("\0p{tid}\0").as_bytes());
+        for (start, path) in [(0x1000u64, "/bin/one"), (0x2000, "/usr/lib/libc.so.6")] {
+            let mut fields: Vec<u8> = [start, 0x1000, 0, 77].iter().flat_map(|word| word.to_le_bytes()).collect();
+            fields.extend(path.bytes().chain([0]));
+            self.event(MAPPING, 1, tid, &fields);
+        }
+    }
+
+    fn ran(&mut self, time: u64, tid: i32, user: &[u64]) {
+        self.event(SAMPLE, time, tid, &[chain(&[]), chain(user)].concat());
+    }
+
+    fn stack(&mut self, time: u64, tid: i32, (cause, other): (u8, i32), user: &[u64]) {
+        let fields = [vec![cause], other.to_le_bytes().to_vec(), vec![0], chain(&[]), chain(user)].concat();
+        self.event(STACK, time, tid, &fields);
+    }
+
+    fn period(&mut self, ns: u64) {
+        self.event(WAITING_RATE, 2, 0, &ns.to_le_bytes());
+    }
+
+    fn recording(&self) -> tempfile::TempDir {
+        let clock =
+            [("freq = 2599998132", "freq = 1000000000"), ("offset_s = 1795296710", "offset_s = 0"), ("offset = 1019740570", "offset = 0")];
+        let metadata = clock.iter().fold(METADATA.to_owned(), |text, (from, to)| text.replace(from, to));
+        let uuid = METADATA.split("uuid = \"").nth(1).unwrap().split('"').next().unwrap().replace('-', "");
+        let mut bytes = 0xc1fc_1fc1u32.to_le_bytes().to_vec();
+        bytes.extend((0..16).map(|at| u8::from_str_radix(&uuid[2 * at..2 * at + 2], 16).unwrap()));
+        bytes.extend(0u32.to_le_bytes());
+        let bits = (76 + self.events.len() as u64) * 8;
+        bytes.extend([0, self.last, bits, bits, 0, 0].iter().flat_map(|word| word.to_le_bytes()));
+        bytes.extend(0u32.to_le_bytes());
+        bytes.extend(&self.events);
+        let place = tempfile::tempdir().unwrap();
+        for folder in ["samples", "symbols"] {
+            fs::create_dir(place.path().join(folder)).unwrap();
+        }
+        fs::write(place.path().join("longpole.json"), "{\"host\":\"elsewhere\"}").unwrap();
+        fs::write(place.path().join("samples/metadata"), metadata).unwrap();
+        fs::write(place.path().join("samples/cpu0"), bytes).unwrap();
+        let functions = [
+            r#"{"version":1}"#,
+            r#"{"module":5,"path":"/bin/one","inode":77}"#,
+            r#"{"module":5,"offset":32,"functions":[{"name":"waits","file":"/src/a.c","line":12}]}"#,
+            r#"{"module":5,"offset":48,"functions":[{"name":"main","file":"/src/a.c","line":40}]}"#,
+            r#"{"module":5,"offset":64,"functions":[{"name":"computes"}]}"#,
+            r#"{"module":5,"offset":65,"functions":[{"name":"computes"}]}"#,
+            r#"{"module":5,"offset":80,"functions":[{"name":"answers"}]}"#,
+            r#"{"module":6,"path":"/usr/lib/libc.so.6","inode":77}"#,
+            r#"{"module":6,"offset":16,"functions":[{"name":"in_the_library"}]}"#,
+        ];
+        fs::write(place.path().join("symbols/functions.jsonl"), functions.join("\n")).unwrap();
+        place
+    }
+}
+
+fn chain(of: &[u64]) -> Vec<u8> {
+    [(of.len() as u16).to_le_bytes().to_vec(), of.iter().flat_map(|word| word.to_le_bytes()).collect()].concat()
+}
+
+/// The path of the kernel's events, with the waits that samples are of.
+struct Read {
+    composer: Composer,
+    waits: SampledWaits,
+    answer: Answer,
+    recording: tempfile::TempDir,
+}
+
+impl Read {
+    /// Reads the kernel's events and the samples in the order of time.
+    fn new(kernel: &Kernel, stream: &Stream) -> Read {
+        let recording = stream.recording();
+        let mut samples = Trace::open(&[recording.path().join("samples")], Options::default()).unwrap();
+        let mut composer = Composer::built_in(About::default()).unwrap();
+        let mut critical_path = CriticalPath::new(options());
+        let mut waits = SampledWaits::default();
+        let mut drain = |composer: &mut Composer| {
+            while let Some(interaction) = composer.next_interaction() {
+                critical_path.interaction(composer.vocabulary(), &interaction);
+            }
+        };
+        let mut ahead = Vec::new();
+        while let Some(t_ns) = samples.see_next(|item, _| item.t_ns()).unwrap() {
+            ahead.push(t_ns);
+        }
+        let mut samples = Trace::open(&[recording.path().join("samples")], Options::default()).unwrap();
+        let mut ahead = ahead.into_iter().peekable();
+        kernel.replay(|catalogue, item| {
+            while ahead.next_if(|&t_ns| t_ns < item.t_ns()).is_some() {
+                samples.see_next(|item, catalogue| waits.item(composer.linux(), catalogue, item)).unwrap();
+            }
+            composer.item_with(catalogue, item, &mut waits);
+            drain(&mut composer);
+        });
+        composer.finish(&kernel.catalogue);
+        drain(&mut composer);
+        let answer = critical_path.answer(composer.vocabulary()).unwrap();
+        Read { composer, waits, answer, recording }
+    }
+
+    fn with<T>(&self, ask: impl FnOnce(&PathStacksOf<'_>, &[FunctionShare]) -> T) -> T {
+        let mut runs_on: HashMap<&str, Vec<RunsOn>> = HashMap::new();
+        for &(machine, place) in self.composer.runs_on() {
+            runs_on.entry(self.composer.vocabulary().machine_name(machine)).or_default().push(place);
+        }
+        let read = |samples: &mut StackSamples| feed(self.recording.path(), samples);
+        let recording = Some(self.recording.path().to_owned());
+        let (of_path, all, _) = path_stacks::<Error>(&runs_on, self.answer.segments.as_ref(), (&self.waits, recording), read).unwrap();
+        ask(&of_path, &all)
+    }
+
+    fn functions(&self) -> Vec<CriticalFunction> {
+        self.with(|of_path, all| of_path.table(all).functions(self.answer.length_ns))
+    }
+}
+
+fn feed(recording: &Path, samples: &mut StackSamples) -> Result<(), Error> {
+    let mut trace = Trace::open(&[recording.join("samples")], Options::default()).unwrap();
+    while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
+        samples.item(catalogue, &item, true);
+    }
+    Ok(())
+}
+
+/// A thread that computes, sleeps, and computes again.
+fn sleeper() -> Kernel {
+    let mut kernel = two_cpus();
+    kernel.syscall(10_000, 0, "nanosleep", None);
+    kernel.switch(10_100, 0, 11, BLOCKED, 0);
+    kernel.waking(40_000, 0, 11, 0);
+    kernel.switch(40_100, 0, 0, 0, 11);
+    kernel.syscall(40_200, 0, "nanosleep", Some(0));
+    kernel.syscall(50_100, 0, "getpid", None);
+    kernel
+}
+
+fn sleeper_samples(period_ns: u64) -> Stream {
+    let mut stream = Stream::default();
+    stream.process(11);
+    stream.period(period_ns);
+    stream.ran(5_000, 11, &[COMPUTES, MAIN]);
+    stream.stack(40_150, 11, WAITED, &[LIBRARY, WAITS, MAIN]);
+    stream.ran(45_000, 11, &[COMPUTES, MAIN]);
+    stream
+}
+
+#[test]
+fn a_wait_on_the_path_belongs_to_the_programs_own_function_that_waits() {
+    let read = Read::new(&sleeper(), &sleeper_samples(1_000));
+    assert_eq!(
+        drawn(&read.answer),
+        "100-10000 t11::user, 10000-10100 t11::nanosleep, 10100-40000 t11::asleep, 40000-40100 t11::runnable, \
+         40100-40200 t11::nanosleep, 40200-50100 t11::user"
+    );
+    let functions = read.functions();
+    let row = |name: &str, time: PathTime| functions.iter().find(|row| row.function == name && row.time == time).unwrap();
+    let waits = row("waits", PathTime::Timer);
+    // The wait was certainly sampled: its share is exact.
+    assert!((waits.share - 29_900.0 / 50_000.0).abs() < 1e-9 && waits.low == waits.share && waits.high == waits.share, "{waits:?}");
+    assert_eq!(
+        (waits.process.as_str(), waits.module.as_str(), waits.file.as_deref(), waits.line),
+        ("p11", "one", Some("/src/a.c"), Some(12))
+    );
+    assert_eq!((waits.caller.as_deref(), waits.profile_rank), (Some("main"), None));
+    let for_cpu = row("waits", PathTime::Cpu);
+    assert!((for_cpu.share - 100.0 / 50_000.0).abs() < 1e-9, "{for_cpu:?}");
+    let computes = row("computes", PathTime::Running);
+    assert!((computes.share - 20_000.0 / 50_000.0).abs() < 1e-9 && computes.profile_rank == Some(1), "{computes:?}");
+    assert!(!functions.iter().any(|row| row.function == "in_the_library"), "{functions:?}");
+}
+
+#[test]
+fn a_wait_that_was_sampled_by_chance_has_an_interval() {
+    let mut stream = sleeper_samples(300_000);
+    stream.ran(46_000, 11, &[COMPUTES, MAIN]);
+    let functions = Read::new(&sleeper(), &stream).functions();
+    let waits = functions.iter().find(|row| row.time == PathTime::Timer).unwrap();
+    // The state's time is known, however rarely its waits are sampled.
+    assert!((waits.share - 29_900.0 / 50_000.0).abs() < 1e-9, "{waits:?}");
+    assert!(waits.low < 0.3 && waits.high > 0.8, "{waits:?}");
+}
+
+#[test]
+fn the_stacks_cover_the_whole_path_and_waits_say_for_what() {
+    let read = Read::new(&sleeper(), &sleeper_samples(1_000));
+    let lines = read.with(|of_path, _| of_path.lines());
+    assert_eq!(
+        lines,
+        [
+            "p11;main;computes 20000",
+            "p11;main;waits;in_the_library;[waits for a CPU] 100",
+            "p11;main;waits;in_the_library;[waits for a timer] 29900"
+        ]
+    );
+    // Without samples of the wait, its state remains.
+    let mut stream = Stream::default();
+    stream.process(11);
+    stream.ran(5_000, 11, &[COMPUTES, MAIN]);
+    let lines = Read::new(&sleeper(), &stream).with(|of_path, _| of_path.lines());
+    assert_eq!(lines, ["p11;main;computes 20000", "t11;[asleep] 29900", "t11;[runnable] 100"]);
+}
+
+#[test]
+fn the_part_of_a_state_within_a_function_includes_its_callees() {
+    let read = Read::new(&sleeper(), &sleeper_samples(1_000));
+    let within = read.with(|of_path, _| [of_path.within("main"), of_path.within("in_the_library"), of_path.within("nothing")]);
+    let states = |at: usize| within[at].iter().map(|it| (it.state.as_str(), it.part)).collect::<Vec<_>>();
+    assert_eq!(states(0), [("asleep", 1.0), ("user", 1.0), ("runnable", 1.0)]);
+    assert_eq!(states(1), [("asleep", 1.0), ("runnable", 1.0)]);
+    assert!(states(2).is_empty());
+}
+
+#[test]
+fn a_wait_for_another_thread_has_the_stacks_of_both_ends() {
+    let mut kernel = two_cpus();
+    kernel.switch(110, 1, 0, 0, 12);
+    kernel.syscall(120, 1, "read", None);
+    kernel.switch(130, 1, 12, BLOCKED, 0);
+    kernel.syscall(150, 0, "write", None);
+    kernel.waking(10_200, 0, 12, 1);
+    kernel.switch(10_207, 1, 0, 0, 12);
+    kernel.syscall(10_210, 1, "read", Some(1));
+    kernel.syscall(10_300, 1, "getpid", None);
+    let mut stream = Stream::default();
+    stream.process(11);
+    stream.process(12);
+    stream.period(1_000);
+    stream.stack(10_200, 11, (2, 12), &[LIBRARY, ANSWERS, MAIN]);
+    stream.stack(10_208, 12, WAITED, &[LIBRARY, WAITS, MAIN]);
+    let read = Read::new(&kernel, &stream);
+    let pairs = read.with(|of_path, _| of_path.ended_waits(read.answer.length_ns));
+    let [pair] = &pairs[..] else { panic!("{pairs:?}") };
+    assert_eq!((pair.waiter.process.as_str(), pair.waiter.function.as_str()), ("p12", "waits"));
+    assert_eq!((pair.waker.process.as_str(), pair.waker.function.as_str()), ("p11", "answers"));
+    assert_eq!(pair.waiter.stack, ["in_the_library", "waits", "main"]);
+    // From the begin of the wait to the wake-up; what follows is the waiter's own time.
+    assert_eq!((pair.count, pair.ns), (1.0, 10_070));
+}

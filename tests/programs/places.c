@@ -1,0 +1,129 @@
+/*
+ * Known places of waiting and computing, for tests of the stacks of waits.
+ *
+ * usage: places alone | lock SECONDS
+ *
+ * alone: one thread computes, makes one long wait, and many short ones, in turn.
+ * lock:  two threads need one lock; each holds it while it waits, and computes without it.
+ *
+ * At the end it prints a line with the time in ns of each place, as `NAME NS`.
+ */
+
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SHORT_WAITS = 8 };
+
+#define PLACE __attribute__((noinline, noclone))
+
+static volatile uint64_t sink;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t now(void)
+{
+	struct timespec time;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* A function, even an inlined one, would be the place of all waits. */
+#define SLEEP_NS(ns) nanosleep(&(struct timespec){ 0, ns }, NULL)
+
+PLACE static void computes(uint64_t ns)
+{
+	uint64_t x = 1, end = now() + ns;
+	while (now() < end)
+		for (int i = 0; i < 1000; i++)
+			x = x * 6364136223846793005u + 1442695040888963407u;
+	sink = x;
+}
+
+PLACE static void waits_long(void)
+{
+	SLEEP_NS(6000000);
+	sink++;
+}
+
+PLACE static void waits_short(void)
+{
+	SLEEP_NS(150000);
+	sink++;
+}
+
+PLACE static void stage_of_waits(void)
+{
+	for (int i = 0; i < SHORT_WAITS; i++)
+		waits_short();
+	sink++;
+}
+
+PLACE static void takes_lock(void)
+{
+	pthread_mutex_lock(&lock);
+	sink++;
+}
+
+PLACE static void releases_lock(void)
+{
+	pthread_mutex_unlock(&lock);
+	sink++;
+}
+
+PLACE static void holds_lock(void)
+{
+	SLEEP_NS(3000000);
+	sink++;
+}
+
+static void alone(uint64_t end)
+{
+	uint64_t times[3] = { 0, 0, 0 };
+	while (now() < end) {
+		uint64_t begin = now();
+		computes(3000000);
+		uint64_t computed = now();
+		waits_long();
+		uint64_t waited = now();
+		stage_of_waits();
+		times[0] += computed - begin;
+		times[1] += waited - computed;
+		times[2] += now() - waited;
+	}
+	printf("computes %llu\nwaits_long %llu\nwaits_short %llu\n", (unsigned long long)times[0],
+	       (unsigned long long)times[1], (unsigned long long)times[2]);
+}
+
+static void *user_of_lock(void *end)
+{
+	while (now() < *(uint64_t *)end) {
+		takes_lock();
+		holds_lock();
+		releases_lock();
+		computes(200000);
+	}
+	return NULL;
+}
+
+int main(int count, char **arguments)
+{
+	if (count < 3)
+		return 2;
+	uint64_t end = now() + (uint64_t)(atof(arguments[2]) * 1e9);
+	if (!strcmp(arguments[1], "alone")) {
+		alone(end);
+	} else if (!strcmp(arguments[1], "lock")) {
+		pthread_t other;
+		if (pthread_create(&other, NULL, user_of_lock, &end) != 0)
+			return 1;
+		user_of_lock(&end);
+		pthread_join(other, NULL);
+	} else {
+		return 2;
+	}
+	return 0;
+}
