@@ -9,9 +9,11 @@
 //! threads differ between runs. A condition may still name a single machine.
 
 mod conditions;
+mod functions;
 mod known;
 
 use crate::compare::change::Change;
+use crate::critical_path::samples::CriticalFunction;
 use crate::critical_path::Answer;
 use crate::findings::Finding;
 use crate::latency::{Kind, Together};
@@ -19,11 +21,13 @@ use crate::queues::QueueAnswer;
 use crate::report::Inputs;
 use crate::stats::histogram::Times;
 use crate::stats::text::{percent, place};
+use functions::FunctionShares;
 use known::Obstacles;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use conditions::{check_functions, FUNCTIONS};
+pub use functions::FunctionChange;
 pub use known::Known;
 
 /// Number of windows of each side.
@@ -45,6 +49,7 @@ pub struct Side {
     latency: [BTreeMap<LatencyName, Means>; 2],
     queues: BTreeMap<String, Rates>,
     findings: BTreeMap<(String, String), f64>,
+    functions: FunctionShares,
     /// States that occur, on the path or not, as `MACHINE::STATE` and `CLASS::STATE`.
     seen: BTreeSet<String>,
     /// Classes of the machines that are not named like their class.
@@ -129,6 +134,11 @@ impl Side {
         if machine != class {
             self.classes.insert(place(host, machine), place(host, class));
         }
+    }
+
+    /// Sets the functions on the path, from sampled stacks.
+    pub fn set_functions(&mut self, functions: &[CriticalFunction]) {
+        self.functions = FunctionShares::of(functions);
     }
 
     /// Adds machines that are not on the path, with their classes.
@@ -222,6 +232,8 @@ pub struct Diff {
     pub latency: Vec<LatencyChange>,
     pub queues: Vec<QueueChange>,
     pub findings: Vec<FindingChange>,
+    /// Functions on the path; empty if one of the recordings has no stacks on it.
+    pub functions: Vec<FunctionChange>,
     /// Conditions that hold.
     pub failed: Vec<Failed>,
     /// What is known of each side, and what is missing.
@@ -350,6 +362,7 @@ pub fn diff(a: &Side, b: &Side, max_unknown: f64) -> Diff {
         latency,
         queues,
         findings: findings(a, b),
+        functions: functions::changes(&a.functions, &b.functions, obstacles.of_shares().is_none()),
         failed: Vec::new(),
         machines,
         together: times(1),

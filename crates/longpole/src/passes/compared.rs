@@ -4,6 +4,7 @@
 //! events once more for the windows whose means are compared.
 
 use super::probes;
+use super::samples;
 use crate::input;
 use crate::input::command;
 use crate::input::explained::explained;
@@ -13,11 +14,14 @@ use crate::render::table::plain;
 use anyhow::{bail, Context};
 use longpole_analysis::compare::diff::{diff, Diff, Side, WINDOWS};
 use longpole_analysis::critical_path::name_index::OccurringNames;
+use longpole_analysis::critical_path::samples::CriticalFunction;
 use longpole_analysis::critical_path::{self, Answer, CriticalPath};
 use longpole_analysis::findings::Rules as Thresholds;
 use longpole_analysis::pipeline::follow::follow_fed;
-use longpole_analysis::pipeline::{alongside, begin_ns, Follower, SPILL};
+use longpole_analysis::pipeline::samples::{has_samples, path_stacks, StackSamples};
+use longpole_analysis::pipeline::{alongside, begin_ns, Follower, Interactions, SPILL};
 use longpole_analysis::report::ProbePass;
+use longpole_analysis::scheduling::sampled_waits::SampledWaits;
 use longpole_model::causes::Composer;
 use longpole_model::kinds::StateKind;
 use longpole_model::rules::Rules;
@@ -26,6 +30,7 @@ use longpole_trace::Item;
 use longpole_trace::Moment;
 use longpole_trace::Options;
 use longpole_trace::StreamKind;
+use longpole_trace::Trace;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,9 +65,10 @@ pub fn side(path: &Path, part: Options, rules: &Rules, all: bool) -> anyhow::Res
     let mut side = Side::default();
     let mut pass = pass_with(rules)?;
     match path_with(path, part.clone(), rules, &mut pass) {
-        Ok((answer, seen)) => {
+        Ok((answer, seen, functions)) => {
             side.add_path(&answer);
             side.set_seen(seen);
+            side.set_functions(&functions);
         }
         Err(NoPath { error, .. }) if is_log => return Err(error),
         Err(NoPath { error, unread }) => {
@@ -98,6 +104,9 @@ pub fn difference(a: &Side, b: &Side) -> anyhow::Result<Diff> {
     Ok(diff(a, b, thresholds.max_unknown))
 }
 
+/// The path, the states that occur, and the functions on the path.
+type PathOf = (Answer, BTreeSet<String>, Vec<CriticalFunction>);
+
 /// The reason why there is no path; `unread` is set if the trace was therefore not read to its end.
 struct NoPath {
     error: anyhow::Error,
@@ -110,16 +119,17 @@ const OF_THREADS: [StateKind; 1] = [StateKind::Preempted];
 
 /// Reads the trace once: computes the critical path and the names of all states, and passes the
 /// same part to all other analyses.
-fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut ProbePass) -> Result<(Answer, BTreeSet<String>), NoPath> {
+fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut ProbePass) -> Result<PathOf, NoPath> {
     let unread = |error| NoPath { error, unread: true };
     let mut interactions = interactions::of(path, part.clone(), rules.clone()).map_err(unread)?;
     let begin_ns = interactions.trace().map_or(i64::MIN, |trace| begin_ns(part.begin, trace));
     let mut critical_path =
         CriticalPath::new(critical_path::Options { segments: true, spill: Some(SPILL), ..critical_path::Options::default() });
-    let mut seen = OccurringNames::default();
+    let (mut seen, mut waits) = (OccurringNames::default(), SampledWaits::default());
     let read = alongside(|probes| {
         let feed = |composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>| {
-            composer.item(catalogue, item);
+            composer.item_with(catalogue, item, &mut waits);
+            waits.item(composer.linux(), catalogue, item);
             if item.t_ns() >= begin_ns {
                 probes.item(composer, catalogue, item);
             }
@@ -132,7 +142,29 @@ fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut ProbePass) ->
     ((), *pass) = read.map_err(|error| unread(explained(error)))?;
     let answer = interactions.path(critical_path).map_err(|error| NoPath { error: explained(error), unread: false })?;
     let of_threads = if interactions.trace().is_some() { &OF_THREADS[..] } else { &[] };
-    Ok((answer, seen.names(interactions.vocabulary(), of_threads)))
+    let functions = functions(path, &interactions, (&answer, &waits), (begin_ns, part.end)).unwrap_or_else(|error| {
+        eprintln!("longpole: note: functions are not compared: {}", plain(format!("{error:#}")));
+        Vec::new()
+    });
+    Ok((answer, seen.names(interactions.vocabulary(), of_threads), functions))
+}
+
+/// Returns the functions on the path, from the sampled stacks of a recording.
+fn functions(
+    path: &Path,
+    interactions: &Interactions,
+    (answer, waits): (&Answer, &SampledWaits),
+    (begin_ns, end): (i64, Option<Moment>),
+) -> anyhow::Result<Vec<CriticalFunction>> {
+    let has_samples = interactions.trace().is_some_and(has_samples);
+    let recording = longpole_trace::recording_at(path).filter(|recording| has_samples && recording.join("samples/metadata").is_file());
+    let Some(recording) = recording else { return Ok(Vec::new()) };
+    let start_ns = interactions.trace().and_then(Trace::start_ns).unwrap_or(0);
+    let end = end.map(|end| Moment::At(end.resolve(start_ns)));
+    let runs_on = interactions.runs_on();
+    let read = |samples: &mut StackSamples| samples::read_recording(&recording, (begin_ns, end), samples).map(drop);
+    let (of_path, all, _) = path_stacks(&runs_on, answer.segments.as_ref(), (waits, Some(recording.clone())), read)?;
+    Ok(of_path.table(&all).functions(answer.length_ns))
 }
 
 /// Adds what the programs' events show in each window. The windows' bounds are known only after the

@@ -6,6 +6,7 @@ use crate::input::rules;
 use crate::passes::compared;
 use crate::render::answer;
 use crate::render::length::Length;
+use crate::render::profile;
 use crate::render::progress;
 use crate::render::style::{painted, title, Role};
 use crate::render::table::{counted, duration, number, percent, plain, rate, signed_percent, Table};
@@ -13,7 +14,7 @@ use crate::WrongUsage;
 use anyhow::anyhow;
 use longpole_analysis::compare::change::Change;
 use longpole_analysis::compare::diff::{
-    check_functions, Diff, DiffOutcome, Failed, FindingChange, LatencyChange, QueueChange, StateChange,
+    check_functions, Diff, DiffOutcome, Failed, FindingChange, FunctionChange, LatencyChange, QueueChange, StateChange,
 };
 use longpole_predicate::Predicate;
 use longpole_trace::Moment;
@@ -119,6 +120,9 @@ fn print(out: &mut impl Write, answer: &Diff, length: Length) -> io::Result<()> 
     if !answer.states.is_empty() {
         print_states(out, &answer.states, length.rows(first))?;
     }
+    if !answer.functions.is_empty() {
+        print_functions(out, &answer.functions, length.rows(FIRST_OTHERS))?;
+    }
     if !answer.latency.is_empty() {
         print_latency(out, &answer.latency, length.rows(FIRST_OTHERS))?;
     }
@@ -154,6 +158,24 @@ fn print_states(out: &mut impl Write, states: &[StateChange], most: Option<usize
         let name = format!("{}::{}", line.machine, line.state);
         table.row([
             name,
+            percent(line.share_a),
+            percent(line.share_b),
+            signed_percent(line.change.change),
+            interval(Some(line.change)),
+            sure(line.certain),
+        ]);
+    }
+    table.print_first(out, most)
+}
+
+fn print_functions(out: &mut impl Write, functions: &[FunctionChange], most: Option<usize>) -> io::Result<()> {
+    writeln!(out, "\n{}", title("FUNCTIONS ON THE PATH (sampled)"))?;
+    let mut table = Table::new(&["function", "time", "~process", ">first", ">second", ">change", "~>95 % interval", ""]);
+    for line in functions {
+        table.row([
+            profile::shortened(&line.function),
+            line.time.text().to_owned(),
+            line.process.clone(),
             percent(line.share_a),
             percent(line.share_b),
             signed_percent(line.change.change),
