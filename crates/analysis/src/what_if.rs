@@ -30,6 +30,7 @@
 
 mod answer;
 mod full_queues;
+pub mod functions;
 pub(crate) mod grammar;
 pub mod likely_scenarios;
 mod operation;

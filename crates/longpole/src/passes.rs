@@ -10,6 +10,7 @@
 
 pub(crate) mod compared;
 pub(crate) mod event_lines;
+pub(crate) mod function_changes;
 pub(crate) mod html_report;
 pub(crate) mod kept_view;
 pub(crate) mod kernel;

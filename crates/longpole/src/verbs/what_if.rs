@@ -5,7 +5,7 @@ use crate::input::memory_dump::Raw;
 use crate::input::offset::Offset;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
-use crate::passes::predictions;
+use crate::passes::function_changes;
 use crate::render::answer;
 use crate::render::length::Length;
 use crate::render::style::{painted, title, Role};
@@ -100,7 +100,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         // work until then counts, and not the command's end.
         _ if args.subject.is_given() || as_report => {
             let end = spool_to_end(&mut interactions, &args.subject.selection(), args.subject.progress_times())?;
-            predictions::at_path_end(&interactions, &end, scenarios, options)?
+            function_changes::at_path_end(&input, &interactions, &end, scenarios, options)?
         }
         false => (interactions.what_if(options(scenarios))?, Vec::new()),
         true => interactions.propose(options)?,
