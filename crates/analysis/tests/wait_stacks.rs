@@ -204,7 +204,7 @@ fn a_wait_on_the_path_belongs_to_the_programs_own_function_that_waits() {
     let read = Read::new(&sleeper(), &sleeper_samples(1_000));
     assert_eq!(
         drawn(&read.answer),
-        "100-10000 t11::user, 10000-10100 t11::nanosleep, 10100-40000 t11::asleep, 40000-40100 t11::runnable, \
+        "100-10000 t11::run, 10000-10100 t11::nanosleep, 10100-40000 t11::asleep, 40000-40100 t11::runnable, \
          40100-40200 t11::nanosleep, 40200-50100 t11::user"
     );
     let functions = read.functions();
@@ -260,7 +260,7 @@ fn the_part_of_a_state_within_a_function_includes_its_callees() {
     let read = Read::new(&sleeper(), &sleeper_samples(1_000));
     let within = read.with(|of_path, _| [of_path.within("main"), of_path.within("in_the_library"), of_path.within("nothing")]);
     let states = |at: usize| within[at].iter().map(|it| (it.state.as_str(), it.part)).collect::<Vec<_>>();
-    assert_eq!(states(0), [("asleep", 1.0), ("user", 1.0), ("runnable", 1.0)]);
+    assert_eq!(states(0), [("asleep", 1.0), ("run", 1.0), ("user", 1.0), ("runnable", 1.0)]);
     assert_eq!(states(1), [("asleep", 1.0), ("runnable", 1.0)]);
     assert!(states(2).is_empty());
 }

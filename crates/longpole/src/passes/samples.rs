@@ -31,10 +31,10 @@ pub fn read_quietly(input: &Input, samples: &mut StackSamples) -> anyhow::Result
     let mut trace = input::open(&input.paths()?, Options { begin: None, ..input.options() })?;
     let start_ns = trace.start_ns().unwrap_or(0);
     let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(start_ns));
-    if let Some(recording) = samples.recording().filter(|_| has_samples(&trace)) {
+    if let Some(recording) = samples.recording().filter(|_| has_samples(&trace)).map(Path::to_owned) {
         // A relative end was resolved against the begin of the whole trace.
         let end = input.end.map(|end| Moment::At(end.resolve(start_ns)));
-        return read_recording(&recording.to_owned(), (begin_ns, end), samples);
+        return read_recording(&recording, (begin_ns, end), samples);
     }
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
         samples.item(catalogue, &item, item.t_ns() >= begin_ns);

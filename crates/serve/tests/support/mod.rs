@@ -118,7 +118,7 @@ fn flame_graph() -> FlameGraph {
     let callers = [frame(0, "shop".to_owned(), Code::Process, all, 0), frame(1, "main".to_owned(), Code::Program, all, 0)];
     let called = (1..=CALLED).map(|count| frame(2, format!("f{count}"), Code::Kernel, count, count));
     let counts = Counts { busy: all, lost: 7, beyond: 0 };
-    FlameGraph { counts, frames: callers.into_iter().chain(called).collect(), left_out: 0, least: 1 }
+    FlameGraph { counts, frames: callers.into_iter().chain(called).collect(), least: 1, ..FlameGraph::default() }
 }
 
 /// Returns the critical path of a log for a comparison.
