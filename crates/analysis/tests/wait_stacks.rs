@@ -210,8 +210,8 @@ fn a_wait_on_the_path_belongs_to_the_programs_own_function_that_waits() {
     let functions = read.functions();
     let row = |name: &str, time: PathTime| functions.iter().find(|row| row.function == name && row.time == time).unwrap();
     let waits = row("waits", PathTime::Timer);
-    // The wait was certainly sampled: its share is exact.
-    assert!((waits.share - 29_900.0 / 50_000.0).abs() < 1e-9 && waits.low == waits.share && waits.high == waits.share, "{waits:?}");
+    // The wait was certainly sampled. The interval allows for the few samples of the running code.
+    assert!((waits.share - 29_900.0 / 50_000.0).abs() < 1e-9 && waits.low < waits.share && waits.high > waits.share, "{waits:?}");
     assert_eq!(
         (waits.process.as_str(), waits.module.as_str(), waits.file.as_deref(), waits.line),
         ("p11", "one", Some("/src/a.c"), Some(12))
