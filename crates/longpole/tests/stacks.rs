@@ -49,6 +49,12 @@ fn half_of(recording: &Path, seconds: f64) -> f64 {
     description["samples"]["hz"].as_f64().unwrap() * seconds / 2.0
 }
 
+/// The number of samples in an answer of `info`: those with addresses only, and those with a copied
+/// stack, before and after the conversion.
+fn sample_events(info: &Value) -> u64 {
+    ["sample", "copied", "stack"].iter().filter_map(|name| info["names"][name].as_u64()).sum()
+}
+
 /// The pid of the test's program, which is the last line that it prints.
 fn pid(output: &Output) -> i64 {
     text(&output.stdout).lines().last().unwrap().parse().unwrap()
@@ -302,9 +308,10 @@ fn a_killed_recorder_leaves_samples_that_babeltrace2_reads_and_the_next_verb_nam
     match Command::new("babeltrace2").arg(recording.join("samples")).output() {
         Ok(read) => {
             assert!(read.status.success() && !text(&read.stderr).contains("ERROR"), "{}", text(&read.stderr));
-            let samples = text(&read.stdout).lines().filter(|line| line.contains(" sample: ")).count() as u64;
-            let info = place.answer("info", &recording);
-            assert_eq!(info["names"]["sample"].as_u64(), Some(samples));
+            let lines = text(&read.stdout);
+            let is_sample = |line: &&str| [" sample: ", " copied: "].iter().any(|name| line.contains(name));
+            let samples = lines.lines().filter(is_sample).count() as u64;
+            assert_eq!(sample_events(&place.answer("info", &recording)), samples);
             assert!(samples > 500);
         }
         Err(_) => println!("skipped: babeltrace2 is not installed"),
@@ -450,7 +457,7 @@ fn samples_have_streams_of_their_own_and_their_losses_are_counted() {
     assert!(samples.len() >= 2 && samples.iter().any(|stream| stream["name"] == "samples/begin"), "{streams:?}");
     let description: Value = serde_json::from_str(&fs::read_to_string(recording.join("longpole.json")).unwrap()).unwrap();
     assert!(description["sources"].as_array().unwrap().contains(&"samples".into()), "{description}");
-    assert_eq!(description["samples"]["samples"], info["names"]["sample"]);
+    assert_eq!(description["samples"]["samples"], sample_events(&info));
     assert_eq!(description["samples"]["hz"], 499);
     assert_eq!(description["samples"]["lost"], 0);
     // Short-lived processes have names if they lived long enough for a sample.
