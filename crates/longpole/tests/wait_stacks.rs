@@ -39,6 +39,16 @@ fn path(place: &Place, recording: &Path) -> Value {
     answer
 }
 
+/// Returns true if other programs used the CPUs, so that the program also waited for these.
+fn is_busy(what: &str, report: &Value) -> bool {
+    let verdict = &report["verdict"];
+    let is_busy = verdict["caveats"].as_array().unwrap().iter().any(|caveat| caveat["kind"] == "bystanders");
+    if is_busy {
+        println!("skipped: {what} (this host is busy: {})", verdict["text"]);
+    }
+    is_busy
+}
+
 fn number(row: &Value, key: &str) -> f64 {
     row[key].as_f64().unwrap_or_else(|| panic!("{key}: {row}"))
 }
@@ -66,6 +76,9 @@ fn functions_that_compute_and_wait_have_the_shares_that_the_program_measured() {
     }
     let report = place.answer("report", &recording);
     schema::check(&schema::schema("report"), &report);
+    if is_busy("the function of the verdict", &report) {
+        return;
+    }
     let code = &report["verdict"]["code"];
     assert_eq!(code["function"], "waits_long", "{}", report["verdict"]);
     assert!(number(code, "share_low") <= number(code, "share") && number(code, "share") <= number(code, "share_high"), "{code}");
@@ -79,6 +92,9 @@ fn a_lock_has_the_place_where_threads_wait_and_the_place_of_its_release() {
     let found = answer["ended_waits"].as_array().unwrap();
     let first = found.first().unwrap_or_else(|| panic!("{answer}"));
     assert_eq!((first["waiter"]["function"].as_str(), first["waker"]["function"].as_str()), (Some("takes_lock"), Some("releases_lock")));
+    if is_busy("the share of a lock", &place.answer("report", &recording)) {
+        return;
+    }
     // While one thread waits for the lock, the other one holds it: that is nearly always.
     assert!(number(first, "share") > 0.5, "{first}");
 }
