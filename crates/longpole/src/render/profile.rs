@@ -128,7 +128,11 @@ pub fn shortened(name: &str) -> String {
 }
 
 fn called(row: &CriticalFunction) -> String {
-    format!("{} of {}", shortened(&row.function), row.process)
+    match row.is_named {
+        true => format!("{} of {}", shortened(&row.function), row.process),
+        false if row.module == row.process => format!("code of {} without symbols", row.module),
+        false => format!("code of {} without symbols in {}", row.module, row.process),
+    }
 }
 
 fn state(it: &Profiled) -> String {
