@@ -1,6 +1,6 @@
 //! Builds the small C programs of `longpole overhead`, which the command carries inside itself.
 //! They are programs of their own because whatever links the probes becomes a subject of
-//! recordings, and the recorder must not be one.
+//! recordings, and the recorder must not be one. Also makes the command itself smaller.
 
 use std::env;
 use std::error::Error;
@@ -14,6 +14,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(variable("OUT_DIR")?);
     println!("cargo::rerun-if-env-changed=CC");
     println!("cargo::rerun-if-changed=build.rs");
+    if reads_compact_relocations() {
+        // Half a megabyte less. Linkers that do not know this warn and ignore it.
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
     for directory in [&source, &include.join("longpole")] {
         println!("cargo::rerun-if-changed={}", directory.display());
         for file in fs::read_dir(directory)? {
@@ -40,6 +44,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut link = compiler.command();
     link.arg("-shared").args([&library_on, &library_off]).arg("-o").arg(out.join("subject.so")).arg("-lpthread");
     run(link)
+}
+
+/// Returns true if the program is built for this host, whose C library is glibc 2.36 or later:
+/// earlier ones do not apply relocations in the compact form.
+fn reads_compact_relocations() -> bool {
+    let is_for_here = env::var("HOST").ok() == env::var("TARGET").ok();
+    let Ok(answer) = Command::new("getconf").arg("GNU_LIBC_VERSION").output() else { return false };
+    let text = String::from_utf8_lossy(&answer.stdout);
+    let version = text.trim().strip_prefix("glibc ").and_then(|version| version.split_once('.'));
+    let version: Option<(u32, u32)> = version.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    is_for_here && version.is_some_and(|version| version >= (2, 36))
 }
 
 struct Compiler {
