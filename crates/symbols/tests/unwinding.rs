@@ -200,6 +200,29 @@ fn a_stack_that_was_copied_in_part_is_marked_and_has_no_wrong_functions() {
 }
 
 #[test]
+fn a_removed_program_keeps_the_stack_by_frame_pointers() {
+    let place = tempfile::tempdir().unwrap();
+    let program = build(place.path(), &[]);
+    let mut stopped = stop(&program, &[]);
+    let begin = begin(&stopped);
+    // The thread waits in another module; here it is in the program.
+    let is_code = |permissions: &str, path: &str| permissions.contains('x') && Path::new(path) == program;
+    let code = maps(stopped.child.id()).find(|(_, _, permissions, _, _, path)| is_code(permissions, path)).unwrap();
+    let ip = code.0 + 64;
+    stopped.registers[0] = ip;
+    let chain = [ip, ip + 16, ip + 32, ip + 48, ip + 16];
+    let pid = stopped.child.id() as i32;
+    let mut stream = Stream::default();
+    stream.copied(now(), pid, 1, &chain, stopped.registers, &stopped.stack);
+    let recording = recording(&begin, &[stream.bytes(0)]);
+    drop(stopped);
+    fs::remove_file(&program).unwrap();
+    complete(recording.path(), &mut |_, _| {}, &|| false).unwrap();
+    let (truncated, functions) = stacks(recording.path()).remove(0);
+    assert!(truncated && functions.len() == chain.len(), "{functions:?}");
+}
+
+#[test]
 fn copies_are_removed_and_an_interrupted_conversion_is_continued() {
     let place = tempfile::tempdir().unwrap();
     let stopped = stop(&build(place.path(), &[]), &[]);

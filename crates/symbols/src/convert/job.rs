@@ -66,7 +66,7 @@ impl Modules<'_> {
             self.bytes += module.size();
             (self.bytes <= MAX_TABLES).then_some(module)
         });
-        let Some(module) = module else { return Code::Unknown };
+        let Some(module) = module else { return Code::Unreadable };
         let frame_pointers = module.has_frame_pointers();
         let row = module.address(offset).and_then(|address| module.row(address));
         match row {

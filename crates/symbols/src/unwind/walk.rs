@@ -15,8 +15,10 @@ pub enum Code<'a> {
     Row(Rc<Row>, &'a [u8]),
     /// Code of a module without unwinding tables, or of none.
     FramePointers,
-    /// Code that the tables of its module do not cover, or whose tables cannot be read.
+    /// Code that the tables of its module do not cover.
     Unknown,
+    /// Code of a module whose tables cannot be read.
+    Unreadable,
     /// Not in code of the process.
     Outside,
 }
@@ -36,7 +38,8 @@ pub enum Walked {
 
 /// Finds the addresses of a stack, innermost first; all except the first are return addresses.
 /// `chain` is the stack as the kernel found it by frame pointers. It continues a stack that ends
-/// early if both agree in their last common frames, because then the code has frame pointers.
+/// early if both agree in their last common frames, because then the code has frame pointers. At a
+/// module whose tables cannot be read, nothing better than `chain` is known, so it is kept.
 pub fn walk(arch: Arch, snapshot: &Snapshot<'_>, chain: &[u64], space: &mut dyn Space, addresses: &mut Vec<u64>) -> Walked {
     addresses.clear();
     let mut registers = Registers::new(arch, snapshot);
@@ -49,10 +52,14 @@ pub fn walk(arch: Arch, snapshot: &Snapshot<'_>, chain: &[u64], space: &mut dyn 
             break;
         }
         addresses.push(ip);
+        if matches!(code, Code::Unreadable) {
+            keep_chain(chain, addresses);
+            return Walked::Truncated;
+        }
         let (result, interrupted) = match code {
             Code::Row(row, section) => (step(&row, section, snapshot, ip, &mut registers, exact), row.is_signal),
             Code::FramePointers => (step_by_frame_pointer(snapshot, &mut registers), false),
-            Code::Unknown | Code::Outside => (Step::Lost, false),
+            Code::Unknown | Code::Unreadable | Code::Outside => (Step::Lost, false),
         };
         match result {
             Step::Caller(address) => (ip, exact) = (address, interrupted),
@@ -61,6 +68,20 @@ pub fn walk(arch: Arch, snapshot: &Snapshot<'_>, chain: &[u64], space: &mut dyn 
         }
     }
     continue_by_chain(arch, chain, space, addresses)
+}
+
+/// Continues a stack by the kernel's `chain` from its last address on. If the chain does not have
+/// that address, the longer one of both is kept.
+fn keep_chain(chain: &[u64], addresses: &mut Vec<u64>) {
+    match chain.iter().position(|address| addresses.last() == Some(address)) {
+        Some(at) => addresses.extend_from_slice(&chain[at + 1..]),
+        None if chain.len() > addresses.len() => {
+            addresses.clear();
+            addresses.extend_from_slice(chain);
+        }
+        None => {}
+    }
+    addresses.truncate(MAX_FRAMES);
 }
 
 /// Appends the rest of `chain` to a stack that ended early, as far as it is in code.
