@@ -6,6 +6,7 @@
 //! that is interrupted continues with the remaining streams. If a module ends the sandbox, its
 //! stream is converted again without that module.
 
+mod excluded;
 mod job;
 mod layout;
 mod shared;
@@ -17,11 +18,12 @@ use crate::error::CompleteError;
 use crate::open::User;
 use crate::spaces::{ModuleId, Place, Spaces};
 use crate::table::clean;
+use excluded::{Excluded, Exclusion};
 use job::Job;
 use layout::Layout;
 use rustix::fs::{open, Mode, OFlags};
 use shared::Shared;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -35,8 +37,6 @@ use timeline::Timeline;
 const MAX_METADATA: u64 = 1 << 20;
 /// Maximum number of processes that are tried to open a module's file.
 const MAX_USERS: usize = 8;
-/// Number of modules that may end the sandbox; after that, no more modules are read.
-const MAX_FAILURES: usize = 16;
 /// Longest time, and CPU time per stream: a basic time, and one for each MB.
 const BASE: Duration = Duration::from_secs(60);
 const PER_MB: Duration = Duration::from_millis(100);
@@ -147,7 +147,7 @@ struct State {
     /// Index of the next stream that no thread converts yet.
     next: AtomicUsize,
     stop: AtomicBool,
-    excluded: Mutex<HashSet<ModuleId>>,
+    excluded: Mutex<Excluded>,
     notes: Mutex<Vec<String>>,
     error: Mutex<Option<CompleteError>>,
 }
@@ -188,10 +188,12 @@ impl Work<'_> {
         let hidden = stream.path.with_file_name(format!(".{name}"));
         let mut by_chain = false;
         loop {
-            let failed = match self.attempt(stream, &hidden, by_chain)? {
+            // The modules that this attempt does not read; other threads may add some meanwhile.
+            let excluded = locked(&self.state.excluded).clone();
+            let failed = match self.attempt(stream, &hidden, &excluded, by_chain)? {
                 Ok(()) => return fs::rename(&hidden, &stream.path).map_err(CompleteError::io("replace", &stream.path)),
                 Err(Why::Item(why)) if !by_chain => {
-                    by_chain = !self.exclude(stream, &why);
+                    by_chain = !self.exclude(stream, &excluded, &why);
                     if by_chain {
                         self.note_chain(&name, &why);
                     }
@@ -216,12 +218,11 @@ impl Work<'_> {
         locked(&self.state.notes).push(note);
     }
 
-    fn attempt(&self, stream: &Stream, hidden: &Path, by_chain: bool) -> Result<Result<(), Why>, CompleteError> {
+    fn attempt(&self, stream: &Stream, hidden: &Path, excluded: &Excluded, by_chain: bool) -> Result<Result<(), Why>, CompleteError> {
         let _ = fs::remove_file(hidden);
         let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(hidden);
         let to = made.map_err(CompleteError::io("make", hidden))?;
-        let excluded = locked(&self.state.excluded).clone();
-        let job = Job { layout: self.layout, timeline: self.timeline, users: &self.users, excluded: &excluded, by_chain };
+        let job = Job { layout: self.layout, timeline: self.timeline, users: &self.users, excluded, by_chain };
         let limit = BASE + PER_MB * u32::try_from(stream.bytes >> 20).unwrap_or(u32::MAX);
         let stopped = || self.state.stop.load(Relaxed);
         let done = apart(|at| job::convert(&job, &stream.file, &to, &stream.shared, at), limit, Instant::now() + 4 * limit, &stopped);
@@ -231,20 +232,19 @@ impl Work<'_> {
         }
     }
 
-    /// Excludes the module that ended the sandbox. Returns false if it is not known which one did,
-    /// or if there were too many.
-    fn exclude(&self, stream: &Stream, why: &str) -> bool {
+    /// Excludes the module that ended the sandbox of an attempt. Returns false if a further attempt
+    /// would not help.
+    fn exclude(&self, stream: &Stream, attempted: &Excluded, why: &str) -> bool {
         let (time, pid, address) = stream.shared.at();
         let mut replay = self.timeline.replay(self.layout);
         replay.advance(time);
         let Place::File(id, _) = replay.spaces.place(pid, address) else { return false };
-        let mut excluded = locked(&self.state.excluded);
-        let is_new = excluded.insert(id) && excluded.len() <= MAX_FAILURES;
-        if is_new {
+        let exclusion = locked(&self.state.excluded).add(id, attempted);
+        if exclusion == Exclusion::New {
             let path = String::from_utf8_lossy(&replay.spaces.modules()[id.0 as usize].path).into_owned();
             let note = format!("stacks through {} are incomplete: the process that unwinds stacks {why}", clean(&path));
             locked(&self.state.notes).push(note);
         }
-        is_new
+        exclusion != Exclusion::Useless
     }
 }

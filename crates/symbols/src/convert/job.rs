@@ -1,6 +1,7 @@
 //! Converts one stream: replaces each copied stack by the addresses of its functions. Runs in the
 //! sandbox, because it reads the files of programs.
 
+use super::excluded::Excluded;
 use super::layout::{Kind, Layout, Parsed, HEADER};
 use super::shared::Shared;
 use super::stream::{Packet, Reader, Writer};
@@ -9,7 +10,7 @@ use crate::open::{self, User};
 use crate::resolve;
 use crate::spaces::{ModuleId, Place, Spaces};
 use crate::unwind::{walk, Arch, Code, Module, Snapshot, Space, Walked};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 
@@ -27,7 +28,7 @@ pub struct Job<'a> {
     /// Living processes that have a module mapped.
     pub users: &'a HashMap<ModuleId, Vec<User>>,
     /// Modules that are not read, because the sandbox died on them.
-    pub excluded: &'a HashSet<ModuleId>,
+    pub excluded: &'a Excluded,
     /// Set if no module is read, and stacks are those that the kernel found by frame pointers.
     pub by_chain: bool,
 }
@@ -78,7 +79,7 @@ impl Modules<'_> {
 }
 
 fn read(job: &Job<'_>, spaces: &Spaces, id: ModuleId, end_ns: i64) -> Option<Module> {
-    if job.excluded.contains(&id) {
+    if job.excluded.contains(id) {
         return None;
     }
     let module = spaces.modules().get(id.0 as usize)?;
