@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 pub const MAX_CPU: Duration = Duration::from_secs(60);
 /// Limit of the sandbox: bytes of memory except mapped files.
 const MAX_MEMORY: u64 = 2 << 30;
-/// Longest time without progress: if the process does not use the CPU, and if it does.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time without progress: if the process does not use the CPU, which may be due to a slow
+/// disk, and if it does.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// CPU time since the last progress from which on the process counts as using the CPU.
 const WORK_NS: i64 = 500_000_000;
@@ -28,6 +29,9 @@ const GRACE: Duration = Duration::from_secs(1);
 pub enum Why {
     /// The current item caused it.
     Item(String),
+    /// The kernel ended it, because all items together used too much CPU time, or because the host
+    /// has no memory left.
+    Limit(String),
     /// The caller stopped it.
     Stopped,
     /// An error that further items would also cause.
@@ -71,14 +75,15 @@ pub fn apart(
 
 /// Sets the limits of the child.
 fn confine(max_cpu: Duration) {
-    let limit = |resource, most: u64| {
-        let limit = libc::rlimit { rlim_cur: most as libc::rlim_t, rlim_max: most as libc::rlim_t };
+    let limit = |resource, most: u64, hard: u64| {
+        let limit = libc::rlimit { rlim_cur: most as libc::rlim_t, rlim_max: hard as libc::rlim_t };
         // SAFETY: only reads the limits that it is given.
         unsafe { libc::setrlimit(resource, &limit) };
     };
-    limit(libc::RLIMIT_CPU, max_cpu.as_secs());
-    limit(libc::RLIMIT_DATA, MAX_MEMORY);
-    limit(libc::RLIMIT_CORE, 0);
+    // The hard limit sends the same signal as a host without memory.
+    limit(libc::RLIMIT_CPU, max_cpu.as_secs(), max_cpu.as_secs() + 5);
+    limit(libc::RLIMIT_DATA, MAX_MEMORY, MAX_MEMORY);
+    limit(libc::RLIMIT_CORE, 0, 0);
     // SAFETY: requests a signal when the parent ends; touches no memory.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     std::panic::set_hook(Box::new(|_| {}));
@@ -110,7 +115,11 @@ fn watch(child: libc::pid_t, channel: &mut UnixStream, end: Instant, stopped: &d
                     2 => Why::Failed("could not write them".to_owned()),
                     _ => Why::Item("failed on it".to_owned()),
                 },
-                Ok(status) => Why::Item(format!("was ended by signal {}", libc::WTERMSIG(status))),
+                Ok(status) => match libc::WTERMSIG(status) {
+                    libc::SIGXCPU => Why::Limit("used up its CPU time".to_owned()),
+                    libc::SIGKILL => Why::Limit("was killed".to_owned()),
+                    signal => Why::Item(format!("was ended by signal {signal}")),
+                },
                 Err(error) => Why::Failed(format!("cannot be waited for: {error}")),
             };
             return Err((at, why));
@@ -188,6 +197,11 @@ mod tests {
         };
         let Err((Some(3), Why::Item(why))) = apart(sleep, MAX_CPU, soon(), &|| false) else { panic!() };
         assert!(why.starts_with("made no progress for "), "{why}");
+        let work = |at: &mut dyn FnMut(usize)| loop {
+            at(4);
+        };
+        let spent = apart(work, Duration::from_secs(1), soon(), &|| false);
+        assert_eq!(spent, Err((Some(4), Why::Limit("used up its CPU time".to_owned()))));
         let asked = Cell::new(0);
         let stop = || {
             asked.set(asked.get() + 1);

@@ -120,7 +120,7 @@ fn look_up(places: &Places, file: &File, stopped: &dyn Fn() -> bool) -> io::Resu
         let mut lines = b"\n".to_vec();
         let item = at.and_then(|at| items.get(at).copied());
         match (why, item) {
-            (Why::Item(why), Some(item)) => {
+            (Why::Item(why) | Why::Limit(why), Some(item)) => {
                 let name = match item {
                     Item::Made(pid) => format!("the list of functions of process {pid}"),
                     Item::Module(id) => {
@@ -137,7 +137,7 @@ fn look_up(places: &Places, file: &File, stopped: &dyn Fn() -> bool) -> io::Resu
                 notes.push("some functions of stacks are unknown: a signal ended the search".to_owned());
                 break;
             }
-            (Why::Item(why) | Why::Failed(why), _) => {
+            (Why::Item(why) | Why::Limit(why) | Why::Failed(why), _) => {
                 notes.push(format!("some functions of stacks are unknown: the process that reads the programs' files {why}"));
                 break;
             }

@@ -74,7 +74,7 @@ pub fn convert(recording: &Path, progress: &mut dyn FnMut(u64, u64), stopped: &d
         return Err(CompleteError::io("convert", &folder)(interrupted()));
     }
     let mut replay = timeline.replay(&layout);
-    replay.advance(u64::MAX);
+    replay.advance(u64::MAX, &mut |_| {});
     let users = users(&replay.spaces);
     let work = Work { layout: &layout, timeline: &timeline, users, streams: &streams, state: State::default() };
     work.run(progress, stopped)?;
@@ -200,12 +200,14 @@ impl Work<'_> {
                     continue;
                 }
                 // Frame pointers need no file that could be the reason.
-                Err(Why::Failed(why)) if !by_chain => {
+                Err(Why::Failed(why) | Why::Limit(why)) if !by_chain => {
                     by_chain = true;
                     self.note_chain(&name, &why);
                     continue;
                 }
-                Err(Why::Item(why) | Why::Failed(why)) => io::Error::other(format!("the process that unwinds its stacks {why}")),
+                Err(Why::Item(why) | Why::Limit(why) | Why::Failed(why)) => {
+                    io::Error::other(format!("the process that unwinds its stacks {why}"))
+                }
                 Err(Why::Stopped) => interrupted(),
             };
             let _ = fs::remove_file(&hidden);
@@ -235,9 +237,9 @@ impl Work<'_> {
     /// Excludes the module that ended the sandbox of an attempt. Returns false if a further attempt
     /// would not help.
     fn exclude(&self, stream: &Stream, attempted: &Excluded, why: &str) -> bool {
-        let (time, pid, address) = stream.shared.at();
+        let Some((time, pid, address)) = stream.shared.at() else { return false };
         let mut replay = self.timeline.replay(self.layout);
-        replay.advance(time);
+        replay.advance(time, &mut |_| {});
         let Place::File(id, _) = replay.spaces.place(pid, address) else { return false };
         let exclusion = locked(&self.state.excluded).add(id, attempted);
         if exclusion == Exclusion::New {

@@ -200,15 +200,15 @@ fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::R
     while from < found.modules.len() {
         let Err((at, why)) = apart(|at| look_into(found, &offsets, &file, from, at), MAX_CPU, end, stopped) else { break };
         let said = match &why {
-            Why::Item(why) | Why::Failed(why) => format!("the process that reads the programs' files {why}"),
+            Why::Item(why) | Why::Limit(why) | Why::Failed(why) => format!("the process that reads the programs' files {why}"),
             Why::Stopped => "a signal ended the search".to_owned(),
         };
         notes.push(format!("some recorded functions have no name: {said}"));
         file.write_all(b"\n")?;
         failures += 1;
         match (why, at) {
-            (Why::Item(_), Some(at)) if failures < MAX_FAILURES => from = at.saturating_add(1),
-            (Why::Item(_), _) => break,
+            (Why::Item(_) | Why::Limit(_), Some(at)) if failures < MAX_FAILURES => from = at.saturating_add(1),
+            (Why::Item(_) | Why::Limit(_), _) => break,
             _ => return Ok((None, notes)),
         }
     }

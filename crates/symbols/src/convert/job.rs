@@ -39,6 +39,8 @@ struct Modules<'a> {
     end_ns: i64,
     known: HashMap<ModuleId, Option<Module>>,
     bytes: usize,
+    /// Called as a sign of progress.
+    at: &'a mut dyn FnMut(usize),
 }
 
 /// The code of a process at the time of a stack.
@@ -63,7 +65,10 @@ impl Space for Process<'_, '_> {
 impl Modules<'_> {
     fn code(&mut self, spaces: &Spaces, id: ModuleId, offset: u64) -> Code<'_> {
         let module = self.known.entry(id).or_insert_with(|| {
-            let module = read(self.job, spaces, id, self.end_ns)?;
+            (self.at)(0);
+            let module = read(self.job, spaces, id, self.end_ns);
+            (self.at)(0);
+            let module = module?;
             self.bytes += module.size();
             (self.bytes <= MAX_TABLES).then_some(module)
         });
@@ -96,7 +101,7 @@ pub fn convert(job: &Job<'_>, from: &File, to: &File, shared: &Shared, at: &mut 
     let layout = job.layout;
     let mut reader = Reader::new(from, &layout.uuid)?;
     let mut writer = Writer::new(to, &layout.uuid);
-    let mut modules = Modules { job, end_ns: layout.ns(job.timeline.end), known: HashMap::new(), bytes: 0 };
+    let mut modules = Modules { job, end_ns: layout.ns(job.timeline.end), known: HashMap::new(), bytes: 0, at };
     let mut replay = job.timeline.replay(layout);
     let (mut unwound, mut lost, mut events) = (Unwound::default(), 0u64, 0u64);
     let mut last = Packet::default();
@@ -108,13 +113,14 @@ pub fn convert(job: &Job<'_>, from: &File, to: &File, shared: &Shared, at: &mut 
             bytes = &bytes[event.bytes.len()..];
             events += 1;
             if events % STEP == 0 {
-                at(0);
+                (modules.at)(0);
             }
             if event.kind == Kind::Copied {
-                replay.advance(event.time);
                 shared.set_event(event.time, event.pid);
+                replay.advance(event.time, modules.at);
                 let mut process = Process { pid: event.pid, spaces: &replay.spaces, modules: &mut modules, shared };
                 writer.event(event.time, unwound.stack(job, &event, &mut process))?;
+                shared.set_address(0);
             } else {
                 writer.event(event.time, event.bytes)?;
             }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 struct Words {
     /// Number of bytes of the stream that are converted.
     done: AtomicU64,
-    /// Time and process of the current stack, and address of the current frame.
+    /// Time and process of the current stack, and address of the current frame; 0 between frames.
     time: AtomicU64,
     pid: AtomicU64,
     address: AtomicU64,
@@ -46,16 +46,19 @@ impl Shared {
     pub fn set_event(&self, time: u64, pid: i32) {
         self.words().time.store(time, Relaxed);
         self.words().pid.store(pid as u32 as u64, Relaxed);
+        self.set_address(0);
     }
 
     pub fn set_address(&self, address: u64) {
         self.words().address.store(address, Relaxed);
     }
 
-    /// Returns time and process of the current stack, and the address of the current frame.
-    pub fn at(&self) -> (u64, i32, u64) {
+    /// Returns time and process of the current stack, and the address of the current frame. `None`
+    /// between frames, where no module is the cause of a failure.
+    pub fn at(&self) -> Option<(u64, i32, u64)> {
         let words = self.words();
-        (words.time.load(Relaxed), words.pid.load(Relaxed) as u32 as i32, words.address.load(Relaxed))
+        let address = words.address.load(Relaxed);
+        (address != 0).then(|| (words.time.load(Relaxed), words.pid.load(Relaxed) as u32 as i32, address))
     }
 }
 

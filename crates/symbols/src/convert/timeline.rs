@@ -11,6 +11,9 @@ use std::io;
 /// truncated.
 const MAX_BYTES: usize = 1 << 30;
 
+/// Number of changes between two signs of progress.
+const STEP: usize = 4096;
+
 /// The changes.
 #[derive(Debug, Default)]
 pub struct Timeline {
@@ -69,20 +72,21 @@ pub struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Applies all changes up to a time. Returns true if there was any.
-    pub fn advance(&mut self, to: u64) -> bool {
-        let from = self.next;
+    /// Applies all changes up to a time. `at` is called now and then, as a sign of progress.
+    pub fn advance(&mut self, to: u64, at: &mut dyn FnMut(usize)) {
         while let Some(&(time, begin, end)) = self.timeline.changes.get(self.next) {
             if time > to {
                 break;
             }
             self.next += 1;
+            if self.next % STEP == 0 {
+                at(0);
+            }
             let Some(event) = self.layout.parse(&self.timeline.bytes[begin..end]) else { continue };
             let mut name = String::new();
             if let Some(change) = event.change(&mut name) {
                 self.spaces.apply(event.pid, event.tid, change);
             }
         }
-        self.next > from
     }
 }
