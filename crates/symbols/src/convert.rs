@@ -230,7 +230,14 @@ impl Work<'_> {
         let done = apart(|at| job::convert(&job, &stream.file, &to, &stream.shared, at), limit, Instant::now() + 4 * limit, &stopped);
         match done {
             Ok(()) => to.sync_all().map(Ok).map_err(CompleteError::io("write", hidden)),
-            Err((_, why)) => Ok(Err(why)),
+            Err((_, why)) => match stream.shared.error() {
+                // Another attempt would fail, too, e.g. because the disk is full.
+                Some(error) => {
+                    let _ = fs::remove_file(hidden);
+                    Err(CompleteError::io("convert", &stream.path)(error))
+                }
+                None => Ok(Err(why)),
+            },
         }
     }
 

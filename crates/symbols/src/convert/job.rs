@@ -98,6 +98,10 @@ fn read(job: &Job<'_>, spaces: &Spaces, id: ModuleId, end_ns: i64) -> Option<Mod
 /// Converts a stream. `at` is called now and then, as a sign of progress. `shared` has the position
 /// for the process that watches this one.
 pub fn convert(job: &Job<'_>, from: &File, to: &File, shared: &Shared, at: &mut dyn FnMut(usize)) -> io::Result<()> {
+    convert_events(job, from, to, shared, at).inspect_err(|error| shared.set_error(error))
+}
+
+fn convert_events(job: &Job<'_>, from: &File, to: &File, shared: &Shared, at: &mut dyn FnMut(usize)) -> io::Result<()> {
     let layout = job.layout;
     let mut reader = Reader::new(from, &layout.uuid)?;
     let mut writer = Writer::new(to, &layout.uuid);
@@ -172,5 +176,21 @@ impl Unwound {
         self.event.extend_from_slice(&(self.addresses.len() as u16).to_ne_bytes());
         self.event.extend(self.addresses.iter().flat_map(|address| address.to_ne_bytes()));
         &self.event
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_watching_process_knows_an_error_of_the_disk() {
+        let layout = Layout::new(include_bytes!("../../tests/fixtures/metadata")).unwrap();
+        let (timeline, users, excluded) = (Timeline::default(), HashMap::new(), Excluded::default());
+        let job = Job { layout: &layout, timeline: &timeline, users: &users, excluded: &excluded, by_chain: false };
+        let (from, full) = (tempfile::tempfile().unwrap(), File::options().write(true).open("/dev/full").unwrap());
+        let shared = Shared::new().unwrap();
+        assert!(convert(&job, &from, &full, &shared, &mut |_| {}).is_err());
+        assert_eq!(shared.error().unwrap().kind(), io::ErrorKind::StorageFull);
     }
 }

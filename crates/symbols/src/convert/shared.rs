@@ -14,6 +14,8 @@ struct Words {
     time: AtomicU64,
     pid: AtomicU64,
     address: AtomicU64,
+    /// Number of the system's error that ended the conversion; 0 for none.
+    error: AtomicU64,
 }
 
 /// A page with [`Words`].
@@ -41,6 +43,18 @@ impl Shared {
 
     pub fn done(&self) -> u64 {
         self.words().done.load(Relaxed)
+    }
+
+    /// Notes an error of reading or writing a stream.
+    pub fn set_error(&self, error: &io::Error) {
+        let number = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
+        self.words().error.store(u64::from(number.unsigned_abs()), Relaxed);
+    }
+
+    /// Returns the error of reading or writing a stream.
+    pub fn error(&self) -> Option<io::Error> {
+        let number = i32::try_from(self.words().error.load(Relaxed)).unwrap_or(0);
+        (number != 0).then(|| io::Error::from_raw_os_error(number))
     }
 
     pub fn set_event(&self, time: u64, pid: i32) {

@@ -51,6 +51,8 @@ impl Snapshot<'_> {
 pub struct Registers {
     values: [Option<u64>; REGISTERS],
     pub arch: Arch,
+    /// Set if the frame was found by a frame pointer.
+    by_frame_pointer: bool,
 }
 
 impl Registers {
@@ -59,7 +61,7 @@ impl Registers {
         values[usize::from(arch.sp)] = Some(of.sp);
         values[usize::from(arch.fp)] = Some(of.fp);
         values[usize::from(arch.return_address)] = Some(if arch.has_link { of.lr } else { of.ip });
-        Registers { values, arch }
+        Registers { values, arch, by_frame_pointer: false }
     }
 
     pub fn get(&self, number: u16) -> Option<u64> {
@@ -138,7 +140,7 @@ pub fn step(row: &Row, section: &[u8], snapshot: &Snapshot<'_>, ip: u64, registe
     let (Some(cfa), Some(sp)) = (cfa, registers.sp()) else { return Step::Lost };
     // A leaf function may have no frame where calls use a register.
     let advances = cfa > sp || cfa == sp && is_innermost && arch.has_link || row.is_signal;
-    let mut caller = registers.clone();
+    let mut caller = Registers { by_frame_pointer: false, ..registers.clone() };
     caller.set(arch.sp, Some(cfa));
     // A register without a rule in its table has the rule `Undefined`.
     let mut return_address = Rule::Undefined;
@@ -172,7 +174,9 @@ pub fn step(row: &Row, section: &[u8], snapshot: &Snapshot<'_>, ip: u64, registe
 /// leads to that of the caller, and the return address is next to it.
 pub fn step_by_frame_pointer(snapshot: &Snapshot<'_>, registers: &mut Registers) -> Step {
     let (Some(fp), Some(sp)) = (registers.fp(), registers.sp()) else { return Step::Lost };
-    if fp == 0 {
+    // The frame pointer is 0 in the first function. Elsewhere it is certain to be a frame pointer
+    // only if the frame before was found by one.
+    if fp == 0 && registers.by_frame_pointer {
         return Step::First;
     }
     if fp < sp || fp % 8 != 0 {
@@ -180,7 +184,7 @@ pub fn step_by_frame_pointer(snapshot: &Snapshot<'_>, registers: &mut Registers)
     }
     let arch = registers.arch;
     let (Some(next), Some(address)) = (snapshot.read(fp), snapshot.read(fp.wrapping_add(8))) else { return Step::Lost };
-    let mut caller = Registers { values: [None; REGISTERS], arch };
+    let mut caller = Registers { values: [None; REGISTERS], arch, by_frame_pointer: true };
     caller.set(arch.sp, Some(fp.wrapping_add(16)));
     caller.set(arch.fp, Some(next));
     finish(Some(address), true, caller, registers)
@@ -225,6 +229,20 @@ mod tests {
         // A function without a rule for its return address is the first one.
         assert_eq!(step(&leaf, &[], &snapshot, 0x4440, &mut registers.clone(), false), Step::First);
         assert_eq!(step_by_frame_pointer(&snapshot, &mut registers), Step::Caller(0x5550));
+        assert_eq!(step_by_frame_pointer(&snapshot, &mut registers), Step::First);
+    }
+
+    #[test]
+    fn a_frame_pointer_of_zero_ends_only_a_chain_of_frame_pointers() {
+        let stack = words(&[0, 0x4440]);
+        let snapshot = Snapshot { ip: 0x3330, sp: 0x1000, fp: 0, lr: 0, stack: &stack };
+        let mut registers = Registers::new(Arch::X86_64, &snapshot);
+        assert_eq!(step_by_frame_pointer(&snapshot, &mut registers), Step::Lost);
+        let leaf = row(Cfa::Register(7, 16), &[(16, Rule::Offset(-8))]);
+        assert_eq!(step(&leaf, &[], &snapshot, 0x3330, &mut registers, true), Step::Caller(0x4440));
+        assert_eq!(step_by_frame_pointer(&snapshot, &mut registers), Step::Lost);
+        let mut registers = Registers::new(Arch::X86_64, &Snapshot { fp: 0x1000, ..snapshot });
+        assert_eq!(step_by_frame_pointer(&snapshot, &mut registers), Step::Caller(0x4440));
         assert_eq!(step_by_frame_pointer(&snapshot, &mut registers), Step::First);
     }
 
