@@ -9,6 +9,7 @@
 mod excluded;
 mod job;
 mod layout;
+mod memory;
 mod shared;
 mod stream;
 mod timeline;
@@ -158,7 +159,8 @@ fn locked<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl Work<'_> {
     fn run(&self, progress: &mut dyn FnMut(u64, u64), stopped: &dyn Fn() -> bool) -> Result<(), CompleteError> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(self.streams.len());
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = cpus.min(self.streams.len()).min(memory::sandboxes());
         let total = self.streams.iter().map(|stream| stream.bytes).sum();
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.work())).collect();
@@ -191,7 +193,10 @@ impl Work<'_> {
             // The modules that this attempt does not read; other threads may add some meanwhile.
             let excluded = locked(&self.state.excluded).clone();
             let failed = match self.attempt(stream, &hidden, &excluded, by_chain)? {
-                Ok(()) => return fs::rename(&hidden, &stream.path).map_err(CompleteError::io("replace", &stream.path)),
+                Ok(()) => {
+                    self.note_tables(&name, stream.shared.too_large());
+                    return fs::rename(&hidden, &stream.path).map_err(CompleteError::io("replace", &stream.path));
+                }
                 Err(Why::Item(why)) if !by_chain => {
                     by_chain = !self.exclude(stream, &excluded, &why);
                     if by_chain {
@@ -212,6 +217,16 @@ impl Work<'_> {
             };
             let _ = fs::remove_file(&hidden);
             return Err(CompleteError::io("convert", &stream.path)(failed));
+        }
+    }
+
+    fn note_tables(&self, stream: &str, modules: u64) {
+        if modules > 0 {
+            let most = job::MAX_TABLES >> 20;
+            let note = format!(
+                "stacks through {modules} modules in samples/{stream} are incomplete: all unwinding tables have more than {most} MiB"
+            );
+            locked(&self.state.notes).push(note);
         }
     }
 

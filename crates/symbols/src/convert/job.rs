@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io;
 
 /// Maximum number of bytes of all unwinding tables. Stacks in further modules are truncated.
-const MAX_TABLES: usize = 768 << 20;
+pub const MAX_TABLES: usize = 768 << 20;
 /// Number of events between two signs of progress.
 const STEP: u64 = 256;
 /// Maximum number of addresses of a list in an event.
@@ -39,6 +39,9 @@ struct Modules<'a> {
     end_ns: i64,
     known: HashMap<ModuleId, Option<Module>>,
     bytes: usize,
+    /// Number of modules beyond [`MAX_TABLES`].
+    too_large: u64,
+    shared: &'a Shared,
     /// Called as a sign of progress.
     at: &'a mut dyn FnMut(usize),
 }
@@ -69,8 +72,14 @@ impl Modules<'_> {
             let module = read(self.job, spaces, id, self.end_ns);
             (self.at)(0);
             let module = module?;
-            self.bytes += module.size();
-            (self.bytes <= MAX_TABLES).then_some(module)
+            let bytes = self.bytes + module.size();
+            if bytes > MAX_TABLES {
+                self.too_large += 1;
+                self.shared.set_too_large(self.too_large);
+                return None;
+            }
+            self.bytes = bytes;
+            Some(module)
         });
         let Some(module) = module else { return Code::Unreadable };
         let frame_pointers = module.has_frame_pointers();
@@ -103,9 +112,10 @@ pub fn convert(job: &Job<'_>, from: &File, to: &File, shared: &Shared, at: &mut 
 
 fn convert_events(job: &Job<'_>, from: &File, to: &File, shared: &Shared, at: &mut dyn FnMut(usize)) -> io::Result<()> {
     let layout = job.layout;
+    shared.set_too_large(0);
     let mut reader = Reader::new(from, &layout.uuid)?;
     let mut writer = Writer::new(to, &layout.uuid);
-    let mut modules = Modules { job, end_ns: layout.ns(job.timeline.end), known: HashMap::new(), bytes: 0, at };
+    let mut modules = Modules { job, end_ns: layout.ns(job.timeline.end), known: HashMap::new(), bytes: 0, too_large: 0, shared, at };
     let mut replay = job.timeline.replay(layout);
     let (mut unwound, mut lost, mut events) = (Unwound::default(), 0u64, 0u64);
     let mut last = Packet::default();

@@ -16,6 +16,8 @@ struct Words {
     address: AtomicU64,
     /// Number of the system's error that ended the conversion; 0 for none.
     error: AtomicU64,
+    /// Number of modules whose unwinding tables were too large.
+    too_large: AtomicU64,
 }
 
 /// A page with [`Words`].
@@ -43,6 +45,14 @@ impl Shared {
 
     pub fn done(&self) -> u64 {
         self.words().done.load(Relaxed)
+    }
+
+    pub fn set_too_large(&self, modules: u64) {
+        self.words().too_large.store(modules, Relaxed);
+    }
+
+    pub fn too_large(&self) -> u64 {
+        self.words().too_large.load(Relaxed)
     }
 
     /// Notes an error of reading or writing a stream.

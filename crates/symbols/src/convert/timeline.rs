@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io;
 
 /// Maximum number of bytes of changes. Further ones are left out, and stacks in what they map are
-/// truncated.
-const MAX_BYTES: usize = 1 << 30;
+/// truncated. Each sandbox inherits them, within its limit of memory.
+const MAX_BYTES: usize = 256 << 20;
 
 /// Number of changes between two signs of progress.
 const STEP: usize = 4096;
@@ -38,7 +38,7 @@ impl Timeline {
                 match event.kind {
                     Kind::Copied => copied += 1,
                     Kind::Other => {}
-                    _ if self.bytes.len() + event.bytes.len() > MAX_BYTES => self.left_out += 1,
+                    _ if self.bytes() + event.bytes.len() > MAX_BYTES => self.left_out += 1,
                     _ => {
                         let begin = self.bytes.len();
                         self.bytes.extend_from_slice(event.bytes);
@@ -50,10 +50,16 @@ impl Timeline {
         Ok(copied)
     }
 
+    fn bytes(&self) -> usize {
+        self.bytes.len() + self.changes.len() * size_of::<(u64, usize, usize)>()
+    }
+
     /// Sorts the changes after all streams were added. Changes of the same time keep the order of
     /// their streams.
     pub fn sort(&mut self) {
         self.changes.sort_by_key(|(time, ..)| *time);
+        self.bytes.shrink_to_fit();
+        self.changes.shrink_to_fit();
     }
 
     /// Returns the processes before the first change.

@@ -73,10 +73,10 @@ impl Module {
         self.has_frame_pointers
     }
 
-    /// Returns the number of bytes that the tables occupy.
+    /// Returns the number of bytes of memory that the tables occupy.
     pub fn size(&self) -> usize {
-        let indexed = (self.index.len() + self.debug_index.len()) * size_of::<(u64, usize)>();
-        self.eh_frame.bytes.len() + self.eh_frame_hdr.len() + self.debug_frame.bytes.len() + indexed
+        let indexed = (self.index.capacity() + self.debug_index.capacity()) * size_of::<(u64, usize)>();
+        self.eh_frame.bytes.capacity() + self.eh_frame_hdr.capacity() + self.debug_frame.bytes.capacity() + indexed
     }
 
     /// Returns the row for an address in the module's address space, and the section of its
