@@ -141,7 +141,7 @@ impl Mover {
         if let Some((_, limit)) = self.waits.take().filter(|(_, limit)| limit.largest() > limit.requested()) {
             let ms = |ns: u32| f64::from(ns) / 1e6;
             self.records.shared.trouble(format!(
-                "stacks of waits were more than {} MiB per second, so fewer were sampled: at times only waits from {:.1} ms on all, instead of {:.1} ms",
+                "stacks of waits were more than {} MiB per second, so fewer were sampled: at times every wait only from {:.1} ms instead of {:.1} ms",
                 BYTES_PER_SECOND >> 20,
                 ms(limit.largest()),
                 ms(limit.requested()),
@@ -254,13 +254,16 @@ impl Records {
             }
             RecordContent::Comm { exec, comm } => {
                 if exec {
-                    self.samples.forget(record.pid);
+                    self.samples.executed(record.pid);
                 }
                 self.payload.push(u8::from(exec));
                 text(&mut self.payload, comm);
                 COMM
             }
             RecordContent::Fork { parent_pid, parent_tid } => {
+                if parent_pid != record.pid {
+                    self.samples.forked(parent_pid, record.pid);
+                }
                 self.payload.extend_from_slice(&parent_pid.to_ne_bytes());
                 self.payload.extend_from_slice(&parent_tid.to_ne_bytes());
                 FORK

@@ -11,6 +11,9 @@ const RUNNING: u8 = 0;
 /// Bytes that are kept above the first function of a program, which some programs read to find
 /// their arguments.
 const ABOVE: u64 = 64;
+/// Usual limit of the size of a stack. Further below its parent's begin, a process that has ended
+/// may have executed another program whose record comes later.
+const MAX_STACK: u64 = 8 << 20;
 /// Largest number of processes whose begin of the stack is remembered.
 const MAX_PROCESSES: usize = 1 << 16;
 
@@ -19,9 +22,19 @@ const MAX_PROCESSES: usize = 1 << 16;
 pub(super) struct SampleWriter {
     kernel: Vec<u64>,
     user: Vec<u64>,
-    /// Address at which the stack of a process's first thread begins; 0 if it is unknown. The
-    /// environment, which may hold secrets, is above it.
-    begins: HashMap<i32, u64>,
+    /// Where the stacks of the first threads of processes begin. The environment, which may hold
+    /// secrets, is above that.
+    begins: HashMap<i32, Begin>,
+}
+
+/// Address at which a stack begins.
+#[derive(Clone, Copy, Debug)]
+enum Begin {
+    Known(u64),
+    /// That of the parent, which the process keeps until it executes another program.
+    Inherited(u64),
+    /// The process had ended before the recorder looked.
+    Unknown,
 }
 
 /// A sample that was written.
@@ -53,9 +66,36 @@ impl SampleWriter {
         Written { event: COPIED, of_wait: wait.is_some() }
     }
 
-    /// Forgets a process that ended or executes another program.
+    /// Looks where the stack of a process begins, which executes another program from now on. Later
+    /// it may have ended.
+    pub fn executed(&mut self, pid: i32) {
+        self.look(pid, Begin::Unknown);
+    }
+
+    /// A new process continues on a copy of its parent's stack.
+    pub fn forked(&mut self, parent: i32, pid: i32) {
+        if let Some(&(Begin::Known(begin) | Begin::Inherited(begin))) = self.begins.get(&parent) {
+            self.remember(pid, Begin::Inherited(begin));
+        }
+    }
+
+    /// Forgets a process that ended.
     pub fn forget(&mut self, pid: i32) {
         self.begins.remove(&pid);
+    }
+
+    /// Looks where the stack of a process begins.
+    fn look(&mut self, pid: i32, otherwise: Begin) -> Begin {
+        let begin = existing::begin_of_stack(pid).map_or(otherwise, Begin::Known);
+        self.remember(pid, begin)
+    }
+
+    fn remember(&mut self, pid: i32, begin: Begin) -> Begin {
+        if self.begins.len() >= MAX_PROCESSES {
+            self.begins.clear();
+        }
+        self.begins.insert(pid, begin);
+        begin
     }
 
     /// Appends the addresses, without the first ones of the kernel.
@@ -72,16 +112,24 @@ impl SampleWriter {
         }
     }
 
-    /// Returns the bytes of the stack below the arguments and the environment of the process.
+    /// Returns the bytes of the stack below the arguments and the environment of the process; none
+    /// if it is not known where those are.
     fn without_environment<'a>(&mut self, pid: i32, sp: u64, stack: &'a [u8]) -> &'a [u8] {
-        if self.begins.len() >= MAX_PROCESSES {
-            self.begins.clear();
-        }
-        let begin = *self.begins.entry(pid).or_insert_with(|| existing::begin_of_stack(pid).unwrap_or(0));
-        let kept = begin.checked_sub(sp).and_then(|length| usize::try_from(length.saturating_add(ABOVE)).ok());
-        // Another begin belongs to a program that the process executed meanwhile, or the thread
-        // runs on a stack of its own.
-        kept.and_then(|length| stack.get(..length)).unwrap_or(stack)
+        let begin = match self.begins.get(&pid).copied() {
+            Some(begin @ (Begin::Known(_) | Begin::Unknown)) => begin,
+            Some(inherited) => self.look(pid, inherited),
+            None => self.look(pid, Begin::Unknown),
+        };
+        let (address, farthest) = match begin {
+            Begin::Known(address) => (address, u64::MAX),
+            Begin::Inherited(address) => (address, MAX_STACK),
+            Begin::Unknown => return &[],
+        };
+        // A begin below the copy belongs to a program that the process executed meanwhile: the
+        // kernel puts the stack above everything else that a program has mapped.
+        let Some(length) = address.checked_sub(sp).filter(|length| *length <= farthest) else { return &[] };
+        // If the begin is not in the copy, the environment is not in it, either.
+        usize::try_from(length.saturating_add(ABOVE)).ok().and_then(|length| stack.get(..length)).unwrap_or(stack)
     }
 }
 
@@ -97,9 +145,19 @@ mod tests {
         let mut writer = SampleWriter::default();
         let mut kept = |sp: u64| writer.without_environment(own, sp, &stack).len();
         assert_eq!(kept(begin - 1000), 1000 + ABOVE as usize);
-        // The begin is not in the copy, or the stack is another one.
-        assert_eq!([kept(begin - 2000), kept(begin - 1_000_000), kept(begin + 8)], [2000; 3]);
-        // The process is unknown.
-        assert_eq!(writer.without_environment(i32::MAX, begin - 1000, &stack).len(), 2000);
+        // The begin is not in the copy.
+        assert_eq!([kept(begin - 2000), kept(begin - 1_000_000)], [2000; 2]);
+        // The begin is that of another program.
+        assert_eq!(kept(begin + 8), 0);
+        // The process has ended, or was created by a known one.
+        let mut kept = |pid: i32| writer.without_environment(pid, begin - 1000, &stack).len();
+        assert_eq!(kept(i32::MAX), 0);
+        writer.forked(own, i32::MAX - 1);
+        writer.forked(i32::MAX, i32::MAX - 2);
+        let mut kept = |pid: i32| writer.without_environment(pid, begin - 1000, &stack).len();
+        assert_eq!([kept(i32::MAX - 1), kept(i32::MAX - 2)], [1000 + ABOVE as usize, 0]);
+        assert_eq!(writer.without_environment(i32::MAX - 1, begin - 2 * MAX_STACK, &stack).len(), 0);
+        writer.executed(i32::MAX - 1);
+        assert_eq!(writer.without_environment(i32::MAX - 1, begin - 1000, &stack).len(), 0);
     }
 }

@@ -168,7 +168,8 @@ impl Unwound {
                 self.addresses.clear();
                 Walked::Whole
             }
-            ip if ip == 0 || job.by_chain => {
+            // The recorder leaves out a stack in which it cannot tell where the environment begins.
+            ip if ip == 0 || job.by_chain || snapshot.stack.is_empty() && !self.chain.is_empty() => {
                 self.addresses.clone_from(&self.chain);
                 Walked::Truncated
             }
