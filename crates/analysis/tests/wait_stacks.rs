@@ -8,13 +8,17 @@ mod linux_support;
 mod support;
 
 use composed::{drawn, options, two_cpus, BLOCKED};
-use linux_support::Kernel;
+use linux_support::{Kernel, Val, DEAD};
 use longpole_analysis::critical_path::samples::{CriticalFunction, PathTime};
 use longpole_analysis::critical_path::{Answer, CriticalPath};
 use longpole_analysis::pipeline::samples::{path_stacks, PathStacksOf, StackSamples};
 use longpole_analysis::pipeline::Error;
 use longpole_analysis::scheduling::sampled_waits::SampledWaits;
 use longpole_analysis::scheduling::stacks::FunctionShare;
+use longpole_analysis::verdict::because::Because;
+use longpole_analysis::verdict::code::add_places;
+use longpole_analysis::verdict::data::{Basis, Locks, Named, Outcome, SubjectLevel, Verdict, WaitPlaces};
+use longpole_analysis::verdict::limits::Limits;
 use longpole_model::causes::{About, Composer, RunsOn};
 use longpole_trace::{Options, Trace};
 use std::collections::HashMap;
@@ -41,13 +45,15 @@ const LIBRARY: u64 = 0x2010;
 struct Stream {
     events: Vec<u8>,
     last: u64,
+    /// Process of all threads; by default, each thread is a process.
+    pid: Option<i32>,
 }
 
 impl Stream {
     fn event(&mut self, id: u16, time: u64, tid: i32, fields: &[u8]) {
         self.events.extend(id.to_le_bytes());
         self.events.extend(time.to_le_bytes());
-        self.events.extend([tid, tid].iter().flat_map(|id| id.to_le_bytes()));
+        self.events.extend([self.pid.unwrap_or(tid), tid].iter().flat_map(|id| id.to_le_bytes()));
         self.events.extend(fields);
         self.last = time;
     }
@@ -290,4 +296,57 @@ fn a_wait_for_another_thread_has_the_stacks_of_both_ends() {
     assert_eq!(pair.waiter.stack, ["in_the_library", "waits", "main"]);
     // From the begin of the wait to the wake-up; what follows is the waiter's own time.
     assert_eq!((pair.count, pair.ns), (1.0, 10_070));
+}
+
+/// A thread that holds a lock, one that waits for it, and one that joins the second for the whole
+/// run.
+fn joined_user_of_lock() -> (Kernel, Stream) {
+    let mut kernel = two_cpus();
+    let mut futex = |t: i64, cpu: u32, address: i64, op: i64| {
+        kernel.event(t, cpu, "syscall_entry_futex", &[("uaddr", Val::I(address)), ("op", Val::I(op)), ("val", Val::I(1))]);
+    };
+    futex(120, 1, 0x9000, 265);
+    futex(140, 1, 0x7000, 128);
+    futex(10_000, 0, 0x7000, 129);
+    kernel.switch(110, 1, 0, 0, 13);
+    kernel.switch(130, 1, 13, BLOCKED, 12);
+    kernel.switch(150, 1, 12, BLOCKED, 0);
+    kernel.waking(10_010, 0, 12, 1);
+    kernel.syscall(10_020, 0, "futex", Some(1));
+    kernel.switch(10_025, 1, 0, 0, 12);
+    kernel.syscall(10_030, 1, "futex", Some(0));
+    kernel.switch(10_100, 0, 11, BLOCKED, 0);
+    kernel.waking(15_000, 1, 13, 1);
+    kernel.switch(15_010, 1, 12, DEAD, 13);
+    kernel.syscall(15_020, 1, "futex", Some(0));
+    kernel.syscall(15_100, 1, "getpid", None);
+    kernel.events.sort_by_key(|event| event.0);
+    let mut stream = Stream { pid: Some(10), ..Stream::default() };
+    stream.process(10);
+    stream.period(1_000);
+    stream.stack(10_010, 11, (2, 12), &[LIBRARY, ANSWERS, MAIN]);
+    stream.stack(10_026, 12, WAITED, &[LIBRARY, WAITS, MAIN]);
+    stream.stack(15_000, 12, (2, 13), &[LIBRARY, COMPUTES]);
+    stream.stack(15_011, 13, WAITED, &[LIBRARY, MAIN]);
+    (kernel, stream)
+}
+
+#[test]
+fn the_places_of_a_lock_are_not_those_of_a_longer_wait_for_the_end_of_a_thread() {
+    let (kernel, stream) = joined_user_of_lock();
+    let read = Read::new(&kernel, &stream);
+    let pairs = read.with(|of_path, _| of_path.ended_waits(read.answer.length_ns));
+    let functions: Vec<_> = pairs.iter().map(|pair| (pair.waiter.function.as_str(), pair.waker.function.as_str())).collect();
+    assert_eq!(functions, [("main", "computes"), ("waits", "answers")]);
+    let places = |address: &str, program: &str| {
+        let locks = Some(Locks { count: 1, address: address.to_owned(), share: 1.0 });
+        let because = vec![Because::Lock { count: 1, share: 0.6, locks }];
+        let subject = Some(Named::of_name(SubjectLevel::Process, program));
+        let mut verdict = Verdict { subject, because, share: Some(0.6), ..Verdict::new(Outcome::Bottleneck, Basis::Subjects) };
+        add_places(&mut verdict, &pairs, &Limits::built_in().unwrap());
+        verdict.wait_places
+    };
+    let expected = WaitPlaces { waits_in: "waits".to_owned(), ended_in: "answers".to_owned() };
+    assert_eq!(places("0x7000", "p10"), Some(expected));
+    assert_eq!((places("0x8000", "p10"), places("0x7000", "other")), (None, None));
 }

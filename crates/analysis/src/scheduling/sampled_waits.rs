@@ -5,14 +5,24 @@
 //! CPU, up to just before the sample. This log observes the model of the kernel while a trace is
 //! read, and keeps that time for each sample. The stacks themselves are read later, with the path.
 
-use longpole_model::linux::watch::{Moment, ThreadId, ThreadState, Wake, Waker, Watch};
+use longpole_model::linux::watch::{FinishedCall, Moment, ThreadId, ThreadState, Wake, Waker, Watch};
 use longpole_model::linux::Linux;
+use longpole_model::system_calls::{takes_a_futex_operation, CallFamily};
 use longpole_symbols::{Cause, Spaces};
 use longpole_trace::{Catalogue, Item, StreamKind};
 use std::collections::HashMap;
 
-/// Largest number of waits that are kept. Each takes 32 bytes.
+/// Largest number of waits that are kept. Each takes 48 bytes.
 const MAX_WAITS: usize = 1 << 22;
+
+/// The lock for which a thread waited, as far as its system call shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AwaitedLock {
+    /// The address of a futex. It is not always a lock: the end of a thread is one, too.
+    Futex(i64),
+    /// A lock of a file.
+    File,
+}
 
 /// A wait whose end was sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +34,8 @@ pub struct SampledWait {
     pub end_ns: i64,
     /// True if a thread ended the wait, and no interrupt.
     pub by_thread: bool,
+    /// `None` until the system call has returned, or if the thread waited in another one.
+    pub lock: Option<AwaitedLock>,
 }
 
 /// The newest time in which a thread had no CPU.
@@ -44,6 +56,10 @@ pub struct SampledWaits {
     /// Samples that came before the switch to their thread, because clocks differ a little: the
     /// indices of their waits.
     open: HashMap<ThreadId, usize>,
+    /// Indices of the newest waits of threads whose system calls have not returned yet.
+    in_calls: HashMap<ThreadId, usize>,
+    /// Calls that returned at the current event, with the indices of their waits.
+    returned: Vec<(FinishedCall, usize)>,
     waits: Vec<SampledWait>,
     /// Number of samples beyond the limit.
     pub beyond: u64,
@@ -52,6 +68,7 @@ pub struct SampledWaits {
 impl SampledWaits {
     /// Processes an item after the kernel's model did.
     pub fn item(&mut self, linux: &Linux, catalogue: &Catalogue, item: &Item<'_>) {
+        self.set_locks(linux);
         let Item::Event(event) = item else { return };
         if catalogue.streams.get(event.stream.0 as usize).is_none_or(|stream| stream.kind != StreamKind::Samples) {
             return;
@@ -68,7 +85,23 @@ impl SampledWaits {
             self.open.insert(thread, self.waits.len());
         }
         let (begin_ns, end_ns) = if lasts { (0, 0) } else { (begin_ns, end_ns) };
-        self.waits.push(SampledWait { t_ns, tid, begin_ns, end_ns, by_thread });
+        self.in_calls.insert(thread, self.waits.len());
+        self.waits.push(SampledWait { t_ns, tid, begin_ns, end_ns, by_thread, lock: None });
+    }
+
+    /// Sets the locks of the waits whose calls have returned.
+    fn set_locks(&mut self, linux: &Linux) {
+        while let Some((call, at)) = self.returned.pop() {
+            let Some(wait) = self.waits.get_mut(at) else { continue };
+            if call.begin_ns.is_none_or(|begin| begin > wait.begin_ns) || wait.end_ns > call.end_ns {
+                continue;
+            }
+            let name = linux.names.text(call.name);
+            wait.lock = match call.arguments.about {
+                Some(address) if takes_a_futex_operation(name) => Some(AwaitedLock::Futex(address)),
+                _ => (CallFamily::of(name) == CallFamily::FileLock).then_some(AwaitedLock::File),
+            };
+        }
     }
 
     /// Returns the wait of the sample that was taken of this thread at this time; `None` if the
@@ -110,6 +143,12 @@ impl Watch for SampledWaits {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn returned(&mut self, call: &FinishedCall) {
+        if let Some(at) = call.thread.and_then(|thread| self.in_calls.remove(&thread)) {
+            self.returned.push((*call, at));
         }
     }
 

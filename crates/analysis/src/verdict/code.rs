@@ -4,11 +4,14 @@
 //! up by the innermost function of the program's own code. A function is named only if a few
 //! samples more or less would not change the result.
 
+use super::because::Because;
 use super::data::{Code, StateNamed, SubjectState, Verdict, WaitPlaces};
 use super::limits::Limits;
 use super::waits_for::{Awaited, WaitsFor};
 use crate::critical_path::samples::{Code as CodeOnPath, EndedWait, Estimate, PathTime};
+use crate::scheduling::sampled_waits::AwaitedLock;
 use longpole_model::kinds::LinkKind;
+use longpole_model::system_calls::CallFamily;
 
 /// Sets the function in which most of the verdict's state is spent, if the samples show it. `codes`
 /// are the functions on the path, whose length is `length_ns`.
@@ -46,20 +49,34 @@ pub fn add(verdict: &mut Verdict, codes: &[CodeOnPath], length_ns: u64, limits: 
     });
 }
 
-/// Sets the places in which threads wait for the subject's lock or reply, and in which the waits
-/// end, if these waits have a considerable part of the verdict's share. `waits` are sorted by their
-/// time.
+/// Sets the places in which threads wait for the lock that the verdict names, and in which the
+/// waits end, if these waits have a considerable part of the verdict's share.
 pub fn add_places(verdict: &mut Verdict, waits: &[EndedWait], limits: &Limits) {
-    let is_ended = |kind| matches!(kind, Awaited::Lock | Awaited::Reply | Awaited::Connection);
-    let Some(subject) = verdict.subject.as_ref().filter(|_| WaitsFor::of(verdict).is_some_and(|found| is_ended(found.kind))) else {
-        return;
+    let Some((lock, waiter, waker)) = awaited(verdict) else { return };
+    let is_meant = |of: &AwaitedLock| match of {
+        AwaitedLock::Futex(address) => lock == format!("{address:#x}"),
+        AwaitedLock::File => CallFamily::of(&lock) == CallFamily::FileLock,
     };
-    let program = subject.program();
-    let first = waits.iter().find(|wait| wait.waiter.process == program || wait.waker.process == program);
+    let is_between = |wait: &EndedWait| wait.waiter.process == waiter && wait.waker.process == waker;
+    let share = |wait: &EndedWait| wait.locks.iter().filter(|(of, _)| is_meant(of)).map(|(_, share)| share).sum::<f64>();
     let least = limits.considerable_share * verdict.share.unwrap_or(0.0) * verdict.rest();
-    verdict.wait_places = first
-        .filter(|wait| wait.share >= least)
-        .map(|EndedWait { waiter, waker, .. }| WaitPlaces { waits_in: waiter.function.clone(), ended_in: waker.function.clone() });
+    let of_lock = waits.iter().filter(|wait| is_between(wait)).map(|wait| (wait, share(wait)));
+    let most = of_lock.filter(|&(_, share)| share > 0.0 && share >= least).max_by(|a, b| a.1.total_cmp(&b.1));
+    verdict.wait_places =
+        most.map(|(wait, _)| WaitPlaces { waits_in: wait.waiter.function.clone(), ended_in: wait.waker.function.clone() });
+}
+
+/// Returns the lock that the verdict names, and the programs that wait for it and release it.
+/// `None` if waits cannot be matched with certainty: stacks do not say which reply was awaited.
+fn awaited(verdict: &Verdict) -> Option<(String, String, String)> {
+    let lock = WaitsFor::of(verdict).filter(|found| found.kind == Awaited::Lock)?.name;
+    let files = verdict.because.iter().find_map(|because| match because {
+        Because::FileLock { waiter, holder, .. } => Some((waiter.program(), holder.program())),
+        _ => None,
+    });
+    let program = verdict.subject.as_ref()?.program();
+    let (waiter, waker) = if lock.starts_with("0x") { (program, program) } else { files? };
+    Some((lock, waiter.to_owned(), waker.to_owned()))
 }
 
 /// Returns whether samples are of the verdict's state. `row` is the name of the state on the path.

@@ -5,10 +5,10 @@
 //! the wait, the path goes through the holder; the pair of functions says why it came there.
 
 use super::path_stacks::{waiting_frame, Estimate, Sampled};
-use crate::scheduling::sampled_waits::SampledWait;
+use crate::scheduling::sampled_waits::{AwaitedLock, SampledWait};
 use longpole_symbols::{FrameId, Stacks};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 /// Largest numbers of pairs of stacks that are distinguished, and of wake-ups whose waits have not
@@ -21,12 +21,15 @@ const MAX_FRAMES: usize = 64;
 /// A process and its stack.
 type End = (Rc<str>, Box<[FrameId]>);
 
+/// Both ends of a wait, and the lock for which it was.
+type Ends = (End, End, Option<AwaitedLock>);
+
 /// Pairs of stacks, while samples are read.
 #[derive(Debug, Default)]
 pub struct EndedWaits {
     /// The newest wake-up of each thread, with its time and the waker.
     wakes: HashMap<i32, (i64, End)>,
-    pairs: HashMap<(End, End), (f64, Estimate)>,
+    pairs: HashMap<Ends, (f64, Estimate)>,
 }
 
 /// One end of a wait.
@@ -51,6 +54,18 @@ pub struct EndedWait {
     /// Waits may contain each other, so the shares do not add up.
     pub ns: u64,
     pub share: f64,
+    /// The part of the share in which the waits were for each lock.
+    #[serde(skip)]
+    pub locks: BTreeMap<AwaitedLock, f64>,
+}
+
+/// The sums over the pairs of stacks with the same functions.
+struct Merged<'a> {
+    count: f64,
+    estimate: Estimate,
+    locks: BTreeMap<AwaitedLock, f64>,
+    /// The pair with most of the time, and that time.
+    most: (f64, &'a Ends),
 }
 
 impl EndedWaits {
@@ -68,7 +83,10 @@ impl EndedWaits {
         if ns == 0 || !wait.by_thread || t_ns < wait.begin_ns || t_ns > wait.end_ns {
             return;
         }
-        let key = (end(waiter), waker);
+        let mut key = (end(waiter), waker, wait.lock);
+        if self.pairs.len() >= MAX_PAIRS && !self.pairs.contains_key(&key) {
+            key.2 = None;
+        }
         if self.pairs.len() >= MAX_PAIRS && !self.pairs.contains_key(&key) {
             return;
         }
@@ -82,27 +100,34 @@ impl EndedWaits {
     /// Returns the pairs of functions with the most time first, each with the stacks that have most
     /// of it.
     pub fn answer(&self, stacks: &Stacks, length_ns: u64) -> Vec<EndedWait> {
-        let mut merged: HashMap<[&str; 4], (f64, Estimate, f64, &(End, End))> = HashMap::new();
+        let length = length_ns.max(1) as f64;
+        let mut merged: HashMap<[&str; 4], Merged> = HashMap::new();
         let mut pairs: Vec<_> = self.pairs.iter().collect();
         pairs.sort_unstable_by_key(|(pair, _)| *pair);
         for (pair, &(count, estimate)) in pairs {
+            let (waiter, waker, lock) = pair;
             let name = |frames: &[FrameId]| first(stacks, frames).map_or("[unknown]", |frame| stacks.frame(frame).function.as_str());
-            let key = [&*pair.0 .0, name(&pair.0 .1), &*pair.1 .0, name(&pair.1 .1)];
-            let merged = merged.entry(key).or_insert((0.0, Estimate::default(), f64::MIN, pair));
-            merged.0 += count;
-            merged.1 = [merged.1, estimate].into_iter().sum();
-            if estimate.ns > merged.2 {
-                (merged.2, merged.3) = (estimate.ns, pair);
+            let key = [&*waiter.0, name(&waiter.1), &*waker.0, name(&waker.1)];
+            let new = || Merged { count: 0.0, estimate: Estimate::default(), locks: BTreeMap::new(), most: (f64::MIN, pair) };
+            let merged = merged.entry(key).or_insert_with(new);
+            merged.count += count;
+            merged.estimate = [merged.estimate, estimate].into_iter().sum();
+            if let Some(lock) = lock {
+                *merged.locks.entry(*lock).or_default() += estimate.ns / length;
+            }
+            if estimate.ns > merged.most.0 {
+                merged.most = (estimate.ns, pair);
             }
         }
         let row =
-            |([waiter, waits_in, waker, wakes_in], (count, estimate, _, pair)): ([&str; 4], (f64, Estimate, f64, &(End, End)))| EndedWait {
+            |([waiter, waits_in, waker, wakes_in], Merged { count, estimate, locks, most: (_, pair) }): ([&str; 4], Merged)| EndedWait {
                 waiter: shown(stacks, waiter, waits_in, &pair.0 .1),
                 waker: shown(stacks, waker, wakes_in, &pair.1 .1),
                 count,
                 samples: estimate.samples,
                 ns: estimate.ns as u64,
-                share: estimate.ns / length_ns.max(1) as f64,
+                share: estimate.ns / length,
+                locks,
             };
         let mut rows: Vec<EndedWait> = merged.into_iter().map(row).collect();
         let words = |row: &EndedWait| (row.waiter.process.clone(), row.waiter.function.clone(), row.waker.function.clone());
