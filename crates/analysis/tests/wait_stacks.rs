@@ -19,6 +19,8 @@ use longpole_analysis::verdict::because::Because;
 use longpole_analysis::verdict::code::add_places;
 use longpole_analysis::verdict::data::{Basis, Locks, Named, Outcome, SubjectLevel, Verdict, WaitPlaces};
 use longpole_analysis::verdict::limits::Limits;
+use longpole_analysis::what_if::functions::only_waits;
+use longpole_analysis::what_if::Scenario;
 use longpole_model::causes::{About, Composer, RunsOn};
 use longpole_trace::{Options, Trace};
 use std::collections::HashMap;
@@ -349,4 +351,28 @@ fn the_places_of_a_lock_are_not_those_of_a_longer_wait_for_the_end_of_a_thread()
     let expected = WaitPlaces { waits_in: "waits".to_owned(), ended_in: "answers".to_owned() };
     assert_eq!(places("0x7000", "p10"), Some(expected));
     assert_eq!((places("0x8000", "p10"), places("0x7000", "other")), (None, None));
+}
+
+#[test]
+fn a_change_of_a_function_leaves_out_waits_that_depend_on_others() {
+    let mut kernel = two_cpus();
+    kernel.syscall(10_000, 0, "read", None);
+    kernel.switch(10_100, 0, 11, BLOCKED, 0);
+    kernel.waking(40_000, 0, 11, 0);
+    kernel.switch(40_100, 0, 0, 0, 11);
+    kernel.syscall(40_200, 0, "read", Some(0));
+    kernel.syscall(50_100, 0, "getpid", None);
+    let read = Read::new(&kernel, &sleeper_samples(1_000));
+    let within = read.with(|of_path, _| of_path.within("main"));
+    let (scalable, waits): (Vec<_>, Vec<_>) = within.iter().cloned().partition(|it| it.is_scalable);
+    assert!(!scalable.is_empty() && !waits.is_empty(), "{within:?}");
+    let change = Scenario::parse("main x0.5").unwrap();
+    let [estimated, ..] = change.of_function(0.5, &within).unwrap();
+    let changes = format!("{estimated:?}");
+    for it in &within {
+        assert_eq!(changes.contains(&format!("{:?}", it.state)), it.is_scalable, "{}: {changes}", it.state);
+    }
+    assert!(change.of_function(0.5, &waits).is_none());
+    let why = only_waits("main", &waits);
+    assert!(why.contains(&format!("{}::{}", waits[0].class, waits[0].state)) && why.contains("only waits"), "{why}");
 }

@@ -13,6 +13,9 @@ use crate::what_if::Change;
 /// time are taken.
 const MAX_STATES: usize = 64;
 
+/// Largest number of states that a message names.
+const MAX_NAMED: usize = 3;
+
 /// Number of scenarios that predict the change of a function: with the estimated parts, and with
 /// the ends of their intervals.
 pub const SCENARIOS: usize = 3;
@@ -27,15 +30,24 @@ impl Scenario {
         (is_whole || target.text.contains("::")).then_some((target.text.as_str(), *factor))
     }
 
-    /// Returns the scenarios of a function that has these parts of states; `None` without any.
+    /// Returns the scenarios of a function that has these parts of states; `None` if none of them
+    /// can be scaled.
     pub fn of_function(&self, factor: f64, states: &[Within]) -> Option<[Scenario; SCENARIOS]> {
         let of = |part: fn(&Within) -> f64| {
             let scaled = |it: &Within| Scenario::scale(&it.class, &it.state, 1.0 - part(it) * (1.0 - factor));
-            let all = states.iter().take(MAX_STATES).map(scaled).reduce(|all, next| all.with(&next))?;
+            let all = states.iter().filter(|it| it.is_scalable).take(MAX_STATES).map(scaled).reduce(|all, next| all.with(&next))?;
             Some(Scenario { text: self.text.clone(), changes: all.changes })
         };
         Some([of(|it| it.part)?, of(|it| it.low)?, of(|it| it.high)?])
     }
+}
+
+/// Returns why a function that has only these parts of states cannot be scaled.
+pub fn only_waits(function: &str, states: &[Within]) -> String {
+    let names: Vec<String> = states.iter().take(MAX_NAMED).map(|it| format!("{}::{}", it.class, it.state)).collect();
+    let more = if states.len() > MAX_NAMED { ", …" } else { "" };
+    let names = names.join(", ");
+    format!("{function} only waits on the path ({names}{more}): its time depends on what it waits for; change that instead")
 }
 
 /// Returns the prediction with the interval of those with the ends of the parts' intervals.

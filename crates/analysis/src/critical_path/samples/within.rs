@@ -2,6 +2,7 @@
 
 use super::functions::FunctionTable;
 use super::path_stacks::Estimate;
+use longpole_model::kinds::{SegmentKind, StateKind};
 use longpole_symbols::FrameId;
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,6 +16,8 @@ pub struct Within {
     /// Bounds of the part with 95 % confidence.
     pub low: f64,
     pub high: f64,
+    /// Whether a change may scale this state: its time does not follow from what it waits for.
+    pub is_scalable: bool,
 }
 
 impl FunctionTable<'_> {
@@ -27,21 +30,31 @@ impl FunctionTable<'_> {
         if wanted.is_empty() {
             return Vec::new();
         }
-        let mut states: BTreeMap<(&str, &str), (Estimate, Estimate)> = BTreeMap::new();
+        let mut states: BTreeMap<(&str, &str), (Estimate, Estimate, bool)> = BTreeMap::new();
         for stack in &self.divided.stacks {
-            let (within, of_state) = states.entry(self.path.class_and_state(stack.group.of)).or_default();
+            let new = (Estimate::default(), Estimate::default(), true);
+            let (within, of_state, scalable) = states.entry(self.path.class_and_state(stack.group.of)).or_insert(new);
+            *scalable &= is_scalable(self.path.segment_kind(stack.group.of));
             *of_state = [*of_state, stack.time].into_iter().sum();
             if stack.frames.iter().any(|frame| wanted.contains(frame)) {
                 *within = [*within, stack.time].into_iter().sum();
             }
         }
         let mut found: Vec<(f64, Within)> = Vec::new();
-        for ((class, state), (within, of_state)) in states.into_iter().filter(|(_, (within, _))| within.ns > 0.0) {
+        for ((class, state), (within, of_state, is_scalable)) in states.into_iter().filter(|(_, (within, ..))| within.ns > 0.0) {
             let (low, high) = within.interval(of_state);
             let (class, state, part) = (class.to_owned(), state.to_owned(), within.ns / of_state.ns);
-            found.push((within.ns, Within { class, state, part, low, high }));
+            found.push((within.ns, Within { class, state, part, low, high, is_scalable }));
         }
         found.sort_by(|a, b| b.0.total_cmp(&a.0));
         found.into_iter().map(|(_, within)| within).collect()
+    }
+}
+
+/// A link has no time of its own machine, and one of its name may belong to many machines.
+fn is_scalable(kind: SegmentKind) -> bool {
+    match kind {
+        SegmentKind::State(kind) => !matches!(kind, StateKind::Blocked | StateKind::Interrupted | StateKind::Unknown),
+        SegmentKind::Link(_) => false,
     }
 }
