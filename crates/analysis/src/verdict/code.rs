@@ -5,7 +5,7 @@
 //! samples more or less would not change the result.
 
 use super::because::Because;
-use super::data::{Code, StateNamed, SubjectState, Verdict, WaitPlaces};
+use super::data::{ClassState, Code, Named, StateNamed, SubjectLevel, SubjectState, Verdict, WaitPlaces};
 use super::limits::Limits;
 use super::waits_for::{Awaited, WaitsFor};
 use crate::critical_path::samples::{Code as CodeOnPath, EndedWait, Estimate, PathTime};
@@ -13,13 +13,15 @@ use crate::scheduling::sampled_waits::AwaitedLock;
 use longpole_model::kinds::LinkKind;
 use longpole_model::system_calls::CallFamily;
 
+/// Largest difference of two shares of the same time.
+const ROUNDING: f64 = 0.001;
+
 /// Sets the function in which most of the verdict's state is spent, if the samples show it. `codes`
 /// are the functions on the path, whose length is `length_ns`.
 pub fn add(verdict: &mut Verdict, codes: &[CodeOnPath], length_ns: u64, limits: &Limits) {
     let Some(subject) = verdict.subject.as_ref().filter(|_| verdict.has_code()) else { return };
-    let program = subject.program();
-    let row = verdict.origin.row.as_ref().map(|row| row.state.as_str());
-    let is_of = |code: &CodeOnPath| code.process == program && verdict.state.as_ref().is_none_or(|state| is_in(code, state, row));
+    let row = verdict.origin.row.as_ref();
+    let is_of = |code: &CodeOnPath| is_by(code, subject, row) && verdict.state.as_ref().is_none_or(|state| is_in(code, state, row));
     let (mut all, mut functions) = (Estimate::default(), Vec::<(&CodeOnPath, Estimate)>::new());
     for code in codes.iter().filter(|code| is_of(code)) {
         all = [all, code.estimate].into_iter().sum();
@@ -37,7 +39,12 @@ pub fn add(verdict: &mut Verdict, codes: &[CodeOnPath], length_ns: u64, limits: 
     if of_rest * low < limits.considerable_share * verdict.share.unwrap_or(0.0) {
         return;
     }
-    let share = |of_state: f64| (of_rest * of_state).min(1.0);
+    let share = |of_state: f64| of_rest * of_state;
+    // A larger share than that of the verdict is of something else.
+    let most = verdict.share_high.or(verdict.share).map_or(1.0, |high| high + ROUNDING);
+    if share(estimate.ns / all.ns) > most || of_rest > 1.0 + ROUNDING {
+        return;
+    }
     verdict.code = Some(Code {
         function,
         file: code.file.clone(),
@@ -45,7 +52,7 @@ pub fn add(verdict: &mut Verdict, codes: &[CodeOnPath], length_ns: u64, limits: 
         caller: code.caller.clone(),
         share: share(estimate.ns / all.ns),
         share_low: share(low),
-        share_high: share(high),
+        share_high: share(high).min(1.0),
     });
 }
 
@@ -79,9 +86,16 @@ fn awaited(verdict: &Verdict) -> Option<(String, String, String)> {
     Some((lock, waiter.to_owned(), waker.to_owned()))
 }
 
-/// Returns whether samples are of the verdict's state. `row` is the name of the state on the path.
-fn is_in(code: &CodeOnPath, state: &StateNamed, row: Option<&str>) -> bool {
-    let is_named = row.is_some_and(|row| row == code.state) || state.name == code.state;
+/// Returns whether samples are of the verdict's subject. Threads of one program differ in their
+/// class.
+fn is_by(code: &CodeOnPath, subject: &Named, row: Option<&ClassState>) -> bool {
+    let is_thread = || subject.name == code.class || row.is_some_and(|row| row.class == code.class);
+    code.process == subject.program() && (subject.level != SubjectLevel::Thread || is_thread())
+}
+
+/// Returns whether samples are of the verdict's state. `row` is that state on the path.
+fn is_in(code: &CodeOnPath, state: &StateNamed, row: Option<&ClassState>) -> bool {
+    let is_named = row.is_some_and(|row| row.state == code.state) || state.name == code.state;
     match state.kind {
         SubjectState::Running => code.time == PathTime::Running,
         SubjectState::SystemCall => code.time == PathTime::Running && is_named,
@@ -90,9 +104,66 @@ fn is_in(code: &CodeOnPath, state: &StateNamed, row: Option<&str>) -> bool {
             code.time == PathTime::Timer && (is_named || LinkKind::Timer.call_of(&code.state) == Some(&state.name) || state.name == "timer")
         }
         SubjectState::KernelTimer | SubjectState::GracePeriod => code.time == PathTime::Timer && is_named,
-        SubjectState::Disk => code.time == PathTime::Disk,
-        SubjectState::Transit => matches!(code.time, PathTime::Network | PathTime::Waiting),
-        SubjectState::Unknown => code.time == PathTime::Waiting,
+        SubjectState::Disk => code.time == PathTime::Disk && is_named,
+        SubjectState::Transit => matches!(code.time, PathTime::Network | PathTime::Waiting) && is_named,
+        SubjectState::Unknown => code.time == PathTime::Waiting && is_named,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::data::{Basis, Outcome};
+
+    const LENGTH_NS: u64 = 1_000;
+
+    fn code(class: &str, (time, state): (PathTime, &str), function: &str, ns: f64) -> CodeOnPath {
+        CodeOnPath {
+            process: "p".to_owned(),
+            class: class.to_owned(),
+            state: state.to_owned(),
+            time,
+            function: Some(function.to_owned()),
+            file: None,
+            line: None,
+            caller: None,
+            estimate: Estimate { ns, variance: 0.0, samples: 1_000 },
+        }
+    }
+
+    fn verdict(level: SubjectLevel, name: &str, (kind, state): (SubjectState, &str), share: f64) -> Verdict {
+        let mut verdict = Verdict::new(Outcome::Bottleneck, Basis::Subjects);
+        verdict.subject = Some(Named::of_name(level, name));
+        verdict.state = Some(StateNamed { kind, name: state.to_owned() });
+        verdict.origin.row = Some(ClassState::new(name, state));
+        verdict.with_share(Some(share), Some(0.0))
+    }
+
+    fn named(mut verdict: Verdict, codes: &[CodeOnPath]) -> Option<String> {
+        add(&mut verdict, codes, LENGTH_NS, &Limits::built_in().unwrap());
+        verdict.code.map(|code| code.function)
+    }
+
+    #[test]
+    fn the_code_of_a_thread_is_not_that_of_other_threads_of_its_program() {
+        let runs = (PathTime::Running, "run");
+        let codes = [code("p/b", runs, "of_another", 600.0), code("p/a", runs, "own", 300.0)];
+        let of = |level, name| verdict(level, name, (SubjectState::Running, "run"), 0.3);
+        assert_eq!(named(of(SubjectLevel::Thread, "p/a"), &codes).as_deref(), Some("own"));
+        assert_eq!(named(of(SubjectLevel::Thread, "p/c"), &codes), None);
+        // A function with a larger share than the verdict's does not belong to its state.
+        assert_eq!(named(of(SubjectLevel::Process, "p"), &codes), None);
+        let all = verdict(SubjectLevel::Process, "p", (SubjectState::Running, "run"), 0.9);
+        assert_eq!(named(all, &codes).as_deref(), Some("of_another"));
+    }
+
+    #[test]
+    fn the_code_of_a_wait_is_of_the_state_that_the_verdict_names() {
+        let codes =
+            [code("p", (PathTime::Waiting, "blocked:futex"), "locks", 500.0), code("p", (PathTime::Waiting, "unknown"), "reads", 400.0)];
+        let of = |state| verdict(SubjectLevel::Process, "p", (SubjectState::Unknown, state), 0.5);
+        assert_eq!(named(of("unknown"), &codes).as_deref(), Some("reads"));
+        assert_eq!(named(of("outside"), &codes), None);
     }
 }

@@ -67,7 +67,7 @@ pub struct Top {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Code {
     pub process: String,
-    /// Class (or link) and state.
+    /// Class of the thread to which the time belongs; for a link that no state follows, the link's.
     pub class: String,
     pub state: String,
     pub time: PathTime,
@@ -282,7 +282,8 @@ impl<'a> FunctionTable<'a> {
         type OfState<'a> = (Rc<str>, [&'a str; 2], PathTime, Option<FrameId>);
         let mut sums: HashMap<OfState, Sums> = HashMap::new();
         for stack in &self.divided.stacks {
-            let (class, state) = self.path.class_and_state(stack.group.of);
+            let (_, state) = self.path.class_and_state(stack.group.of);
+            let (class, _) = self.path.class_and_state(stack.group.owner);
             let own = own_frame(self.stacks, &stack.frames);
             let key = (Rc::clone(&stack.process), [class, state], stack.group.time, own.map(|own| stack.frames[own]));
             sums.entry(key).or_default().add(stack, own, true);
