@@ -8,7 +8,7 @@ use crate::input::Input;
 use longpole_analysis::critical_path;
 use longpole_analysis::pipeline::samples::{has_samples, path_stacks, StackSamples};
 use longpole_analysis::pipeline::{Interactions, PathEnd, SPILL};
-use longpole_analysis::what_if::functions::{joined, SCENARIOS};
+use longpole_analysis::what_if::functions::{joined, only_waits, SCENARIOS};
 use longpole_analysis::what_if::{Answer, Options, Prediction, Scenario};
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ pub fn at_path_end(
     options: impl Fn(Vec<Scenario>) -> Options,
 ) -> anyhow::Result<(Answer, Vec<Prediction>)> {
     let count = scenarios.len();
-    let changed = replace(input, interactions, end, &mut scenarios)?;
+    let Replaced { changed, refused } = replace(input, interactions, end, &mut scenarios)?;
     let (mut answer, order) = predictions::at_path_end(interactions, end, scenarios, options)?;
     if !changed.is_empty() {
         let ends = answer.predictions.split_off(count);
@@ -30,37 +30,70 @@ pub fn at_path_end(
             answer.predictions[at] = joined(estimated, ends);
         }
     }
+    for (at, why) in refused {
+        answer.predictions[at].refused = Some(why);
+    }
     Ok((answer, order))
 }
 
-/// Replaces the scenarios of functions, and appends those with the ends of the intervals. Returns
-/// the indices of the replaced ones.
-fn replace(input: &Input, interactions: &Interactions, end: &PathEnd, scenarios: &mut Vec<Scenario>) -> anyhow::Result<Vec<usize>> {
-    let names = names(interactions);
-    let is_function = |scenario: &Scenario| {
-        let first = |name: &str| name.split("::").next().is_some_and(|first| names.contains(first));
-        scenario.of_name().is_some_and(|(name, _)| !first(name) && !names.contains(name))
-    };
-    let asked: Vec<usize> = (0..scenarios.len()).filter(|&at| is_function(&scenarios[at])).collect();
+/// Adds to the refusals of unknown names that functions were not looked up.
+pub fn explain(interactions: &Interactions, scenarios: &[Scenario], answer: &mut Answer) {
+    if !interactions.trace().is_some_and(has_samples) {
+        return;
+    }
+    for at in of_functions(interactions, scenarios) {
+        if let Some(refused) = answer.predictions.get_mut(at).and_then(|prediction| prediction.refused.as_mut()) {
+            refused.push_str("; functions are found only without --begin, --end and --machine");
+        }
+    }
+}
+
+/// The scenarios of functions, by their indices: those that were replaced, and those that cannot be
+/// predicted, with the reason.
+#[derive(Default)]
+struct Replaced {
+    changed: Vec<usize>,
+    refused: Vec<(usize, String)>,
+}
+
+/// Replaces the scenarios of functions, and appends those with the ends of the intervals.
+fn replace(input: &Input, interactions: &Interactions, end: &PathEnd, scenarios: &mut Vec<Scenario>) -> anyhow::Result<Replaced> {
+    let asked = of_functions(interactions, scenarios);
     if asked.is_empty() || !interactions.trace().is_some_and(has_samples) {
-        return Ok(Vec::new());
+        return Ok(Replaced::default());
     }
     let options = critical_path::Options { segments: true, spill: Some(SPILL), ..critical_path::Options::default() };
     let answer = interactions.path_from_spool(&end.spool, options)?;
     let runs_on = interactions.runs_on();
     let read = |samples: &mut StackSamples| samples::read_quietly(input, samples).map(drop);
     let (of_path, ..) = path_stacks(&runs_on, answer.segments.as_ref(), (&end.waits, input.sampled()?), read)?;
-    let mut changed = Vec::new();
+    let mut replaced = Replaced::default();
     for at in asked {
         let scenario = scenarios[at].clone();
-        let of_function = scenario.of_name().and_then(|(name, factor)| scenario.of_function(factor, &of_path.within(name)));
-        if let Some([estimated, ends @ ..]) = of_function {
-            scenarios[at] = estimated;
-            scenarios.extend(ends);
-            changed.push(at);
+        let Some((name, factor)) = scenario.of_name() else { continue };
+        let within = of_path.within(name);
+        match scenario.of_function(factor, &within) {
+            Some([estimated, ends @ ..]) => {
+                scenarios[at] = estimated;
+                scenarios.extend(ends);
+                replaced.changed.push(at);
+            }
+            None if within.is_empty() => {}
+            None => replaced.refused.push((at, only_waits(name, &within))),
         }
     }
-    Ok(changed)
+    Ok(replaced)
+}
+
+/// Returns the indices of the scenarios that may be of functions: what they name is no machine and
+/// no program.
+fn of_functions(interactions: &Interactions, scenarios: &[Scenario]) -> Vec<usize> {
+    let names = names(interactions);
+    let is_function = |scenario: &Scenario| {
+        let first = |name: &str| name.split("::").next().is_some_and(|first| names.contains(first));
+        scenario.of_name().is_some_and(|(name, _)| !first(name) && !names.contains(name))
+    };
+    (0..scenarios.len()).filter(|&at| is_function(&scenarios[at])).collect()
 }
 
 /// Returns the names that are no functions: those of machines and programs.

@@ -102,7 +102,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let end = spool_to_end(&mut interactions, &args.subject.selection(), args.subject.progress_times())?;
             function_changes::at_path_end(&input, &interactions, &end, scenarios, options)?
         }
-        false => (interactions.what_if(options(scenarios))?, Vec::new()),
+        false => {
+            let mut answer = interactions.what_if(options(scenarios.clone()))?;
+            function_changes::explain(&interactions, &scenarios, &mut answer);
+            (answer, Vec::new())
+        }
         true => interactions.propose(options)?,
     };
     let tried = answer.predictions.iter().map(|prediction| Predicted { prediction, step: None });
