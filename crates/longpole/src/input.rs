@@ -260,7 +260,14 @@ pub fn complete_symbols(path: &Path) -> Vec<String> {
     let mut notes = Vec::new();
     if longpole_symbols::is_pending(path) {
         let mut bar = bar::Conversion::of_stacks();
-        notes = match longpole_symbols::complete(path, &mut |done, total| bar.show(done, total), &stopped) {
+        let mut patience = Patience::of_stacks(path);
+        let done = loop {
+            match longpole_symbols::complete(path, &mut |done, total| bar.show(done, total), &stopped) {
+                Err(longpole_symbols::CompleteError::Busy { .. }) if !stopped() && patience.lasts() => std::thread::sleep(PAUSE),
+                done => break done,
+            }
+        };
+        notes = match done {
             Ok(done) => done.diagnostics,
             Err(error) => vec![format!("cannot look up the functions of the stacks in {}: {error}", path.display())],
         };
@@ -278,10 +285,10 @@ fn complete_kernel(path: &Path) {
     if !kernel::is_pending(path) {
         return;
     }
-    let mut patience = Patience::default();
+    let mut patience = Patience::of_kernel(path);
     let done = loop {
         match kernel::complete(path, &mut conversion::progress(None)) {
-            Err(kernel::ConvertError::Busy { .. }) if patience.lasts(path) => std::thread::sleep(PAUSE),
+            Err(kernel::ConvertError::Busy { .. }) if patience.lasts() => std::thread::sleep(PAUSE),
             done => break done,
         }
     };
@@ -296,29 +303,63 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of checks without progress: before a conversion was seen, and after that.
 const LOOKS: (u32, u32) = (10, 300);
 
-/// Waits for another process that converts the kernel's events, as long as it makes progress.
+/// Waits for another process that completes a recording, as long as it makes progress.
 ///
 /// If no conversion is seen within the first checks, another recorder may still be recording, which
 /// may take any time; then waiting ends.
-#[derive(Default)]
-struct Patience {
+struct Patience<'a> {
+    recording: &'a Path,
+    /// Returns the number of bytes that a conversion has written; `None` if there is none.
+    written: fn(&Path) -> Option<u64>,
+    what: &'static str,
+    /// Largest number of checks before a conversion is seen.
+    first: u32,
     bytes: u64,
     seen: bool,
     looks: u32,
 }
 
-impl Patience {
-    fn lasts(&mut self, recording: &Path) -> bool {
-        let parts = fs::read_dir(recording.join("kernel/.converting"));
-        if parts.is_ok() && !self.seen {
-            (self.seen, self.looks) = (true, 0);
-            eprintln!("longpole: another process converts the kernel's events; waiting for it");
-        }
-        let bytes = parts.into_iter().flatten().flatten().filter_map(|entry| Some(entry.metadata().ok()?.len())).sum();
-        self.looks = if bytes > self.bytes { 0 } else { self.looks + 1 };
-        self.bytes = bytes;
-        self.looks < if self.seen { LOOKS.1 } else { LOOKS.0 }
+impl Patience<'_> {
+    fn of_kernel(recording: &Path) -> Patience<'_> {
+        Patience::of(recording, kernel_bytes, "converts the kernel's events")
     }
+
+    fn of_stacks(recording: &Path) -> Patience<'_> {
+        // Before it writes, the other process surveys all samples.
+        let has_ended = matches!(longpole_trace::Recording::read(recording), Ok(Some(said)) if said.end_ns.is_some());
+        let first = if has_ended { LOOKS.1 } else { LOOKS.0 };
+        Patience { first, ..Patience::of(recording, stack_bytes, "looks up the functions of the stacks") }
+    }
+
+    fn of<'a>(recording: &'a Path, written: fn(&Path) -> Option<u64>, what: &'static str) -> Patience<'a> {
+        Patience { recording, written, what, first: LOOKS.0, bytes: 0, seen: false, looks: 0 }
+    }
+
+    fn lasts(&mut self) -> bool {
+        let bytes = (self.written)(self.recording);
+        if bytes.is_some() && !self.seen {
+            (self.seen, self.looks) = (true, 0);
+            eprintln!("longpole: another process {}; waiting for it", self.what);
+        }
+        let bytes = bytes.unwrap_or(0);
+        self.looks = if bytes != self.bytes { 0 } else { self.looks + 1 };
+        self.bytes = bytes;
+        self.looks < if self.seen { LOOKS.1 } else { self.first }
+    }
+}
+
+fn kernel_bytes(recording: &Path) -> Option<u64> {
+    let parts = fs::read_dir(recording.join("kernel/.converting")).ok()?;
+    Some(parts.flatten().filter_map(|entry| Some(entry.metadata().ok()?.len())).sum())
+}
+
+/// The streams of unwound stacks are hidden until each is complete, and so is the list of
+/// functions.
+fn stack_bytes(recording: &Path) -> Option<u64> {
+    let folders = ["samples", "symbols"].map(|folder| fs::read_dir(recording.join(folder)));
+    let entries = folders.into_iter().flatten().flatten().flatten();
+    let hidden = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."));
+    hidden.filter_map(|entry| Some(entry.metadata().ok()?.len())).reduce(|all, bytes| all + bytes)
 }
 
 /// Opens all paths as one trace. The error of a path that cannot be opened includes the remedy.
