@@ -142,7 +142,7 @@ fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut ProbePass) ->
     ((), *pass) = read.map_err(|error| unread(explained(error)))?;
     let answer = interactions.path(critical_path).map_err(|error| NoPath { error: explained(error), unread: false })?;
     let of_threads = if interactions.trace().is_some() { &OF_THREADS[..] } else { &[] };
-    let functions = functions(path, &interactions, (&answer, &waits), (begin_ns, part.end)).unwrap_or_else(|error| {
+    let functions = functions(path, &interactions, (&answer, &waits), (begin_ns, &part)).unwrap_or_else(|error| {
         eprintln!("longpole: note: functions are not compared: {}", plain(format!("{error:#}")));
         Vec::new()
     });
@@ -154,15 +154,15 @@ fn functions(
     path: &Path,
     interactions: &Interactions,
     (answer, waits): (&Answer, &SampledWaits),
-    (begin_ns, end): (i64, Option<Moment>),
+    (begin_ns, part): (i64, &Options),
 ) -> anyhow::Result<Vec<CriticalFunction>> {
     let has_samples = interactions.trace().is_some_and(has_samples);
     let recording = longpole_trace::recording_at(path).filter(|recording| has_samples && recording.join("samples/metadata").is_file());
     let Some(recording) = recording else { return Ok(Vec::new()) };
     let start_ns = interactions.trace().and_then(Trace::start_ns).unwrap_or(0);
-    let end = end.map(|end| Moment::At(end.resolve(start_ns)));
+    let end = part.end.map(|end| Moment::At(end.resolve(start_ns)));
     let runs_on = interactions.runs_on();
-    let read = |samples: &mut StackSamples| samples::read_recording(&recording, (begin_ns, end), samples).map(drop);
+    let read = |samples: &mut StackSamples| samples::read_recording(&recording, (begin_ns, end), part.shifts.clone(), samples).map(drop);
     let (of_path, all, _) = path_stacks(&runs_on, answer.segments.as_ref(), (waits, Some(recording.clone())), read)?;
     Ok(of_path.table(&all).functions(answer.length_ns))
 }

@@ -11,6 +11,7 @@ use longpole_analysis::scheduling::flame_graph::FlameGraph;
 use longpole_analysis::scheduling::sampled_waits::SampledWaits;
 use longpole_trace::Moment;
 use longpole_trace::Options;
+use longpole_trace::Shifts;
 use longpole_trace::Trace;
 use std::path::Path;
 
@@ -34,7 +35,7 @@ pub fn read_quietly(input: &Input, samples: &mut StackSamples) -> anyhow::Result
     if let Some(recording) = samples.recording().filter(|_| has_samples(&trace)).map(Path::to_owned) {
         // A relative end was resolved against the begin of the whole trace.
         let end = input.end.map(|end| Moment::At(end.resolve(start_ns)));
-        return read_recording(&recording, (begin_ns, end), samples);
+        return read_recording(&recording, (begin_ns, end), input.options().shifts, samples);
     }
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
         samples.item(catalogue, &item, item.t_ns() >= begin_ns);
@@ -42,9 +43,15 @@ pub fn read_quietly(input: &Input, samples: &mut StackSamples) -> anyhow::Result
     Ok(trace)
 }
 
-/// Reads the samples of a recording, without all other streams.
-pub fn read_recording(recording: &Path, (begin_ns, end): (i64, Option<Moment>), samples: &mut StackSamples) -> anyhow::Result<Trace> {
-    let mut trace = input::open(&[recording.join("samples")], Options { end, ..Options::default() })?;
+/// Reads the samples of a recording, without all other streams. `shifts` are those with which the
+/// whole trace was read.
+pub fn read_recording(
+    recording: &Path,
+    (begin_ns, end): (i64, Option<Moment>),
+    shifts: Shifts,
+    samples: &mut StackSamples,
+) -> anyhow::Result<Trace> {
+    let mut trace = input::open(&[recording.join("samples")], Options { end, shifts, ..Options::default() })?;
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
         samples.item(catalogue, &item, item.t_ns() >= begin_ns);
     }
