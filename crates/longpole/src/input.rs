@@ -272,6 +272,7 @@ pub fn complete_symbols(path: &Path) -> Vec<String> {
             Err(error) => vec![format!("cannot look up the functions of the stacks in {}: {error}", path.display())],
         };
     }
+    notes.extend(longpole_symbols::remaining(path).map(not_unwound));
     if longpole_symbols::probes_are_pending(path) {
         notes.extend(match longpole_symbols::complete_probes(path, &stopped) {
             Ok(notes) => notes,
@@ -279,6 +280,12 @@ pub fn complete_symbols(path: &Path) -> Vec<String> {
         });
     }
     notes
+}
+
+fn not_unwound(remaining: longpole_symbols::Remaining) -> String {
+    let host = remaining.host.unwrap_or_else(|| "the recorded host".to_owned());
+    let stacks = remaining.stacks;
+    format!("{stacks} copied stacks, which may hold secrets, are not unwound; run `longpole report` on {host}")
 }
 
 fn complete_kernel(path: &Path) {

@@ -6,7 +6,7 @@
 
 use crate::apart::{apart, Why, MAX_CPU};
 use crate::collect::{collect, Places};
-use crate::convert::convert;
+use crate::convert::{self, convert};
 use crate::error::CompleteError;
 use crate::jit;
 use crate::open::{self, User};
@@ -42,6 +42,29 @@ pub struct Completed {
 /// is the recorded one, where that is possible.
 pub fn is_pending(recording: &Path) -> bool {
     recording.join("samples/metadata").is_file() && !recording.join(FILE).exists() && is_of_here(recording)
+}
+
+/// Copied stacks, which may hold secrets, and the host that can unwind them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remaining {
+    pub stacks: u64,
+    pub host: Option<String>,
+}
+
+/// Returns what is left of copied stacks, because no host or only another one can unwind them, or
+/// because that was interrupted. Reads all samples, unless their functions were looked up or
+/// another process records or completes them.
+pub fn remaining(recording: &Path) -> Option<Remaining> {
+    if !recording.join("samples/metadata").is_file() || recording.join(FILE).exists() {
+        return None;
+    }
+    let is_free = |lock: File| flock(&lock, FlockOperation::NonBlockingLockShared) != Err(rustix::io::Errno::WOULDBLOCK);
+    if !File::open(recording.join("samples")).is_ok_and(is_free) {
+        return None;
+    }
+    let stacks = convert::count(recording);
+    let host = || longpole_trace::Recording::read(recording).ok().flatten().and_then(|recording| recording.host);
+    (stacks > 0).then(|| Remaining { stacks, host: host() })
 }
 
 pub(crate) fn is_of_here(recording: &Path) -> bool {

@@ -10,6 +10,7 @@ mod excluded;
 mod job;
 mod layout;
 mod memory;
+mod remaining;
 mod shared;
 mod stream;
 mod timeline;
@@ -22,6 +23,7 @@ use crate::table::clean;
 use excluded::{Excluded, Exclusion};
 use job::Job;
 use layout::Layout;
+pub use remaining::count;
 use rustix::fs::{open, Mode, OFlags};
 use shared::Shared;
 use std::collections::HashMap;
@@ -61,12 +63,7 @@ struct Stream {
 /// returned true.
 pub fn convert(recording: &Path, progress: &mut dyn FnMut(u64, u64), stopped: &dyn Fn() -> bool) -> Result<Vec<String>, CompleteError> {
     let folder = recording.join("samples");
-    let metadata = folder.join("metadata");
-    let text = open_regular(&metadata).and_then(|file| {
-        let mut text = Vec::new();
-        io::Read::read_to_end(&mut io::Read::take(file, MAX_METADATA), &mut text).map(|_| text)
-    });
-    let Some(layout) = Layout::new(&text.map_err(CompleteError::io("read", &metadata))?) else { return Ok(Vec::new()) };
+    let Some(layout) = layout_of(&folder)? else { return Ok(Vec::new()) };
     let (streams, timeline) = survey(&folder, &layout)?;
     if streams.is_empty() {
         return Ok(Vec::new());
@@ -86,6 +83,16 @@ pub fn convert(recording: &Path, progress: &mut dyn FnMut(u64, u64), stopped: &d
     Ok(notes)
 }
 
+/// Returns `None` if the recording has no copies of stacks, or a layout that is not known.
+fn layout_of(folder: &Path) -> Result<Option<Layout>, CompleteError> {
+    let metadata = folder.join("metadata");
+    let text = open_regular(&metadata).and_then(|file| {
+        let mut text = Vec::new();
+        io::Read::read_to_end(&mut io::Read::take(file, MAX_METADATA), &mut text).map(|_| text)
+    });
+    Ok(Layout::new(&text.map_err(CompleteError::io("read", &metadata))?))
+}
+
 fn interrupted() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "a signal ended the unwinding of its stacks")
 }
@@ -99,26 +106,31 @@ fn open_regular(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Returns the streams with copied stacks, and the changes of all streams.
-fn survey(folder: &Path, layout: &Layout) -> Result<(Vec<Stream>, Timeline), CompleteError> {
+/// Returns the files of all streams.
+fn streams(folder: &Path) -> Result<Vec<PathBuf>, CompleteError> {
     let listed = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let mut paths: Vec<PathBuf> = listed.map_err(CompleteError::io("list", folder))?.iter().map(fs::DirEntry::path).collect();
     let hidden = |path: &Path| path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
     paths.retain(|path| !path.ends_with("metadata") && !hidden(path));
     // The state at the begin comes first.
     paths.sort_by_key(|path| (!path.ends_with("begin"), path.clone()));
-    let (mut streams, mut timeline) = (Vec::new(), Timeline::default());
-    for path in paths {
+    Ok(paths)
+}
+
+/// Returns the streams with copied stacks, and the changes of all streams.
+fn survey(folder: &Path, layout: &Layout) -> Result<(Vec<Stream>, Timeline), CompleteError> {
+    let (mut found, mut timeline) = (Vec::new(), Timeline::default());
+    for path in streams(folder)? {
         let file = open_regular(&path).map_err(CompleteError::io("open", &path))?;
         let copied = timeline.add(&file, layout).map_err(CompleteError::io("read", &path))?;
         if copied > 0 {
             let bytes = file.metadata().map_err(CompleteError::io("read", &path))?.len();
             let shared = Shared::new().map_err(CompleteError::io("convert", &path))?;
-            streams.push(Stream { path, file, bytes, shared });
+            found.push(Stream { path, file, bytes, shared });
         }
     }
     timeline.sort();
-    Ok((streams, timeline))
+    Ok((found, timeline))
 }
 
 /// Returns living processes that have a module mapped, by module.

@@ -36,7 +36,7 @@ mod stacks;
 mod table;
 mod unwind;
 
-pub use complete::{complete, is_pending, Completed};
+pub use complete::{complete, is_pending, remaining, Completed, Remaining};
 pub use error::CompleteError;
 pub use probes::{complete_probes, probes_are_pending};
 pub use spaces::{Cause, Module, ModuleId, Place, Spaces};

@@ -4,7 +4,7 @@
 #[path = "support/stream.rs"]
 mod stream;
 
-use longpole_symbols::{complete, Stacks};
+use longpole_symbols::{complete, remaining, Remaining, Stacks};
 use longpole_trace::{Item, Options, Trace};
 use std::fs::{self, File};
 use std::io::Read;
@@ -240,6 +240,7 @@ fn copies_are_removed_and_an_interrupted_conversion_is_continued() {
     assert!(has_secret("cpu0") && has_secret("cpu1"));
     assert!(complete(recording.path(), &mut |_, _| {}, &|| true).is_err());
     assert!(!recording.path().join("symbols/functions.jsonl").exists());
+    assert_eq!(remaining(recording.path()), Some(Remaining { stacks: 5, host: Some("elsewhere".to_owned()) }));
     // What a killed process leaves.
     fs::write(recording.path().join("samples/.cpu0"), b"half").unwrap();
     let before = stacks(recording.path());
@@ -247,6 +248,7 @@ fn copies_are_removed_and_an_interrupted_conversion_is_continued() {
     let found = unwound(recording.path());
     assert!(found.len() == 5 && found.iter().all(|(truncated, functions)| !truncated && functions.len() > NESTED.len()), "{found:?}");
     assert!(!has_secret("cpu0") && !has_secret("cpu1"));
+    assert_eq!(remaining(recording.path()), None);
     let mut names: Vec<_> = fs::read_dir(recording.path().join("samples")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["begin", "cpu0", "cpu1", "metadata"]);
