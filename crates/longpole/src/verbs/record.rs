@@ -134,8 +134,9 @@ pub struct Kernel {
     /// --kernel none: none]
     #[arg(long, value_name = "HZ|none", value_parser = stacks, overrides_with = "stacks")]
     stacks: Option<Stacks>,
-    /// Samples per second of the stack of a thread that waits, and of the thread that wakes it, or
-    /// none [default, as root with stacks and kernel events: 249]
+    /// Sample the stack of each thread that waits for 1 / HZ seconds or longer, and of a part of
+    /// those that wait less, and of the thread that wakes it, or none; this needs Linux 6.16
+    /// [default, as root with stacks and kernel events: 249]
     #[arg(long, value_name = "HZ|none", value_parser = stacks, overrides_with = "stacks_waiting")]
     stacks_waiting: Option<Stacks>,
 }

@@ -141,7 +141,7 @@ impl Mover {
         if let Some((_, limit)) = self.waits.take().filter(|(_, limit)| limit.largest() > limit.requested()) {
             let ms = |ns: u32| f64::from(ns) / 1e6;
             self.records.shared.trouble(format!(
-                "stacks of waits were more than {} MiB per second, so fewer were sampled: at times every wait only from {:.1} ms instead of {:.1} ms",
+                "stacks of waits were more than {} MiB per second, so the recorder sampled fewer: at times every wait only from {:.1} ms instead of {:.1} ms",
                 BYTES_PER_SECOND >> 20,
                 ms(limit.largest()),
                 ms(limit.requested()),
