@@ -85,7 +85,7 @@ impl Replay<'_> {
                 break;
             }
             self.next += 1;
-            if self.next % STEP == 0 {
+            if self.next.is_multiple_of(STEP) {
                 at(0);
             }
             let Some(event) = self.layout.parse(&self.timeline.bytes[begin..end]) else { continue };
