@@ -5,11 +5,12 @@
 
 use super::{predictions, samples};
 use crate::input::Input;
+use anyhow::{anyhow, bail};
 use longpole_analysis::critical_path;
 use longpole_analysis::pipeline::samples::{has_samples, path_stacks, StackSamples};
-use longpole_analysis::pipeline::{Interactions, PathEnd, SPILL};
+use longpole_analysis::pipeline::{Error, Interactions, PathEnd, SPILL};
 use longpole_analysis::what_if::functions::{joined, only_waits, SCENARIOS};
-use longpole_analysis::what_if::{Answer, Options, Prediction, Scenario};
+use longpole_analysis::what_if::{Answer, NoAnswer, Options, Prediction, Scenario};
 use std::collections::HashSet;
 
 /// Predicts these scenarios as [`predictions::at_path_end`], also those of functions.
@@ -21,7 +22,7 @@ pub fn at_path_end(
     options: impl Fn(Vec<Scenario>) -> Options,
 ) -> anyhow::Result<(Answer, Vec<Prediction>)> {
     let count = scenarios.len();
-    let Replaced { changed, refused } = replace(input, interactions, end, &mut scenarios)?;
+    let changed = replace(input, interactions, end, &mut scenarios)?;
     let (mut answer, order) = predictions::at_path_end(interactions, end, scenarios, options)?;
     if !changed.is_empty() {
         let ends = answer.predictions.split_off(count);
@@ -30,44 +31,34 @@ pub fn at_path_end(
             answer.predictions[at] = joined(estimated, ends);
         }
     }
-    for (at, why) in refused {
-        answer.predictions[at].refused = Some(why);
-    }
     Ok((answer, order))
 }
 
-/// Adds to the refusals of unknown names that functions were not looked up.
-pub fn explain(interactions: &Interactions, scenarios: &[Scenario], answer: &mut Answer) {
-    if !interactions.trace().is_some_and(has_samples) {
-        return;
-    }
-    for at in of_functions(interactions, scenarios) {
-        if let Some(refused) = answer.predictions.get_mut(at).and_then(|prediction| prediction.refused.as_mut()) {
-            refused.push_str("; functions are found only without --begin, --end and --machine");
-        }
+/// Returns the error about an unknown name, with the reason why functions were not looked up if it
+/// may be one.
+pub fn explained(interactions: &Interactions, scenarios: &[Scenario], error: Error) -> anyhow::Error {
+    let Error::NoPrediction { source: NoAnswer::NoSuchName { change, .. }, .. } = &error else { return error.into() };
+    let of_functions = of_functions(interactions, scenarios);
+    let is_function = of_functions.iter().any(|&at| scenarios[at].text == *change);
+    match is_function && interactions.trace().is_some_and(has_samples) {
+        true => anyhow!("{error}; functions are looked up only without --begin, --end and --machine"),
+        false => error.into(),
     }
 }
 
-/// The scenarios of functions, by their indices: those that were replaced, and those that cannot be
-/// predicted, with the reason.
-#[derive(Default)]
-struct Replaced {
-    changed: Vec<usize>,
-    refused: Vec<(usize, String)>,
-}
-
-/// Replaces the scenarios of functions, and appends those with the ends of the intervals.
-fn replace(input: &Input, interactions: &Interactions, end: &PathEnd, scenarios: &mut Vec<Scenario>) -> anyhow::Result<Replaced> {
+/// Replaces the scenarios of functions, and appends those with the ends of the intervals. Returns
+/// the indices of the replaced ones. An error if nothing of a function can be scaled.
+fn replace(input: &Input, interactions: &Interactions, end: &PathEnd, scenarios: &mut Vec<Scenario>) -> anyhow::Result<Vec<usize>> {
     let asked = of_functions(interactions, scenarios);
     if asked.is_empty() || !interactions.trace().is_some_and(has_samples) {
-        return Ok(Replaced::default());
+        return Ok(Vec::new());
     }
     let options = critical_path::Options { segments: true, spill: Some(SPILL), ..critical_path::Options::default() };
     let answer = interactions.path_from_spool(&end.spool, options)?;
     let runs_on = interactions.runs_on();
     let read = |samples: &mut StackSamples| samples::read_quietly(input, samples).map(drop);
     let (of_path, ..) = path_stacks(&runs_on, answer.segments.as_ref(), (&end.waits, input.sampled()?), read)?;
-    let mut replaced = Replaced::default();
+    let mut changed = Vec::new();
     for at in asked {
         let scenario = scenarios[at].clone();
         let Some((name, factor)) = scenario.of_name() else { continue };
@@ -76,13 +67,13 @@ fn replace(input: &Input, interactions: &Interactions, end: &PathEnd, scenarios:
             Some([estimated, ends @ ..]) => {
                 scenarios[at] = estimated;
                 scenarios.extend(ends);
-                replaced.changed.push(at);
+                changed.push(at);
             }
             None if within.is_empty() => {}
-            None => replaced.refused.push((at, only_waits(name, &within))),
+            None => bail!("'{}': {}", scenario.text, only_waits(name, &within)),
         }
     }
-    Ok(replaced)
+    Ok(changed)
 }
 
 /// Returns the indices of the scenarios that may be of functions: what they name is no machine and

@@ -103,9 +103,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             function_changes::at_path_end(&input, &interactions, &end, scenarios, options)?
         }
         false => {
-            let mut answer = interactions.what_if(options(scenarios.clone()))?;
-            function_changes::explain(&interactions, &scenarios, &mut answer);
-            (answer, Vec::new())
+            let answer = interactions.what_if(options(scenarios.clone()));
+            let explained = |error| function_changes::explained(&interactions, &scenarios, error);
+            (answer.map_err(explained)?, Vec::new())
         }
         true => interactions.propose(options)?,
     };
