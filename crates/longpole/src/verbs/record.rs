@@ -136,7 +136,7 @@ pub struct Kernel {
     stacks: Option<Stacks>,
     /// Sample the stack of each thread that waits for 1 / HZ seconds or longer, and of a part of
     /// those that wait less, and of the thread that wakes it, or none; this needs Linux 6.16
-    /// [default, as root with stacks and kernel events: 249]
+    /// [default, as root with stacks and the kernel group sched: 249]
     #[arg(long, value_name = "HZ|none", value_parser = stacks, overrides_with = "stacks_waiting")]
     stacks_waiting: Option<Stacks>,
 }
@@ -215,12 +215,24 @@ impl Kernel {
             if matches!(self.stacks, Some(Stacks(None))) {
                 return wrong("--stacks-waiting needs stacks, and --stacks none leaves them out");
             }
+            if self.kernel.is_some() && !self.has_switches() {
+                return wrong("--stacks-waiting needs the switches between threads; add the group sched to --kernel");
+            }
         }
         match none {
             true if !self.context.is_empty() => wrong("--context is for kernel events, and --kernel none leaves them out"),
             true if self.keep_all => wrong("--keep-all is for kernel events, and --kernel none leaves them out"),
             _ => Ok(()),
         }
+    }
+
+    /// Returns whether the recorded events include the switches between threads.
+    fn has_switches(&self) -> bool {
+        let is_switch = |event: &EventRequest| {
+            let is_named = ["all", "sched:*", "sched:sched_*", "sched:sched_switch"].contains(&event.pattern.as_str());
+            is_named && event.filter.is_none()
+        };
+        self.request().is_some_and(|request| request.groups.contains(&Group::Sched) || request.events.iter().any(is_switch))
     }
 
     fn stacks(&self) -> Option<Rates> {
@@ -232,8 +244,8 @@ impl Kernel {
         }?;
         let waiting = match self.stacks_waiting {
             Some(Stacks(requested)) => requested,
-            // The length of a wait is known only from the kernel's events.
-            None => (rustix::process::geteuid().is_root() && self.request().is_some()).then_some(DEFAULT_STACKS_WAITING),
+            // The length of a wait is known only from the switches between threads.
+            None => (rustix::process::geteuid().is_root() && self.has_switches()).then_some(DEFAULT_STACKS_WAITING),
         };
         Some(Rates { running, waiting })
     }
