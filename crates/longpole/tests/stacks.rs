@@ -17,6 +17,7 @@ use program::copy_program;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -482,12 +483,44 @@ fn a_wrong_rate_is_wrong_usage_and_a_trace_without_samples_explains_how_to_get_t
         let output = place.longpole(&["record", &format!("--stacks={rate}"), "--for", "1ms"]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{rate}: {}", text(&output.stderr));
     }
+    // Without the switches between threads, nobody knows how long a wait was.
+    let arguments = ["record", "--kernel=block", "--stacks-waiting=249", "--for", "1ms"];
+    let output = place.command(env!("CARGO_BIN_EXE_longpole")).args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("add the group sched"), "{}", text(&output.stderr));
     let program = place.build("sampled", &FRAMES);
     ok(place.longpole(&["record", "--stacks", "none", "--", &program, "span", "0.01"]).output().unwrap());
     let output = place.longpole(&["cpu", "--functions"]).arg(place.newest()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("--stacks 99"), "{}", text(&output.stderr));
     assert!(place.answer("cpu", &place.newest()).get("functions").is_none());
+}
+
+#[test]
+fn a_reader_waits_until_another_process_has_looked_up_the_functions() {
+    if !live("a second reader") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("sampled", &FRAMES);
+    let (output, recording) = record(&place, "999", &[&program, "shares", "0.3"]);
+    let names = recording.join("symbols/functions.jsonl");
+    let hidden = recording.join("symbols/.functions.jsonl");
+    // The other process has begun, and holds the lock.
+    fs::rename(&names, &hidden).unwrap();
+    let lock = fs::File::open(recording.join("samples")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let mut reader = place.longpole(&["cpu", "--json"]);
+    let mut reader = reader.arg(&recording).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(reader.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    assert!(line.contains("another process looks up the functions"), "{line}");
+    fs::rename(&hidden, &names).unwrap();
+    drop(lock);
+    let answer: Value = serde_json::from_slice(&ok(reader.wait_with_output().unwrap()).stdout).unwrap();
+    let rows = answer["functions"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["pid"] == pid(&output) && row["function"] == "work_of_six"), "{rows:?}");
 }
 
 #[test]

@@ -59,6 +59,11 @@ fn functions_that_compute_and_wait_have_the_shares_that_the_program_measured() {
     let Some((recording, output)) = record(&place, "alone", "2") else { return };
     let answer = path(&place, &recording);
     let length = number(&answer, "length_ns");
+    // The samples have the same correction of their times as the kernel's events.
+    let offset = format!("--offset={}=+10s", recording.display());
+    let shifted = ok(place.longpole(&["path", "--functions", "--json", "--no-segments", &offset]).arg(&recording).output().unwrap());
+    let shifted: Value = serde_json::from_slice(&shifted.stdout).unwrap();
+    assert_eq!(shifted["functions"], answer["functions"]);
     for line in output.lines() {
         let (name, ns) = line.split_once(' ').unwrap();
         let expected = ns.parse::<f64>().unwrap() / length;
@@ -97,4 +102,21 @@ fn a_lock_has_the_place_where_threads_wait_and_the_place_of_its_release() {
     }
     // While one thread waits for the lock, the other one holds it: that is nearly always.
     assert!(number(first, "share") > 0.5, "{first}");
+    // Without a subject, functions are not looked up in a part of the trace.
+    let output = place.longpole(&["what-if", "--begin", "+0s", "holds_lock x0.5"]).arg(&recording).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("functions are looked up only without --begin, --end and --machine"), "{error}");
+}
+
+#[test]
+fn without_the_switches_between_threads_waits_are_not_sampled() {
+    if longpole_record::stacks::survey().is_err() || !rustix::process::geteuid().is_root() {
+        println!("skipped: stacks without switches (needs root)");
+        return;
+    }
+    let place = Place::new();
+    let arguments = ["record", "--kernel", "block", "--stacks", "99", "--", "sleep", "0.1"];
+    ok(place.command(env!("CARGO_BIN_EXE_longpole")).args(arguments).output().unwrap());
+    let names = &place.answer("info", &place.newest())["names"];
+    assert!(names.get("waiting_rate").is_none(), "{names}");
 }
