@@ -8,9 +8,13 @@ mod schema;
 use place::{ok, Place};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// As distributions build their programs: optimised, and without frame pointers.
 const HOW: [&str; 5] = ["-O2", "-g", "-fomit-frame-pointer", "-pthread", "-fno-optimize-sibling-calls"];
+
+/// Held while a program is recorded: those of other tests would use its CPUs.
+static RECORDED: Mutex<()> = Mutex::new(());
 
 /// Records the program `places`. Returns the recording and the program's output; `None` if this
 /// host does not permit what is needed.
@@ -20,6 +24,7 @@ fn record(place: &Place, mode: &str, seconds: &str) -> Option<(PathBuf, String)>
         return None;
     }
     let program = place.build("places", &HOW);
+    let _alone = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
     let arguments = ["record", "--kernel", "sched,irq,softirq,timer,syscall", "--stacks", "999", "--", &program, mode, seconds];
     let output = ok(place.command(env!("CARGO_BIN_EXE_longpole")).args(arguments).output().unwrap());
     let recording = place.newest();
@@ -114,6 +119,7 @@ fn without_the_switches_between_threads_waits_are_not_sampled() {
         println!("skipped: stacks without switches (needs root)");
         return;
     }
+    let _alone = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
     let arguments = ["record", "--kernel", "block", "--stacks", "99", "--", "sleep", "0.1"];
     ok(place.command(env!("CARGO_BIN_EXE_longpole")).args(arguments).output().unwrap());
