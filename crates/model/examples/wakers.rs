@@ -69,7 +69,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 ("thread", thread.tid, thread.name())
             }
             Waker::Context { id, .. } => ("context", 0, linux.contexts[id.0 as usize].name.clone()),
-            Waker::Idle => ("idle", 0, String::new()),
+            Waker::UntracedInterrupt => ("idle", 0, String::new()),
             Waker::Unknown => ("unknown", 0, String::new()),
         };
         writeln!(out, "{}\t{begin}\t{}\t{kind}\t{tid}\t{name}", linux.threads[thread.0 as usize].tid, wake.t_ns)?;

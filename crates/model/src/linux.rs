@@ -316,7 +316,7 @@ impl Linux {
         let call = match by {
             Waker::Thread(thread) => self.threads[thread.0 as usize].call,
             Waker::Unknown => self.cpus[cpu.0 as usize].unclaimed.mode.and_then(|(_, call)| call),
-            Waker::Context { .. } | Waker::Idle => None,
+            Waker::Context { .. } | Waker::UntracedInterrupt => None,
         };
         let call = call.and_then(|call| Some((call.name, call.t_ns?)));
         watch.hopped(&Hop { t_ns, cpu, by, call, covered, step });

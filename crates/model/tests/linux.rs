@@ -5,7 +5,7 @@ mod kernel;
 
 use kernel::{fork, pass, text, two_cpus, Kernel, Val, ALL, BLOCKED};
 use longpole_model::linux::net::Hop;
-use longpole_model::linux::watch::{Base, CpuId, CpuWait, Handling, ThreadId, ThreadState, Wake, Watch};
+use longpole_model::linux::watch::{Base, CpuId, CpuWait, Handling, ThreadId, ThreadState, Wake, Waker, Watch};
 use longpole_model::linux::{FileKind, Linux};
 use longpole_trace::event::Item;
 
@@ -107,6 +107,31 @@ fn a_wake_up_that_ends_while_its_thread_runs_does_not_end_a_later_block() {
         let reports = pass::<Reports>(&kernel, ALL).1;
         let found = reports.states.iter().filter(|(_, state, ..)| *state == ThreadState::Runnable).count();
         assert_eq!(found, runnable, "{reports:?}");
+    }
+}
+
+/// The waker of each wake-up.
+#[derive(Debug, Default)]
+struct Wakers(Vec<Waker>);
+
+impl Watch for Wakers {
+    fn woken(&mut self, _thread: ThreadId, wake: &Wake) {
+        self.0.push(wake.waker);
+    }
+}
+
+#[test]
+fn a_wake_up_by_an_interrupt_that_is_not_traced_is_none_of_the_thread_on_the_cpu() {
+    // A hardware interrupt, one that cannot be masked, a softirq, need of a switch, nothing.
+    for (flags, by_thread) in [(0x08, false), (0x40, false), (0x10, true), (0x04, true), (0, true)] {
+        let mut kernel = two_cpus();
+        kernel.switch(110, 1, 0, 0, 12);
+        kernel.switch(130, 1, 12, BLOCKED, 13);
+        let fields = [("comm", text("t12")), ("tid", Val::I(12)), ("target_cpu", Val::I(1)), ("common_flags", Val::I(flags))];
+        kernel.event(200, 1, "sched_waking", &fields);
+        let (linux, Wakers(wakers)) = pass::<Wakers>(&kernel, ALL);
+        let expected = if by_thread { Waker::Thread(linux.thread_of(13).unwrap()) } else { Waker::UntracedInterrupt };
+        assert_eq!(wakers, [expected], "{flags:#x}");
     }
 }
 

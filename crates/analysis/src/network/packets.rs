@@ -275,7 +275,7 @@ impl Packets<'_> {
                 Some(format!("{}/{}", person.name, person.tid))
             }
             Waker::Context { id, .. } => self.linux.contexts.get(id.0 as usize).map(|context| context.name.clone()),
-            Waker::Idle => Some("idle".to_owned()),
+            Waker::UntracedInterrupt => Some("idle".to_owned()),
             Waker::Unknown => None,
         }
     }

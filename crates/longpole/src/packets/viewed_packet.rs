@@ -145,7 +145,7 @@ impl Chain<'_> {
             Waker::Context { id, .. } => {
                 self.linux.contexts.get(id.0 as usize).and_then(|context| self.timeline.interrupt_row(&context.name, cpu))
             }
-            Waker::Idle | Waker::Unknown => None,
+            Waker::UntracedInterrupt | Waker::Unknown => None,
         };
         self.places.push((t_ns, row, text));
     }

@@ -379,7 +379,7 @@ impl Composer {
                     Raise { by, t: self.now, caused, context: Some(id), timer: open.timer && !open.caused }
                 })
             }
-            Waker::Idle | Waker::Unknown => None,
+            Waker::UntracedInterrupt | Waker::Unknown => None,
         };
         self.contexts.cpu(cpu).raised[usize::from(number)] = raise;
     }
@@ -393,7 +393,7 @@ impl Composer {
                 Some(self.machine(catalogue, at))
             }
             Waker::Context { id, .. } if self.is_open(cpu, id) && !self.is_timed(cpu, id) => Some(self.context_that_acts(cpu, id)),
-            Waker::Context { .. } | Waker::Idle | Waker::Unknown => None,
+            Waker::Context { .. } | Waker::UntracedInterrupt | Waker::Unknown => None,
         }
     }
 
@@ -417,7 +417,7 @@ impl Composer {
                     None => (0..self.contexts.cpus.len()).find_map(open).map(|open| open.machine),
                 }
             }
-            Waker::Idle | Waker::Unknown => None,
+            Waker::UntracedInterrupt | Waker::Unknown => None,
         }
     }
 }

@@ -238,7 +238,7 @@ impl Composer {
                 let by = self.context_that_acts(wake.cpu, id);
                 Some(Cause { by, at: when, link: None })
             }
-            Waker::Idle => match self.linux.missing_context_group() {
+            Waker::UntracedInterrupt => match self.linux.missing_context_group() {
                 None if self.can_time_out(at) => self.own_timer(catalogue, at),
                 None => self.unknown("irq"),
                 Some(group) => self.unseen_waker(at, group),

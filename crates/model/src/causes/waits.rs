@@ -364,7 +364,7 @@ impl Composer {
                 let signalled = wait.signals && self.has_done(by, WaitTarget::Signal, wait.since);
                 signalled || self.is_present(at, wait.what) && self.has_done(by, wait.what, wait.since)
             }
-            Waker::Idle | Waker::Unknown => false,
+            Waker::UntracedInterrupt | Waker::Unknown => false,
         };
         if is_it {
             self.wake(catalogue, at, wake);

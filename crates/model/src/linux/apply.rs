@@ -3,7 +3,7 @@
 use super::masks::{self, Mask};
 use super::meaning::{Key, Meaning};
 use super::net::{Hop, PacketStep};
-use super::watch::{Base, CpuId, Moment, ThreadId, ThreadState, Waker, Watch};
+use super::watch::{Base, CpuId, Moment, ThreadId, ThreadState, Wake, Waker, Watch};
 use super::Linux;
 use crate::names::NameId;
 
@@ -12,12 +12,15 @@ impl Linux {
     pub(super) fn apply<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, meaning: Meaning<'_>, watch: &mut W) {
         match meaning {
             Meaning::Switch { .. } => self.switched(cpu, t_ns, meaning, watch),
-            Meaning::Waking { tid, name, .. } => {
-                let wake = self.wake(cpu, t_ns);
+            Meaning::Waking { tid, name, in_interrupt, .. } => {
+                let wake = self.wake_up(cpu, t_ns, in_interrupt);
                 let thread = self.thread(tid, name, false);
                 self.waking(thread, wake, watch);
             }
-            Meaning::Woken { tid, name, cpu: target, new } => self.enters_queue(cpu, t_ns, (tid, name, new), target, watch),
+            Meaning::Woken { tid, name, cpu: target, new, in_interrupt } => {
+                let wake = self.wake_up(cpu, t_ns, in_interrupt);
+                self.enters_queue(wake, (tid, name, new), target, watch);
+            }
             Meaning::Migrate { tid, cpu: target } => {
                 let thread = self.thread(tid, &[], false);
                 if let Some(target) = self.known_cpu(target) {
@@ -115,21 +118,13 @@ impl Linux {
     }
 
     /// A woken or new thread enters the queue of the CPU `target`.
-    fn enters_queue<W: Watch + ?Sized>(
-        &mut self,
-        cpu: CpuId,
-        t_ns: i64,
-        (tid, name, new): (i32, &[u8], bool),
-        target: Option<u32>,
-        watch: &mut W,
-    ) {
-        let wake = self.wake(cpu, t_ns);
+    fn enters_queue<W: Watch + ?Sized>(&mut self, wake: Wake, (tid, name, new): (i32, &[u8], bool), target: Option<u32>, watch: &mut W) {
         let thread = self.thread(tid, name, new);
         self.woken(thread, wake, new, watch);
         if let Some(target) = target.and_then(|number| self.known_cpu(number)) {
-            self.queue_on(thread, target, t_ns, watch);
+            self.queue_on(thread, target, wake.t_ns, watch);
             if self.threads[thread.0 as usize].state == ThreadState::Runnable {
-                self.cpus[target.0 as usize].ready_ns.get_or_insert(t_ns);
+                self.cpus[target.0 as usize].ready_ns.get_or_insert(wake.t_ns);
             }
         }
     }

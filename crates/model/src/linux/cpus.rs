@@ -94,13 +94,23 @@ impl Linux {
         Wake { t_ns, cpu, waker: self.waker_on(cpu) }
     }
 
+    /// A wake-up by what acts on the CPU now. If the event says that this is an interrupt, it is
+    /// none of the thread on the CPU, even if interrupts are not traced.
+    pub(super) fn wake_up(&self, cpu: CpuId, t_ns: i64, in_interrupt: bool) -> Wake {
+        match self.wake(cpu, t_ns) {
+            wake @ Wake { waker: Waker::Context { .. }, .. } => wake,
+            wake if in_interrupt => Wake { waker: Waker::UntracedInterrupt, ..wake },
+            wake => wake,
+        }
+    }
+
     /// The machine that acts on the CPU now.
     pub(crate) fn waker_on(&self, cpu: CpuId) -> Waker {
         let place = &self.cpus[cpu.0 as usize];
         match (place.open.last(), place.base) {
             (Some(open), _) => Waker::Context { id: open.id, began_ns: open.began_ns },
             (None, Base::Thread(thread)) => Waker::Thread(thread),
-            (None, Base::Idle) => Waker::Idle,
+            (None, Base::Idle) => Waker::UntracedInterrupt,
             (None, Base::Unknown) => Waker::Unknown,
         }
     }

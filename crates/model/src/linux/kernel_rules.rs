@@ -111,6 +111,11 @@ impl KernelAction {
     ];
 }
 
+/// Flags of an event that an interrupt of a device or a timer, or one that cannot be masked, caused:
+/// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_NMI` (Linux, include/linux/trace_events.h). A softirq may
+/// run on behalf of the thread, which sends a packet to another one for example.
+const IN_INTERRUPT: i64 = 0x08 | 0x40;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -285,7 +290,9 @@ impl LinuxRules {
                     Some(Template::Text(text)) => Source::Text(names.intern(text)),
                     Some(Template::Capture(at)) => captures.get(*at).map_or(Source::None, |text| Source::Text(names.intern(text))),
                     Some(Template::Field(fields)) => {
-                        fields.split('|').find_map(|field| field_of(class, field)).map_or(Source::None, Source::Field)
+                        let field = fields.split('|').find_map(|name| field_of(class, name)).map(Source::Field);
+                        let context = || fields.split('|').find_map(|name| context_of(class, name)).map(Source::Context);
+                        field.or_else(context).unwrap_or_default()
                     }
                     // Only user rules use this form; the kernel's rules are built in and have none.
                     Some(Template::TextAndField(..)) => Source::None,
@@ -305,6 +312,8 @@ enum Source {
     None,
     Text(NameId),
     Field(u32),
+    /// A value that the tracer adds to every event.
+    Context(u32),
 }
 
 impl Source {
@@ -312,7 +321,7 @@ impl Source {
     fn number(self, fields: &[Value<'_>]) -> Option<i64> {
         match self {
             Source::Field(at) => fields.get(at as usize).and_then(Value::as_i64),
-            Source::None | Source::Text(_) => None,
+            Source::None | Source::Text(_) | Source::Context(_) => None,
         }
     }
 
@@ -325,7 +334,7 @@ impl Source {
                 Some(Value::I64(address)) => Some(*address as u64),
                 _ => None,
             },
-            Source::None | Source::Text(_) => None,
+            Source::None | Source::Text(_) | Source::Context(_) => None,
         }
     }
 
@@ -348,7 +357,7 @@ impl Source {
                 Some(Value::Bytes(bytes)) => bytes.split(|&byte| byte == 0).next().unwrap_or_default(),
                 _ => &[],
             },
-            Source::None | Source::Text(_) => &[],
+            Source::None | Source::Text(_) | Source::Context(_) => &[],
         }
     }
 
@@ -356,7 +365,7 @@ impl Source {
     fn name(self) -> Option<NameId> {
         match self {
             Source::Text(name) => Some(name),
-            Source::None | Source::Field(_) => None,
+            Source::None | Source::Field(_) | Source::Context(_) => None,
         }
     }
 }
@@ -385,6 +394,11 @@ impl KernelPlan {
         let roles = &self.roles;
         let tid = || roles.tid.id(fields);
         let number = || roles.number.number(fields);
+        let in_interrupt = || match roles.flags {
+            Source::Context(at) => event.context.get(at as usize).and_then(Value::as_i64),
+            flags => flags.number(fields),
+        };
+        let in_interrupt = || in_interrupt().is_some_and(|flags| flags & IN_INTERRUPT != 0);
         Some(match self.action {
             KernelAction::Switch => Meaning::Switch {
                 tid: tid()?,
@@ -395,12 +409,15 @@ impl KernelPlan {
                 priority: roles.priority.number(fields),
                 to_priority: roles.to_priority.number(fields),
             },
-            KernelAction::Waking => Meaning::Waking { tid: tid()?, name: roles.name.bytes(fields), cpu: roles.cpu.cpu(fields) },
+            KernelAction::Waking => {
+                Meaning::Waking { tid: tid()?, name: roles.name.bytes(fields), cpu: roles.cpu.cpu(fields), in_interrupt: in_interrupt() }
+            }
             KernelAction::Woken | KernelAction::WokenNew => Meaning::Woken {
                 tid: tid()?,
                 name: roles.name.bytes(fields),
                 cpu: roles.cpu.cpu(fields),
                 new: self.action == KernelAction::WokenNew,
+                in_interrupt: in_interrupt(),
             },
             KernelAction::Migrate => Meaning::Migrate { tid: tid()?, cpu: roles.cpu.cpu(fields)? },
             KernelAction::Fork => Meaning::Fork {
@@ -540,6 +557,10 @@ impl KernelPlan {
 fn field_of(class: &Class, name: &str) -> Option<u32> {
     let plain = |field: &String| field == name || field.strip_prefix('_') == Some(name);
     class.fields.iter().position(plain)?.try_into().ok()
+}
+
+fn context_of(class: &Class, name: &str) -> Option<u32> {
+    class.context.iter().position(|field| field == name)?.try_into().ok()
 }
 
 #[cfg(test)]

@@ -22,11 +22,13 @@ pub enum Meaning<'a> {
         priority: Option<i64>,
         to_priority: Option<i64>,
     },
-    /// The wake-up of a thread begins; `cpu` is the thread's last CPU.
+    /// The wake-up of a thread begins; `cpu` is the thread's last CPU. `in_interrupt` is true if
+    /// the event says that an interrupt of a device or a timer wakes the thread.
     Waking {
         tid: i32,
         name: &'a [u8],
         cpu: Option<u32>,
+        in_interrupt: bool,
     },
     /// The thread is in the queue of `cpu` now; `new` if it was just created.
     Woken {
@@ -34,6 +36,7 @@ pub enum Meaning<'a> {
         name: &'a [u8],
         cpu: Option<u32>,
         new: bool,
+        in_interrupt: bool,
     },
     Migrate {
         tid: i32,

@@ -143,8 +143,8 @@ pub enum Waker {
         id: ContextId,
         began_ns: i64,
     },
-    /// The idle thread: an interrupt that is not traced woke the thread.
-    Idle,
+    /// An interrupt that is not traced: the CPU was idle, or the event says so.
+    UntracedInterrupt,
     Unknown,
 }
 

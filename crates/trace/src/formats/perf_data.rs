@@ -239,7 +239,8 @@ impl PerfSource {
         let known = self.header.formats_known;
         if self.plans.as_ref().is_none_or(|(of, _)| *of != known) {
             let machine = Machine { order: self.header.order, long: long_of(&self.header.formats) };
-            self.plans = Some((known, Plans::new(&self.header.formats, Printk::default(), machine, false, shared)));
+            // The thread is part of each sample, but not the flags.
+            self.plans = Some((known, Plans::new(&self.header.formats, Printk::default(), machine, &["common_flags"], shared)));
             self.samples.clear();
         }
         self.plans.as_ref().is_some_and(|(_, plans)| plans.get(id).is_some())
@@ -255,7 +256,7 @@ impl PerfSource {
         let class = match (id, &self.plans) {
             (Some(id), Some((_, plans))) => {
                 let class = shared.catalogue.classes[plans.class(id).0 as usize].clone();
-                Class { context: names, ..class }
+                Class { context: class.context.iter().cloned().chain(names).collect(), ..class }
             }
             _ => Class {
                 event_name: known.name.clone().unwrap_or_else(|| known.usual_name()),
@@ -329,9 +330,9 @@ impl PerfSource {
         let parts = self.parts.iter().map(Value::from);
         match (&self.current, &self.plans) {
             (Some(CurrentItem::Tracepoint { at, id, raw }), Some((_, plans))) => {
-                let (values, _) = plans.values(*id, &self.record.body[raw.clone()], &self.made);
+                let (values, common) = plans.values(*id, &self.record.body[raw.clone()], &self.made);
                 let values = value_buffer.put(values.chain(parts));
-                let (fields, context) = values.split_at(values.len() - self.parts.len());
+                let (fields, context) = values.split_at(values.len() - self.parts.len() - common);
                 event(at, fields, context)
             }
             (Some(CurrentItem::Sample { at }), _) => event(at, value_buffer.put(parts), &[]),

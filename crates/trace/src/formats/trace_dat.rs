@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::event::{Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::formats::ftrace_text::TextSource;
 use crate::formats::source::Source;
-use crate::formats::tracepoint::{Machine, Made, Plans};
+use crate::formats::tracepoint::{Machine, Made, Plans, COMMON};
 use crate::merge::out_of_range::Beyond;
 use crate::shared::{Shared, MAX_REMEMBERED};
 use crate::value_buffer::ValueBuffer;
@@ -190,7 +190,7 @@ impl Kernel {
         let common = formats.iter().next().map(|format| &format.common);
         let pid = common.and_then(|common| common.iter().find(|field| field.name == "common_pid")).cloned();
         let Times { clock, names, host } = times;
-        let plans = Plans::new(formats, printk, machine, true, shared);
+        let plans = Plans::new(formats, printk, machine, &COMMON, shared);
         Kernel { path: path.to_owned(), plans, order: machine.order, pid, clock, names, host }
     }
 }

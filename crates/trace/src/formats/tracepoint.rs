@@ -15,7 +15,7 @@ use longpole_ftrace::printk::Printk;
 use longpole_ftrace::{ByteOrder, EventFormat, Field, Formats};
 use std::collections::HashMap;
 
-/// Fields common to all events of a kernel.
+/// Fields common to all events of a kernel. The flags say if an interrupt was served.
 pub(crate) const COMMON: [&str; 3] = ["common_pid", "common_flags", "common_preempt_count"];
 
 /// Maximum number of bytes of format text that are searched for labels, for all fields of an event.
@@ -77,7 +77,8 @@ pub(crate) struct Plans {
 
 impl Plans {
     /// Compiles the formats. With `context`, events also have the fields common to all events.
-    pub fn new(formats: &Formats, printk: Printk, machine: Machine, context: bool, shared: &mut Shared) -> Plans {
+    /// `context` are the fields of [`COMMON`] that are shown as context.
+    pub fn new(formats: &Formats, printk: Printk, machine: Machine, context: &[&str], shared: &mut Shared) -> Plans {
         let by_id = formats.iter().map(|format| (format.id, Plan::new(format, machine, context, shared))).collect();
         let fields = ["id", "bytes"].map(str::to_owned).to_vec();
         let unknown = shared.class(Class { event_name: "unknown".to_owned(), fields, bases: vec![10, 10], ..Class::default() });
@@ -149,7 +150,7 @@ impl Plans {
 }
 
 impl Plan {
-    fn new(format: &EventFormat, machine: Machine, context: bool, shared: &mut Shared) -> Plan {
+    fn new(format: &EventFormat, machine: Machine, context: &[&str], shared: &mut Shared) -> Plan {
         // Labels are searched in the whole format text, once per field. A format that is too long
         // for this gets no labels.
         let named = format.fields.len().saturating_mul(format.print_fmt.len()) <= MAX_SEARCHED;
@@ -157,10 +158,8 @@ impl Plan {
         if format.system == "ftrace" {
             print_what_is_stored_apart(&format.name, &mut fields);
         }
-        let common: Vec<Field> = match context {
-            true => COMMON.iter().filter_map(|name| format.common.iter().find(|field| field.name == *name)).cloned().collect(),
-            false => Vec::new(),
-        };
+        let common: Vec<Field> =
+            context.iter().filter_map(|name| format.common.iter().find(|field| field.name == *name)).cloned().collect();
         let class = Class {
             event_name: format.name.clone(),
             fields: fields.iter().map(|planned| planned.field.name.clone()).collect(),

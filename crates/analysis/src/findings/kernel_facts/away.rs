@@ -93,7 +93,7 @@ impl Away {
         match by {
             // An interrupt that is not traced lies on top of a thread that is not in a system call.
             Waker::Thread(id) => linux.calls_nothing(id),
-            Waker::Idle => true,
+            Waker::UntracedInterrupt => true,
             Waker::Unknown => false,
             Waker::Context { id, .. } => match linux.contexts[id.0 as usize].key {
                 Key::Irq(_) | Key::Vector(_) => true,

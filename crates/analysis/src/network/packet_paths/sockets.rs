@@ -233,7 +233,7 @@ impl PacketPaths {
         let thread = match hop.by {
             Waker::Thread(thread) => Some(thread),
             Waker::Unknown => None,
-            Waker::Context { .. } | Waker::Idle => return,
+            Waker::Context { .. } | Waker::UntracedInterrupt => return,
         };
         let copied = entry(&mut self.cpus, hop.cpu.0).copied.take();
         let Some(id) = self.socket_of(socket, protocol) else { return };
