@@ -18,18 +18,23 @@ mod frame;
 mod walk;
 
 use std::fs::File;
+use std::rc::Rc;
 
 pub(crate) use cfi::Module;
-pub(crate) use frame::{Arch, Snapshot};
+pub(crate) use frame::{Arch, Row, Snapshot};
 pub(crate) use walk::{walk, Code, Space, Walked};
 
 /// A process that consists of one module, at the addresses that its file states.
-struct Alone(Module);
+struct Alone {
+    module: Module,
+    row: Option<Rc<Row>>,
+}
 
 impl Space for Alone {
     fn code(&mut self, address: u64) -> Code<'_> {
-        match self.0.row(address) {
-            Some((row, section)) => Code::Row(row, section),
+        self.row = self.module.row(address);
+        match &self.row {
+            Some(row) => Code::Row(row, self.module.section(row)),
             None => Code::FramePointers,
         }
     }
@@ -40,7 +45,7 @@ impl Space for Alone {
 /// are the bytes from the stack pointer on. Returns the addresses, innermost first, and whether the
 /// first function was reached; `None` if the file is no program of this architecture.
 pub fn unwind_alone(module: &File, [ip, sp, fp, lr]: [u64; 4], stack: &[u8]) -> Option<(Vec<u64>, bool)> {
-    let mut space = Alone(Module::read(module, Arch::HERE)?);
+    let mut space = Alone { module: Module::read(module, Arch::HERE)?, row: None };
     let mut addresses = Vec::new();
     let walked = walk(Arch::HERE, &Snapshot { ip, sp, fp, lr, stack }, &[], &mut space, &mut addresses);
     Some((addresses, walked == Walked::Whole))

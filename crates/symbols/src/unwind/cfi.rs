@@ -79,22 +79,26 @@ impl Module {
         self.eh_frame.bytes.capacity() + self.eh_frame_hdr.capacity() + self.debug_frame.bytes.capacity() + indexed
     }
 
-    /// Returns the row for an address in the module's address space, and the section of its
-    /// expressions.
-    pub fn row(&mut self, address: u64) -> Option<(Rc<Row>, &[u8])> {
-        let row = match self.rows.get(&address) {
-            Some(row) => row.clone(),
-            None => {
-                let row = self.find(address).map(Rc::new);
-                if self.rows.len() >= MAX_ROWS {
-                    self.rows.clear();
-                }
-                self.rows.insert(address, row.clone());
-                row
-            }
-        }?;
-        let section = if row.in_debug_frame { &self.debug_frame.bytes } else { &self.eh_frame.bytes };
-        Some((row, section))
+    /// Returns the row for an address in the module's address space.
+    pub fn row(&mut self, address: u64) -> Option<Rc<Row>> {
+        if let Some(row) = self.rows.get(&address) {
+            return row.clone();
+        }
+        let row = self.find(address).map(Rc::new);
+        if self.rows.len() >= MAX_ROWS {
+            self.rows.clear();
+        }
+        self.rows.insert(address, row.clone());
+        row
+    }
+
+    /// Returns the section with the expressions of a row.
+    pub fn section(&self, row: &Row) -> &[u8] {
+        if row.in_debug_frame {
+            &self.debug_frame.bytes
+        } else {
+            &self.eh_frame.bytes
+        }
     }
 
     fn find(&mut self, address: u64) -> Option<Row> {

@@ -1,7 +1,6 @@
 //! From frame to frame, from the innermost function of a stack to the thread's first one.
 
 use super::frame::{step, step_by_frame_pointer, Arch, Registers, Row, Rule, Snapshot, Step};
-use std::rc::Rc;
 
 /// Maximum number of addresses of a stack.
 const MAX_FRAMES: usize = 1024;
@@ -12,7 +11,7 @@ const AGREEING: usize = 3;
 #[derive(Debug)]
 pub enum Code<'a> {
     /// A function with a row in an unwinding table, and the section of its expressions.
-    Row(Rc<Row>, &'a [u8]),
+    Row(&'a Row, &'a [u8]),
     /// Code of a module without unwinding tables, or of none.
     FramePointers,
     /// Code that the tables of its module do not cover.
@@ -57,7 +56,7 @@ pub fn walk(arch: Arch, snapshot: &Snapshot<'_>, chain: &[u64], space: &mut dyn 
             return Walked::Truncated;
         }
         let (result, interrupted) = match code {
-            Code::Row(row, section) => (step(&row, section, snapshot, ip, &mut registers, exact), row.is_signal),
+            Code::Row(row, section) => (step(row, section, snapshot, ip, &mut registers, exact), row.is_signal),
             Code::FramePointers => (step_by_frame_pointer(snapshot, &mut registers), false),
             Code::Unknown | Code::Unreadable | Code::Outside => (Step::Lost, false),
         };
