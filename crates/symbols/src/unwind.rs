@@ -6,6 +6,7 @@
 //! incomplete stack ends early and is marked as truncated.
 //!
 //! * `cfi` finds the row of the table for an address.
+//! * `go` finds the functions at which stacks of Go programs end.
 //! * `frame` computes the caller's registers by a row.
 //! * `expression` evaluates the few expressions that rows contain.
 //! * `walk` goes from frame to frame.
@@ -15,6 +16,7 @@
 mod cfi;
 mod expression;
 mod frame;
+mod go;
 mod walk;
 
 use std::fs::File;
@@ -22,6 +24,7 @@ use std::rc::Rc;
 
 pub(crate) use cfi::Module;
 pub(crate) use frame::{Arch, Row, Snapshot};
+pub(crate) use go::End;
 pub(crate) use walk::{walk, Code, Space, Walked};
 
 /// A process that consists of one module, at the addresses that its file states.
@@ -33,9 +36,12 @@ struct Alone {
 impl Space for Alone {
     fn code(&mut self, address: u64) -> Code<'_> {
         self.row = self.module.row(address);
-        match &self.row {
-            Some(row) => Code::Row(row, self.module.section(row)),
-            None => Code::FramePointers,
+        match (self.module.end(address), &self.row) {
+            (Some(End::First), _) => Code::First,
+            (Some(End::Switch), row) => Code::Switch(row.as_deref()),
+            (None, Some(row)) => Code::Row(row, self.module.section(row)),
+            (None, None) if self.module.is_start(address) => Code::First,
+            (None, None) => Code::FramePointers,
         }
     }
 }

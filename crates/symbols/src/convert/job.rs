@@ -9,7 +9,7 @@ use super::timeline::Timeline;
 use crate::open::{self, User};
 use crate::resolve;
 use crate::spaces::{ModuleId, Place, Spaces};
-use crate::unwind::{walk, Arch, Code, Module, Row, Snapshot, Space, Walked};
+use crate::unwind::{walk, Arch, Code, End, Module, Row, Snapshot, Space, Walked};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -73,6 +73,8 @@ impl Space for Process<'_, '_> {
             Found::Row(row, Some(id)) => Code::Row(row, self.modules.section(*id, row)),
             Found::Row(row, None) => Code::Row(row, &[]),
             Found::FramePointers => Code::FramePointers,
+            Found::First => Code::First,
+            Found::Switch(row) => Code::Switch(row.as_deref()),
             Found::Unknown => Code::Unknown,
             Found::Unreadable => Code::Unreadable,
             Found::Outside => Code::Outside,
@@ -86,6 +88,8 @@ enum Found {
     /// A row, and its module if it has expressions.
     Row(Rc<Row>, Option<ModuleId>),
     FramePointers,
+    First,
+    Switch(Option<Rc<Row>>),
     Unknown,
     Unreadable,
     Outside,
@@ -137,11 +141,18 @@ impl Modules<'_> {
             Some(module)
         });
         let Some(module) = module else { return Found::Unreadable };
-        match module.address(offset).and_then(|address| module.row(address)) {
+        let Some(address) = module.address(offset) else { return Found::Unknown };
+        match module.end(address) {
+            Some(End::First) => return Found::First,
+            Some(End::Switch) => return Found::Switch(module.row(address).filter(|row| !row.has_expressions())),
+            None => {}
+        }
+        match module.row(address) {
             Some(row) => {
                 let id = row.has_expressions().then_some(id);
                 Found::Row(row, id)
             }
+            None if module.is_start(address) => Found::First,
             None if module.has_frame_pointers() => Found::FramePointers,
             None => Found::Unknown,
         }
@@ -232,7 +243,7 @@ impl Unwound {
                 self.addresses.clear();
                 Walked::Whole
             }
-            // The recorder leaves out a stack in which it cannot tell where the environment begins.
+            // The kernel could not copy the stack, e.g. because an exec has just removed it.
             ip if ip == 0 || job.by_chain || snapshot.stack.is_empty() && !self.chain.is_empty() => {
                 self.addresses.clone_from(&self.chain);
                 Walked::Truncated

@@ -119,7 +119,9 @@ impl Layout {
     /// Parses the event at the begin of `bytes`, of which only the first bytes may be there.
     pub fn begin<'a>(&self, bytes: &'a [u8]) -> Begun<'a> {
         let half = |at: usize| Some(i32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-        let (Some(id), Some(time)) = (bytes.first_chunk(), bytes.get(2..).and_then(|bytes| bytes.first_chunk())) else { return Begun::Short };
+        let (Some(id), Some(time)) = (bytes.first_chunk(), bytes.get(2..).and_then(|bytes| bytes.first_chunk())) else {
+            return Begun::Short;
+        };
         let (id, time) = (u16::from_ne_bytes(*id), u64::from_ne_bytes(*time));
         let Some(Some((kind, fields))) = self.classes.get(usize::from(id)) else { return Begun::Unknown };
         let (Some(pid), Some(tid), Some(mut rest)) = (half(10), half(14), bytes.get(HEADER..)) else { return Begun::Short };

@@ -1,6 +1,7 @@
 //! Unwinding tables of a module: the row for an address, from `.eh_frame` or `.debug_frame`.
 
 use super::frame::{Arch, Cfa, Row, Rule, REGISTERS};
+use super::go::{End, Ends};
 use crate::elf::{Data, Elf};
 use gimli::{BaseAddresses, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, UnwindSection, Vendor};
 use gimli::{CfaRule, FrameDescriptionEntry, RegisterRule, UnwindContext, UnwindExpression};
@@ -17,6 +18,13 @@ const MAX_FUNCTIONS: usize = 1 << 22;
 /// Maximum number of bytes of the instructions for one function, because all of them may be
 /// executed for each address.
 const MAX_INSTRUCTIONS: usize = 256 << 10;
+
+/// Names of the section with Go's table of functions; the second is that of programs that can be
+/// loaded at any address.
+const GO_TABLES: [&[u8]; 2] = [b".gopclntab", b".data.rel.ro.gopclntab"];
+/// Maximum number of bytes of the code at which a program begins. It prepares the registers and
+/// calls a function of C.
+const MAX_START: u64 = 256;
 
 /// First addresses of functions and the positions of their entries, sorted, for a section that has
 /// no index of its own.
@@ -36,6 +44,7 @@ pub struct Module {
     debug_index: Index,
     /// Set if code that the tables do not cover has frame pointers.
     has_frame_pointers: bool,
+    ends: Ends,
     rows: HashMap<u64, Option<Rc<Row>>>,
     context: UnwindContext<usize>,
 }
@@ -58,9 +67,12 @@ impl Module {
         let debug_index = index_of_debug(&debug_frame.bytes, &bases, arch);
         let eh_frame_hdr = if usable { header.bytes } else { Vec::new() };
         let (rows, context) = (HashMap::new(), UnwindContext::new());
+        let go = GO_TABLES.into_iter().find_map(|name| elf.data(file, name));
         // Go keeps frame pointers, also in a program whose only tables are those of code in C.
-        let has_frame_pointers = eh_frame.bytes.is_empty() && debug_frame.bytes.is_empty() || elf.section_address(b".gopclntab").is_some();
-        Some(Module { elf, arch, bases, eh_frame, eh_frame_hdr, index, debug_frame, debug_index, has_frame_pointers, rows, context })
+        let has_frame_pointers = eh_frame.bytes.is_empty() && debug_frame.bytes.is_empty() || go.is_some();
+        let text = elf.section_range(b".text");
+        let ends = go.zip(text).map_or_else(Ends::default, |(go, text)| Ends::read(&go.bytes, text, elf.entry));
+        Some(Module { elf, arch, bases, eh_frame, eh_frame_hdr, index, debug_frame, debug_index, has_frame_pointers, ends, rows, context })
     }
 
     /// Returns the address in the module's address space of an offset in its file.
@@ -71,6 +83,22 @@ impl Module {
     /// Returns true if code that the tables do not cover has frame pointers.
     pub fn has_frame_pointers(&self) -> bool {
         self.has_frame_pointers
+    }
+
+    /// Returns how a stack ends in the function at an address, if the program states that elsewhere
+    /// than in the unwinding tables.
+    pub fn end(&self, address: u64) -> Option<End> {
+        self.ends.find(address)
+    }
+
+    /// Returns true if an address that has no row is in the code at which the program begins. That
+    /// code has no caller, and often no row.
+    pub fn is_start(&mut self, address: u64) -> bool {
+        // The begin has no row, either, and no table covers what is between.
+        let start = self.elf.entry;
+        start != 0
+            && (start..start.saturating_add(MAX_START)).contains(&address)
+            && (start..address).all(|before| self.row(before).is_none())
     }
 
     /// Returns the number of bytes of memory that the tables occupy.
