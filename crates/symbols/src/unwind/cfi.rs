@@ -137,8 +137,9 @@ impl Module {
         } else {
             let header = EhFrameHdr::new(&self.eh_frame_hdr, LittleEndian).parse(bases, 8).ok();
             header.and_then(|header| {
-                let table = header.table()?;
-                Some(table.pointer_to_offset(table.lookup(address, bases).ok()?).ok()?.0)
+                let found = header.table()?.lookup(address, bases).ok()?.direct().ok()?;
+                // gimli's own conversion overflows if the function is said to be before the section.
+                usize::try_from(found.checked_sub(header.eh_frame_ptr().direct().ok()?)?).ok()
             })
         };
         if let Some(row) = offset.and_then(|offset| row(&section, offset, address, bases, context)) {
@@ -240,4 +241,36 @@ fn row<'a, S: UnwindSection<Slice<'a>>>(
         registers.push((register.0, rule));
     }
     Some(Row { cfa, registers: registers.into(), is_signal, in_debug_frame: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resolve;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn an_index_that_leads_before_its_section_has_no_rows() {
+        let file = resolve::vdso().unwrap();
+        let header = Elf::read(&file, 0).unwrap().data(&file, b".eh_frame_hdr").unwrap();
+        let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let begin = bytes.windows(header.bytes.len()).position(|found| found == header.bytes).unwrap();
+        // Each entry has the first address of a function and the position of its row, relative to
+        // the index.
+        let functions: Vec<usize> = (begin + 12..begin + header.bytes.len()).step_by(8).collect();
+        let offset = |bytes: &[u8], at: usize| i64::from(i32::from_le_bytes(*bytes[at..].first_chunk().unwrap()));
+        let addresses: Vec<u64> = functions.iter().map(|at| header.address.wrapping_add_signed(offset(&bytes, *at))).collect();
+        let rows = |file: &File| {
+            let mut module = Module::read(file, Arch::HERE).unwrap();
+            addresses.iter().filter(|address| module.row(**address).is_some()).count()
+        };
+        assert!(addresses.len() > 2 && rows(&file) == addresses.len());
+        for at in functions {
+            bytes[at + 4..at + 8].copy_from_slice(&(header.address as i32).wrapping_neg().to_le_bytes());
+        }
+        let broken = tempfile::tempfile().unwrap();
+        broken.write_all_at(&bytes, 0).unwrap();
+        assert_eq!(rows(&broken), 0);
+    }
 }
