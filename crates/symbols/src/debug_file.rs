@@ -5,7 +5,8 @@
 //!
 //! * The build id of the module. The file must have the same one.
 //! * The name of the file and its checksum in the module (`.gnu_debuglink`). The file must be in a
-//!   folder that belongs to the module's own, and must have the checksum.
+//!   folder that belongs to the module's own, without symbolic links on the way, and must have the
+//!   checksum.
 //!
 //! The module's author chooses both, so the file must belong to root or to this user.
 
@@ -16,13 +17,15 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs::{self, File, Metadata};
 use std::io::Read;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Folder of packages with debug information.
 const PACKAGES: &str = "/usr/lib/debug";
+/// Maximum number of bytes of a file whose checksum is computed.
+const MAX_BYTES: u64 = 4 << 30;
 /// Bytes of a file that are read at a time for its checksum.
 const CHUNK: usize = 1 << 20;
 
@@ -56,13 +59,13 @@ impl Folders {
         let by_id = || {
             let id = elf.build_id(module)?;
             let is_of_module = |file: &File| Elf::read(file, 0).and_then(|debug| debug.build_id(file)).is_some_and(|found| found == id);
-            self.of_build_id(&id).iter().filter_map(|path| trusted(path)).find(is_of_module)
+            self.of_build_id(&id).iter().filter_map(|path| trusted(open::path(path)?)).find(is_of_module)
         };
         by_id().or_else(|| {
             let (name, checksum) = link(&elf.data(module, b".gnu_debuglink")?.bytes)?;
             let paths = self.of_link(&fs::read_link(format!("/proc/self/fd/{}", module.as_raw_fd())).ok()?, &name);
             let is_of_module = |file: &File| checksum_of(file, progress) == Some(checksum);
-            paths.iter().filter_map(|path| trusted(path)).find(is_of_module)
+            paths.iter().filter_map(|path| trusted(open::without_links(path)?)).find(is_of_module)
         })
     }
 
@@ -85,10 +88,10 @@ impl Folders {
     }
 }
 
-/// Opens a regular file that belongs to root or to this user.
-fn trusted(path: &Path) -> Option<File> {
+/// Opens a regular file for reading that belongs to root or to this user.
+fn trusted(path: OwnedFd) -> Option<File> {
     let own = rustix::process::geteuid().as_raw();
-    open::path(path).and_then(|path| regular(path, |found: &Metadata| found.uid() == 0 || found.uid() == own))
+    regular(path, |found: &Metadata| found.uid() == 0 || found.uid() == own)
 }
 
 /// Returns the name and the checksum in a `.gnu_debuglink`: a text, padded to a multiple of four
@@ -103,6 +106,9 @@ fn link(section: &[u8]) -> Option<(PathBuf, u32)> {
 }
 
 fn checksum_of(mut file: &File, progress: &mut dyn FnMut()) -> Option<u32> {
+    if file.metadata().ok()?.len() > MAX_BYTES {
+        return None;
+    }
     let mut hasher = crc32fast::Hasher::new();
     let mut chunk = vec![0; CHUNK];
     loop {
@@ -218,6 +224,8 @@ mod tests {
         let packages = format!("{}/a.debug", built.below("packages"));
         assert!(built.is_found_at(&packages));
         assert!(!built.is_found_at("elsewhere/a.debug"));
+        std::os::unix::fs::symlink(&built.debug, built.folder.path().join("a.debug")).unwrap();
+        assert!(built.find().is_none());
         assert!(built.is_found_at("a.debug"));
         let mut bytes = fs::read(&built.debug).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
