@@ -138,7 +138,7 @@ impl Module {
             let header = EhFrameHdr::new(&self.eh_frame_hdr, LittleEndian).parse(bases, 8).ok();
             header.and_then(|header| {
                 let found = header.table()?.lookup(address, bases).ok()?.direct().ok()?;
-                // gimli's own conversion overflows if the function is said to be before the section.
+                // gimli's own conversion overflows if the function is before the section.
                 usize::try_from(found.checked_sub(header.eh_frame_ptr().direct().ok()?)?).ok()
             })
         };
