@@ -300,6 +300,13 @@ fn a_killed_recorder_leaves_samples_that_babeltrace2_reads_and_the_next_verb_nam
     let mut recorder = place.recorder(&["--stacks", "1999", "--for", "60s"]);
     let busy = Running::start(place.command(&program).args(["shares", "60"]).stdout(Stdio::null()));
     let recording = place.newest();
+    // On a busy host, the program may take long to begin with its work.
+    let worked = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", busy.id())).unwrap_or_default();
+        let mut fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
+        fields.nth(11).and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or(0)
+    };
+    wait_for(|| worked() > 30);
     let written = || fs::metadata(recording.join("samples/cpu0")).map_or(0, |found| found.len());
     let before = written();
     wait_for(|| written() > before + 150_000);

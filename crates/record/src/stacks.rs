@@ -50,10 +50,13 @@ const RING: usize = 512 << 10;
 /// Size of each CPU's ring with copied stacks, and of all rings together on hosts with many CPUs.
 const COPY_RING: usize = 2 << 20;
 const COPY_RINGS: usize = 256 << 20;
-/// Bytes of the stack that a sample copies. Nearly all threads have fewer between their first and
-/// their newest frame.
-const COPY: u32 = 16 << 10;
-/// Bytes that the timer's samples of each CPU copy per second at most: at rates above 2 kHz, the
+/// Bytes of the stack that a timer's sample copies. Compilers and interpreters have more than half
+/// of that between their first and their newest frame, and most other programs far less.
+const COPY: u32 = 32 << 10;
+/// Bytes of the stack that a sample of a wait copies: fewer, because these samples are many, and
+/// their bytes are limited.
+const WAIT_COPY: u32 = 16 << 10;
+/// Bytes that the timer's samples of each CPU copy per second at most: at rates above 1 kHz, the
 /// copies become smaller.
 const COPY_PER_SECOND: u32 = 32 << 20;
 /// File with the largest number of samples per second that the kernel allows.
@@ -136,7 +139,7 @@ fn survey_waits(cpu: u32) -> String {
     }
     let prepared = Ring::open(cpu, 1, SampleKind::Copy { bytes: COPY }, 1)
         .map_err(|_| WaitsError::NoCopies)
-        .and_then(|ring| Waits::prepare(&mut [(cpu, ring)], COPY, 1));
+        .and_then(|ring| Waits::prepare(&mut [(cpu, ring)], WAIT_COPY, 1));
     match prepared {
         Ok(_) => "; stacks of waits".to_owned(),
         Err(error) => format!("; no stacks of waits: {error}"),
@@ -184,7 +187,7 @@ fn open_rings(cpus: &[u32], hz: u32, kind: SampleKind, size: usize) -> io::Resul
 
 fn prepare_waits(rings: &mut [(u32, Ring)], hz: u32) -> Result<Waits, WaitsError> {
     match rings.first() {
-        Some((_, ring)) if ring.kind() != SampleKind::Addresses => Waits::prepare(rings, COPY, period_ns(hz)),
+        Some((_, ring)) if ring.kind() != SampleKind::Addresses => Waits::prepare(rings, WAIT_COPY, period_ns(hz)),
         _ => Err(WaitsError::NoCopies),
     }
 }

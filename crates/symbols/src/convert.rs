@@ -11,6 +11,7 @@ mod job;
 mod layout;
 mod memory;
 mod remaining;
+mod scan;
 mod shared;
 mod stream;
 mod timeline;

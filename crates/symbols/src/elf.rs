@@ -46,6 +46,8 @@ pub struct Data {
 /// The headers of an ELF file.
 #[derive(Debug)]
 pub struct Elf {
+    /// Address at which a program begins; 0 for none.
+    pub entry: u64,
     segments: Vec<Segment>,
     sections: Vec<Section>,
     names: Vec<u8>,
@@ -78,8 +80,9 @@ impl Elf {
         let (programs, size) = table(word(&header, 32), short(&header, 54), short(&header, 56), 56)?;
         let loaded = programs.chunks_exact(size).filter(|entry| half(entry, 0) == PT_LOAD);
         let segments = loaded.map(|entry| Segment { offset: word(entry, 8), address: word(entry, 16), size: word(entry, 32) }).collect();
+        let entry = word(&header, 24);
         let Some((headers, size)) = table(word(&header, 40), short(&header, 58), short(&header, 60), 64) else {
-            return Some(Elf { segments, sections: Vec::new(), names: Vec::new() });
+            return Some(Elf { entry, segments, sections: Vec::new(), names: Vec::new() });
         };
         let of = |entry: &[u8]| Section {
             name: half(entry, 0),
@@ -90,7 +93,7 @@ impl Elf {
         };
         let sections: Vec<Section> = headers.chunks_exact(size).map(of).collect();
         let names = sections.get(usize::from(short(&header, 62))).and_then(|names| bytes(file, names.offset, names.size, MAX_NAMES));
-        Some(Elf { segments, sections, names: names.unwrap_or_default() })
+        Some(Elf { entry, segments, sections, names: names.unwrap_or_default() })
     }
 
     /// Returns the address in the module's address space of an offset in its file.
@@ -104,6 +107,12 @@ impl Elf {
     /// Returns the address of a section.
     pub fn section_address(&self, name: &[u8]) -> Option<u64> {
         self.section(name).map(|section| section.address)
+    }
+
+    /// Returns the addresses of a section.
+    pub fn section_range(&self, name: &[u8]) -> Option<(u64, u64)> {
+        let section = self.section(name)?;
+        Some((section.address, section.address.checked_add(section.size)?))
     }
 
     /// Returns a section, uncompressed. Returns `None` if the file has no such section, or an empty

@@ -5,7 +5,7 @@
 //! a path is first opened with `O_PATH`, and opened for reading only if it leads to a regular file.
 //! Opening never blocks, and a path below a process's root cannot lead out of it.
 
-use rustix::fs::{open, openat2, Mode, OFlags, ResolveFlags};
+use rustix::fs::{open, openat2, Mode, OFlags, ResolveFlags, CWD};
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -56,6 +56,12 @@ pub fn below(pid: i32, path: &[u8]) -> Option<OwnedFd> {
 /// Opens a path of this host, for [`regular`].
 pub fn path(path: &Path) -> Option<OwnedFd> {
     open(path, LOOK, Mode::empty()).ok()
+}
+
+/// Opens a path of this host that contains no symbolic links, for [`regular`]. Users may write into
+/// its folders, and a link there could lead to files of the kernel.
+pub fn without_links(path: &Path) -> Option<OwnedFd> {
+    openat2(CWD, path, LOOK, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok()
 }
 
 /// Opens a list of functions in this host's /tmp, for [`regular`].

@@ -1,6 +1,7 @@
 //! Looks up the functions in a module's file, by its symbols and debug information (with blazesym).
 
 use crate::debug_file;
+use crate::elf::Elf as ElfHeaders;
 use crate::table::{clean, Function};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
@@ -25,16 +26,23 @@ const LINKS: [&[u8]; 3] = [b"debuglink", b"debugaltlink", b"debug_sup"];
 /// progress. An error concerns the whole file.
 ///
 /// Debug information of the module in a file of its own is used if it is installed on this host
-/// ([`crate::debug_file`]). Files to which the module refers by name are not opened, because the
-/// module's author chooses their names. For such a module only its symbols are used.
-pub fn functions(
+/// ([`crate::debug_file`]). blazesym opens no further files: for a module that refers to others by
+/// name, it reads only the symbols.
+pub fn functions(file: &File, offsets: &[u64], progress: &mut dyn FnMut(), found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
+    let debug = debug_file::find(file, progress);
+    functions_of(file, debug, offsets, progress, found)
+}
+
+/// Like [`functions`], with the file of the debug information and the headers of the module.
+pub fn functions_of(
     file: &File,
+    debug: Option<(File, ElfHeaders)>,
     offsets: &[u64],
     progress: &mut dyn FnMut(),
     mut found: impl FnMut(u64, Vec<Function>),
 ) -> Result<(), String> {
     let mut left = offsets.to_vec();
-    if let Some((debug, elf)) = debug_file::find(file) {
+    if let Some((debug, elf)) = debug {
         let placed: Vec<(u64, u64)> = offsets.iter().filter_map(|&offset| Some((offset, elf.address(offset)?))).collect();
         let addresses: Vec<u64> = placed.iter().map(|(_, address)| *address).collect();
         let mut named = HashSet::new();

@@ -60,29 +60,42 @@ struct Space(Rc<Held>);
 #[derive(Debug, Default)]
 struct Held {
     mappings: BTreeMap<u64, Mapping>,
-    /// Number of mappings in all spaces of the recording.
-    all: Rc<Cell<usize>>,
+    /// Number that no other state of any space has; 0 if there are no mappings.
+    version: u64,
+    all: Rc<All>,
+}
+
+/// What all spaces of a recording have in common.
+#[derive(Debug, Default)]
+struct All {
+    /// Number of mappings in all spaces.
+    mappings: Cell<usize>,
+    /// The newest version of any space.
+    version: Cell<u64>,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.all.set(self.all.get().saturating_sub(self.mappings.len()));
+        self.all.mappings.set(self.all.mappings.get().saturating_sub(self.mappings.len()));
     }
 }
 
 impl Space {
     /// Returns the mappings for modification, after copying them if they are shared. Returns `None`
     /// if there is no room for a copy.
-    fn own(&mut self, all: &Rc<Cell<usize>>) -> Option<&mut BTreeMap<u64, Mapping>> {
+    fn own(&mut self, all: &Rc<All>) -> Option<&mut BTreeMap<u64, Mapping>> {
         if Rc::get_mut(&mut self.0).is_none() || !Rc::ptr_eq(&self.0.all, all) {
-            let sum = all.get() + self.0.mappings.len();
+            let sum = all.mappings.get() + self.0.mappings.len();
             if sum > MAX_MAPPINGS_IN_ALL {
                 return None;
             }
-            all.set(sum);
-            self.0 = Rc::new(Held { mappings: self.0.mappings.clone(), all: Rc::clone(all) });
+            all.mappings.set(sum);
+            self.0 = Rc::new(Held { mappings: self.0.mappings.clone(), version: 0, all: Rc::clone(all) });
         }
-        Rc::get_mut(&mut self.0).map(|held| &mut held.mappings)
+        let held = Rc::get_mut(&mut self.0)?;
+        all.version.set(all.version.get() + 1);
+        held.version = all.version.get();
+        Some(&mut held.mappings)
     }
 }
 
@@ -177,7 +190,7 @@ pub struct Spaces {
     processes: HashMap<i32, Process>,
     ended: VecDeque<i32>,
     /// Number of mappings in all spaces, and number of mappings for which there was no room.
-    held: Rc<Cell<usize>>,
+    held: Rc<All>,
     left_out: u64,
     kernel: Vec<u64>,
     user: Vec<u64>,
@@ -321,13 +334,13 @@ impl Spaces {
         };
         let before = mappings.len();
         cut(mappings, start, end);
-        let room = mappings.len() < MAX_MAPPINGS && self.held.get() < MAX_MAPPINGS_IN_ALL;
+        let room = mappings.len() < MAX_MAPPINGS && self.held.mappings.get() < MAX_MAPPINGS_IN_ALL;
         if room {
             mappings.insert(start, Mapping { end, offset, module });
         }
         self.left_out += u64::from(!room);
         let after = mappings.len();
-        self.held.set((self.held.get() + after).saturating_sub(before));
+        self.held.mappings.set((self.held.mappings.get() + after).saturating_sub(before));
     }
 
     fn module(&mut self, path: &[u8], inode: u64) -> Option<ModuleId> {
@@ -354,6 +367,12 @@ impl Spaces {
             },
             _ => Place::Unknown(address),
         }
+    }
+
+    /// Returns a number for the mappings of a process: as long as it is the same, for this process
+    /// or another one, so is the module at each address.
+    pub(crate) fn version(&self, pid: i32) -> u64 {
+        self.processes.get(&pid).map_or(0, |process| process.space.0.version)
     }
 
     /// Returns the number of mappings for which there was no room. Addresses in them are unknown.
@@ -463,14 +482,14 @@ mod tests {
             spaces.processes.insert(pid, child);
             spaces.map(pid, 0, 0x10, 0, b"/a", 1);
         }
-        let held = spaces.held.get();
+        let held = spaces.held.mappings.get();
         assert!(held <= MAX_MAPPINGS_IN_ALL && held > MAX_MAPPINGS_IN_ALL / 2, "{held}");
         assert!(spaces.left_out() > 1000, "{}", spaces.left_out());
         assert!(matches!(spaces.place(2, 0x1010), Place::File(..)));
         assert_eq!(spaces.place(children - 1, 0x1010), Place::Unknown(0x1010));
         // Ended processes release their room.
         spaces.processes.clear();
-        assert_eq!(spaces.held.get(), 0);
+        assert_eq!(spaces.held.mappings.get(), 0);
         spaces.map(1, 0x1000, 0x1000, 0, b"/a", 1);
         assert!(matches!(spaces.place(1, 0x1010), Place::File(..)));
     }

@@ -65,10 +65,18 @@ fn registers(tid: i32) -> [u64; 4] {
 
 /// Starts the program, and stops its last thread where it waits.
 fn stop(program: &Path, arguments: &[&str]) -> Stopped {
+    stop_one(program, arguments, |threads| threads[threads.len() - 1])
+}
+
+/// Starts the program, and stops one of its threads, which `choose` takes from all in the order of
+/// their ids, where it waits.
+fn stop_one(program: &Path, arguments: &[&str], choose: impl Fn(&[i32]) -> i32) -> Stopped {
     let mut child = Command::new(program).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
     child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
     let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
-    let tid: i32 = threads.map(|thread| thread.unwrap().file_name().to_str().unwrap().parse().unwrap()).max().unwrap();
+    let mut threads: Vec<i32> = threads.map(|thread| thread.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
+    threads.sort_unstable();
+    let tid = choose(&threads);
     // Until it waits, it may still be in the dynamic linker.
     let state = || fs::read_to_string(format!("/proc/{tid}/stat")).unwrap().rsplit_once(") ").unwrap().1.starts_with('S');
     while !state() {
@@ -140,6 +148,20 @@ fn copied<'a>(stream: &'a mut Stream, stopped: &Stopped, bytes: usize) -> &'a mu
     stream.copied(now(), pid, 1, &stopped.registers[..1], stopped.registers, stack)
 }
 
+/// Returns the addresses that the kernel finds by frame pointers.
+fn chain(stopped: &Stopped) -> Vec<u64> {
+    let memory = File::open(format!("/proc/{}/mem", stopped.child.id())).unwrap();
+    let [ip, _, mut fp, _] = stopped.registers;
+    let mut found = vec![ip];
+    let mut frame = [0; 16];
+    while found.len() < 100 && memory.read_exact_at(&mut frame, fp).is_ok() {
+        let [next, address] = [0, 8].map(|at| u64::from_ne_bytes(*frame[at..].first_chunk().unwrap()));
+        found.push(address);
+        fp = next;
+    }
+    found
+}
+
 fn unwound(recording: &Path) -> Vec<(bool, Vec<String>)> {
     let done = complete(recording, &mut |_, _| {}, &|| false).unwrap();
     assert!(done.diagnostics.is_empty(), "{:?}", done.diagnostics);
@@ -176,6 +198,50 @@ fn stacks_without_frame_pointers_are_unwound_to_the_first_function() {
             let first = if arguments.is_empty() { "main" } else { "thread" };
             assert!(functions.iter().any(|name| name == first), "{flags:?}: {functions:?}");
             assert!(stopped.tid == stopped.child.id() as i32 || !arguments.is_empty());
+        }
+    }
+}
+
+#[test]
+fn the_code_at_which_a_program_begins_is_the_first_function_without_a_table() {
+    let place = tempfile::tempdir().unwrap();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/start.c");
+    let program = place.path().join("nested");
+    let flags = ["-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-nostdlib", "-static", "-fno-stack-protector"];
+    assert!(Command::new("cc").args(flags).arg("-o").arg(&program).arg(source).status().unwrap().success());
+    let stopped = stop(&program, &[]);
+    let recording = recording(&begin(&stopped), &[copied(&mut Stream::default(), &stopped, usize::MAX).bytes(0)]);
+    let found = unwound(recording.path());
+    assert_eq!(found, [(false, ["leaf", "start", "_start"].map(str::to_owned).to_vec())]);
+}
+
+#[test]
+fn stacks_of_go_end_where_its_runtime_says() {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/waits.go");
+    let place = tempfile::tempdir().unwrap();
+    let program = place.path().join("nested");
+    // With and without names and unwinding tables, and for any address.
+    for flags in [&["-ldflags="][..], &["-ldflags=-s -w"], &["-buildmode=pie"]] {
+        let mut go = Command::new("go");
+        go.args(["build", "-o"]).arg(&program).args(flags).arg(source).env("CGO_ENABLED", "0").env("GO111MODULE", "off");
+        match go.status() {
+            Err(_) => return println!("skipped: go is missing"),
+            Ok(status) => assert!(status.success()),
+        }
+        // The goroutine of the first thread, and a thread of the runtime.
+        for thread in [0, 1] {
+            let stopped = stop_one(&program, &[], |threads| threads[thread]);
+            let (pid, begin, mut stream) = (stopped.child.id() as i32, begin(&stopped), Stream::default());
+            stream.copied(now(), pid, 1, &chain(&stopped), stopped.registers, &stopped.stack);
+            let recording = recording(&begin, &[stream.bytes(0)]);
+            let (truncated, functions) = unwound(recording.path()).remove(0);
+            assert!(!truncated && functions.len() > 2, "{flags:?} {thread}: {functions:?}");
+            if thread == 0 && flags[0] != "-ldflags=-s -w" {
+                let (first, rest) = functions.split_last().unwrap();
+                let of_program: Vec<&str> = rest[rest.len() - 4..].iter().map(String::as_str).collect();
+                assert_eq!(of_program, ["main.leaf", "main.outer", "main.main", "runtime.main"]);
+                assert!(first.starts_with("runtime.goexit"), "{first}");
+            }
         }
     }
 }

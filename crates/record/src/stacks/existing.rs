@@ -118,16 +118,6 @@ pub fn owner(pid: i32) -> Option<(u32, i32)> {
     Some((uid, inner.unwrap_or(pid)))
 }
 
-/// Returns the address at which the stack of a process's first thread begins. The arguments and
-/// the environment are above it.
-pub fn begin_of_stack(pid: i32) -> Option<u64> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name may contain blanks and parentheses. The address is the 26th field after it.
-    let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
-    let address = std::str::from_utf8(&stat[end_of_name..]).ok()?.split_whitespace().nth(26)?.parse().ok()?;
-    (address > 0).then_some(address)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +145,5 @@ mod tests {
         assert!(mappings.iter().any(|mapping| mapping.path == program.as_os_str().as_encoded_bytes() && mapping.inode != 0));
         assert!(threads(own).iter().any(|(tid, _)| *tid == own));
         assert_eq!(owner(own).unwrap().1, own);
-        assert_eq!(begin_of_stack(own).unwrap() % 8, 0);
     }
 }

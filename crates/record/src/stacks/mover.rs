@@ -100,7 +100,7 @@ impl Mover {
         if let Some((_, limit)) = &waits {
             cpus.iter_mut().for_each(|cpu| cpu.new_period = Some((start, limit.requested())));
         }
-        let (jit_processes, payload, samples) = (HashSet::new(), Vec::new(), SampleWriter::default());
+        let (jit_processes, payload, samples) = (HashSet::new(), Vec::new(), SampleWriter::new());
         Mover {
             cpus,
             scratch: Vec::new(),
@@ -253,17 +253,11 @@ impl Records {
                 MAPPING
             }
             RecordContent::Comm { exec, comm } => {
-                if exec {
-                    self.samples.executed(record.pid);
-                }
                 self.payload.push(u8::from(exec));
                 text(&mut self.payload, comm);
                 COMM
             }
             RecordContent::Fork { parent_pid, parent_tid } => {
-                if parent_pid != record.pid {
-                    self.samples.forked(parent_pid, record.pid);
-                }
                 self.payload.extend_from_slice(&parent_pid.to_ne_bytes());
                 self.payload.extend_from_slice(&parent_tid.to_ne_bytes());
                 FORK
@@ -271,7 +265,6 @@ impl Records {
             RecordContent::Exit => {
                 if record.pid == record.tid {
                     self.jit_processes.remove(&record.pid);
-                    self.samples.forget(record.pid);
                 }
                 EXIT
             }

@@ -1,40 +1,49 @@
 //! Writes samples of the kernel as events.
 
-use super::existing;
 use super::metadata::{COPIED, SAMPLE};
 use super::parse::{Sample, StackCopy};
 use super::waits::{SampleData, OWN_ADDRESSES};
-use std::collections::HashMap;
 
 /// Cause of a sample in `copied`: a timer, while the thread ran.
 const RUNNING: u8 = 0;
-/// Bytes that are kept above the first function of a program, which some programs read to find
-/// their arguments.
-const ABOVE: u64 = 64;
-/// Usual limit of the size of a stack. Further below its parent's begin, a process that has ended
-/// may have executed another program whose record comes later.
-const MAX_STACK: u64 = 8 << 20;
-/// Largest number of processes whose begin of the stack is remembered.
-const MAX_PROCESSES: usize = 1 << 16;
+/// Size of a word on the stack in bytes.
+const WORD: usize = 8;
+/// Keys of the auxiliary vector (getauxval(3)) that the kernel writes one after another for every
+/// program (`create_elf_tables` in fs/binfmt_elf.c).
+const AT_PHDR: u64 = 3;
+const AT_PAGESZ: u64 = 6;
+const AT_CLKTCK: u64 = 17;
 
-/// Writes samples, and remembers where the stacks of processes begin.
-#[derive(Debug, Default)]
+/// Writes samples.
+#[derive(Debug)]
 pub(super) struct SampleWriter {
     kernel: Vec<u64>,
     user: Vec<u64>,
-    /// Where the stacks of the first threads of processes begin. The environment, which may hold
-    /// secrets, is above that.
-    begins: HashMap<i32, Begin>,
+    marker: Marker,
 }
 
-/// Address at which a stack begins.
+/// Words of the auxiliary vector that are the same in all programs, with their values: the size of
+/// a page, and the clock ticks per second.
 #[derive(Clone, Copy, Debug)]
-enum Begin {
-    Known(u64),
-    /// That of the parent, which the process keeps until it executes another program.
-    Inherited(u64),
-    /// The process had ended before the recorder looked.
-    Unknown,
+struct Marker([u64; 5]);
+
+impl Marker {
+    fn of_this_host() -> Marker {
+        // SAFETY: `sysconf` takes and returns a number; no memory is passed.
+        let value = |name| unsafe { libc::sysconf(name) } as u64;
+        Marker([AT_PAGESZ, value(libc::_SC_PAGESIZE), AT_CLKTCK, value(libc::_SC_CLK_TCK), AT_PHDR])
+    }
+
+    /// Returns the bytes of a stack below the auxiliary vector, or all if it is not among them. The
+    /// environment and the arguments, which may hold secrets, are above it.
+    fn without_environment<'a>(&self, sp: u64, stack: &'a [u8]) -> &'a [u8] {
+        let skipped = (sp.wrapping_neg() % WORD as u64) as usize;
+        let Some(words) = stack.get(skipped..) else { return stack };
+        let word = |at: usize| words.get(WORD * at..).and_then(|rest| rest.first_chunk()).map(|bytes| u64::from_ne_bytes(*bytes));
+        let is_marker = |at: usize| (0..).zip(self.0).all(|(next, expected)| word(at + next) == Some(expected));
+        let found = (0..words.len() / WORD).find(|at| word(*at) == Some(AT_PAGESZ) && is_marker(*at));
+        found.map_or(stack, |at| &stack[..skipped + WORD * at])
+    }
 }
 
 /// A sample that was written.
@@ -46,6 +55,10 @@ pub(super) struct Written {
 }
 
 impl SampleWriter {
+    pub fn new() -> SampleWriter {
+        SampleWriter { kernel: Vec::new(), user: Vec::new(), marker: Marker::of_this_host() }
+    }
+
     /// Appends the fields of a sample of a thread to the payload.
     pub fn write(&mut self, (pid, tid): (i32, i32), sample: &Sample<'_>, payload: &mut Vec<u8>) -> Written {
         let wait = SampleData::parse(sample.data);
@@ -57,45 +70,14 @@ impl SampleWriter {
         payload.extend_from_slice(&wait.map_or(0, |wait| wait.other_tid).to_ne_bytes());
         self.addresses(sample, if wait.is_some() { OWN_ADDRESSES } else { 0 }, payload);
         let StackCopy { ip, sp, fp, lr, mut stack } = sample.copy.unwrap_or_default();
-        if pid == tid && !stack.is_empty() {
-            stack = self.without_environment(pid, sp, stack);
+        // Stacks of other threads have no environment.
+        if pid == tid {
+            stack = self.marker.without_environment(sp, stack);
         }
         [ip, sp, fp, lr].iter().for_each(|register| payload.extend_from_slice(&register.to_ne_bytes()));
         payload.extend_from_slice(&(stack.len() as u32).to_ne_bytes());
         payload.extend_from_slice(stack);
         Written { event: COPIED, of_wait: wait.is_some() }
-    }
-
-    /// Looks where the stack of a process begins, which executes another program from now on. Later
-    /// it may have ended.
-    pub fn executed(&mut self, pid: i32) {
-        self.look(pid, Begin::Unknown);
-    }
-
-    /// A new process continues on a copy of its parent's stack.
-    pub fn forked(&mut self, parent: i32, pid: i32) {
-        if let Some(&(Begin::Known(begin) | Begin::Inherited(begin))) = self.begins.get(&parent) {
-            self.remember(pid, Begin::Inherited(begin));
-        }
-    }
-
-    /// Forgets a process that ended.
-    pub fn forget(&mut self, pid: i32) {
-        self.begins.remove(&pid);
-    }
-
-    /// Looks where the stack of a process begins.
-    fn look(&mut self, pid: i32, otherwise: Begin) -> Begin {
-        let begin = existing::begin_of_stack(pid).map_or(otherwise, Begin::Known);
-        self.remember(pid, begin)
-    }
-
-    fn remember(&mut self, pid: i32, begin: Begin) -> Begin {
-        if self.begins.len() >= MAX_PROCESSES {
-            self.begins.clear();
-        }
-        self.begins.insert(pid, begin);
-        begin
     }
 
     /// Appends the addresses, without the first ones of the kernel.
@@ -111,53 +93,48 @@ impl SampleWriter {
             addresses.iter().for_each(|address| payload.extend_from_slice(&address.to_ne_bytes()));
         }
     }
-
-    /// Returns the bytes of the stack below the arguments and the environment of the process; none
-    /// if it is not known where those are.
-    fn without_environment<'a>(&mut self, pid: i32, sp: u64, stack: &'a [u8]) -> &'a [u8] {
-        let begin = match self.begins.get(&pid).copied() {
-            Some(begin @ (Begin::Known(_) | Begin::Unknown)) => begin,
-            Some(inherited) => self.look(pid, inherited),
-            None => self.look(pid, Begin::Unknown),
-        };
-        let (address, farthest) = match begin {
-            Begin::Known(address) => (address, u64::MAX),
-            Begin::Inherited(address) => (address, MAX_STACK),
-            Begin::Unknown => return &[],
-        };
-        // A begin below the copy belongs to a program that the process executed meanwhile: the
-        // kernel puts the stack above everything else that a program has mapped.
-        let Some(length) = address.checked_sub(sp).filter(|length| *length <= farthest) else { return &[] };
-        // If the begin is not in the copy, the environment is not in it, either.
-        usize::try_from(length.saturating_add(ABOVE)).ok().and_then(|length| stack.get(..length)).unwrap_or(stack)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::{self, File};
+    use std::os::unix::fs::FileExt;
+
+    /// Returns the words of a stack as bytes.
+    fn bytes(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
 
     #[test]
-    fn the_environment_of_a_process_is_not_written() {
-        let own = std::process::id() as i32;
-        let begin = existing::begin_of_stack(own).unwrap();
-        let stack: Vec<u8> = (0..2000).map(|at| at as u8).collect();
-        let mut writer = SampleWriter::default();
-        let mut kept = |sp: u64| writer.without_environment(own, sp, &stack).len();
-        assert_eq!(kept(begin - 1000), 1000 + ABOVE as usize);
-        // The begin is not in the copy.
-        assert_eq!([kept(begin - 2000), kept(begin - 1_000_000)], [2000; 2]);
-        // The begin is that of another program.
-        assert_eq!(kept(begin + 8), 0);
-        // The process has ended, or was created by a known one.
-        let mut kept = |pid: i32| writer.without_environment(pid, begin - 1000, &stack).len();
-        assert_eq!(kept(i32::MAX), 0);
-        writer.forked(own, i32::MAX - 1);
-        writer.forked(i32::MAX, i32::MAX - 2);
-        let mut kept = |pid: i32| writer.without_environment(pid, begin - 1000, &stack).len();
-        assert_eq!([kept(i32::MAX - 1), kept(i32::MAX - 2)], [1000 + ABOVE as usize, 0]);
-        assert_eq!(writer.without_environment(i32::MAX - 1, begin - 2 * MAX_STACK, &stack).len(), 0);
-        writer.executed(i32::MAX - 1);
-        assert_eq!(writer.without_environment(i32::MAX - 1, begin - 1000, &stack).len(), 0);
+    fn the_environment_of_this_process_is_not_written() {
+        // The upper end of the stack of a first thread has its arguments and its environment.
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let range = maps.lines().find(|line| line.ends_with("[stack]")).unwrap().split_once(' ').unwrap().0;
+        let (start, end) = range.split_once('-').unwrap();
+        let (start, end) = (u64::from_str_radix(start, 16).unwrap(), u64::from_str_radix(end, 16).unwrap());
+        let mut stack = vec![0; (end - start) as usize];
+        File::open("/proc/self/mem").unwrap().read_exact_at(&mut stack, start).unwrap();
+        let environment = fs::read("/proc/self/environ").unwrap();
+        let first = environment.split(|byte| *byte == 0).next().unwrap();
+        assert!(first.len() > 4 && stack.windows(first.len()).any(|bytes| bytes == first));
+        let marker = Marker::of_this_host();
+        for skipped in [0, 1, 7, 8, 13] {
+            let kept = marker.without_environment(start + skipped, &stack[skipped as usize..]);
+            assert!(kept.len() > 1000 && !kept.windows(first.len()).any(|bytes| bytes == first));
+            // The first function of the program takes its arguments from the last bytes.
+            assert!(stack.len() - skipped as usize - kept.len() < environment.len() + (64 << 10));
+        }
+    }
+
+    #[test]
+    fn a_stack_without_the_whole_marker_is_kept() {
+        let marker = Marker([AT_PAGESZ, 4096, AT_CLKTCK, 100, AT_PHDR]);
+        let with = bytes(&[1, AT_PAGESZ, 4096, 2, AT_PAGESZ, 4096, AT_CLKTCK, 100, AT_PHDR, 0x5550]);
+        let length = |stack: &[u8]| marker.without_environment(0x1000, stack).len();
+        assert_eq!(length(&with), 4 * WORD);
+        for other in [&with[..9 * WORD - 1], &with[..5 * WORD], &with[..3], &[], &bytes(&[AT_PAGESZ, 4096, AT_CLKTCK, 1000, AT_PHDR])] {
+            assert_eq!(length(other), other.len());
+        }
     }
 }

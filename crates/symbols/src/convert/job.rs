@@ -9,10 +9,11 @@ use super::timeline::Timeline;
 use crate::open::{self, User};
 use crate::resolve;
 use crate::spaces::{ModuleId, Place, Spaces};
-use crate::unwind::{walk, Arch, Code, Module, Snapshot, Space, Walked};
+use crate::unwind::{walk, Arch, Code, End, Module, Row, Snapshot, Space, Walked};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::rc::Rc;
 
 /// Maximum number of bytes of all unwinding tables. Stacks in further modules are truncated.
 pub const MAX_TABLES: usize = 768 << 20;
@@ -49,24 +50,82 @@ struct Modules<'a> {
 /// The code of a process at the time of a stack.
 struct Process<'a, 'b> {
     pid: i32,
+    version: u64,
     spaces: &'a Spaces,
     modules: &'a mut Modules<'b>,
+    recent: &'a mut Recent,
     shared: &'a Shared,
 }
 
 impl Space for Process<'_, '_> {
     fn code(&mut self, address: u64) -> Code<'_> {
         self.shared.set_address(address);
-        match self.spaces.place(self.pid, address) {
-            Place::File(id, offset) => self.modules.code(self.spaces, id, offset),
-            Place::Made(..) => Code::FramePointers,
-            Place::Kernel(_) | Place::Unknown(_) => Code::Outside,
+        let known = self.recent.entry(self.version, address);
+        if (known.version, known.address) != (self.version, address) {
+            let found = match self.spaces.place(self.pid, address) {
+                Place::File(id, offset) => self.modules.find(self.spaces, id, offset),
+                Place::Made(..) => Found::FramePointers,
+                Place::Kernel(_) | Place::Unknown(_) => Found::Outside,
+            };
+            *known = Known { version: self.version, address, found };
+        }
+        match &known.found {
+            Found::Row(row, Some(id)) => Code::Row(row, self.modules.section(*id, row)),
+            Found::Row(row, None) => Code::Row(row, &[]),
+            Found::FramePointers => Code::FramePointers,
+            Found::First => Code::First,
+            Found::Switch(row) => Code::Switch(row.as_deref()),
+            Found::Unknown => Code::Unknown,
+            Found::Unreadable => Code::Unreadable,
+            Found::Outside => Code::Outside,
         }
     }
 }
 
+/// The code at an address, as in [`Code`].
+#[derive(Clone)]
+enum Found {
+    /// A row, and its module if it has expressions.
+    Row(Rc<Row>, Option<ModuleId>),
+    FramePointers,
+    First,
+    Switch(Option<Rc<Row>>),
+    Unknown,
+    Unreadable,
+    Outside,
+}
+
+/// The code at an address of a process whose mappings have this version.
+#[derive(Clone)]
+struct Known {
+    version: u64,
+    address: u64,
+    found: Found,
+}
+
+/// The code at addresses that were looked up recently.
+struct Recent(Vec<Known>);
+
+/// Bits of the number of entries in [`Recent`]: the addresses of a few programs at a time.
+const RECENT_BITS: u32 = 14;
+/// Factor whose products have evenly distributed upper bits: 2^64 divided by the golden ratio.
+const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Recent {
+    fn new() -> Recent {
+        // Without mappings, no address is in code.
+        Recent(vec![Known { version: 0, address: 0, found: Found::Outside }; 1 << RECENT_BITS])
+    }
+
+    /// Returns the only entry in which this address can be.
+    fn entry(&mut self, version: u64, address: u64) -> &mut Known {
+        let at = (address ^ version.rotate_right(16)).wrapping_mul(SCATTER) >> (u64::BITS - RECENT_BITS);
+        &mut self.0[at as usize]
+    }
+}
+
 impl Modules<'_> {
-    fn code(&mut self, spaces: &Spaces, id: ModuleId, offset: u64) -> Code<'_> {
+    fn find(&mut self, spaces: &Spaces, id: ModuleId, offset: u64) -> Found {
         let module = self.known.entry(id).or_insert_with(|| {
             (self.at)(0);
             let module = read(self.job, spaces, id, self.end_ns);
@@ -81,14 +140,27 @@ impl Modules<'_> {
             self.bytes = bytes;
             Some(module)
         });
-        let Some(module) = module else { return Code::Unreadable };
-        let frame_pointers = module.has_frame_pointers();
-        let row = module.address(offset).and_then(|address| module.row(address));
-        match row {
-            Some((row, section)) => Code::Row(row, section),
-            None if frame_pointers => Code::FramePointers,
-            None => Code::Unknown,
+        let Some(module) = module else { return Found::Unreadable };
+        let Some(address) = module.address(offset) else { return Found::Unknown };
+        match module.end(address) {
+            Some(End::First) => return Found::First,
+            Some(End::Switch) => return Found::Switch(module.row(address).filter(|row| !row.has_expressions())),
+            None => {}
         }
+        match module.row(address) {
+            Some(row) => {
+                let id = row.has_expressions().then_some(id);
+                Found::Row(row, id)
+            }
+            None if module.is_start(address) => Found::First,
+            None if module.has_frame_pointers() => Found::FramePointers,
+            None => Found::Unknown,
+        }
+    }
+
+    /// Returns the section with the expressions of a module's row.
+    fn section(&self, id: ModuleId, row: &Row) -> &[u8] {
+        self.known.get(&id).and_then(Option::as_ref).map_or(&[], |module| module.section(row))
     }
 }
 
@@ -117,7 +189,8 @@ fn convert_events(job: &Job<'_>, from: &File, to: &File, shared: &Shared, at: &m
     let mut writer = Writer::new(to, &layout.uuid);
     let mut modules = Modules { job, end_ns: layout.ns(job.timeline.end), known: HashMap::new(), bytes: 0, too_large: 0, shared, at };
     let mut replay = job.timeline.replay(layout);
-    let (mut unwound, mut lost, mut events) = (Unwound::default(), 0u64, 0u64);
+    let (mut unwound, mut recent) = (Unwound::default(), Recent::new());
+    let (mut lost, mut events) = (0u64, 0u64);
     let mut last = Packet::default();
     while let Some((packet, mut bytes)) = reader.next()? {
         lost += u64::from(packet.after_gap);
@@ -132,7 +205,9 @@ fn convert_events(job: &Job<'_>, from: &File, to: &File, shared: &Shared, at: &m
             if event.kind == Kind::Copied {
                 shared.set_event(event.time, event.pid);
                 replay.advance(event.time, modules.at);
-                let mut process = Process { pid: event.pid, spaces: &replay.spaces, modules: &mut modules, shared };
+                let version = replay.spaces.version(event.pid);
+                let mut process =
+                    Process { pid: event.pid, version, spaces: &replay.spaces, modules: &mut modules, recent: &mut recent, shared };
                 writer.event(event.time, unwound.stack(job, &event, &mut process))?;
                 shared.set_address(0);
             } else {
@@ -168,7 +243,7 @@ impl Unwound {
                 self.addresses.clear();
                 Walked::Whole
             }
-            // The recorder leaves out a stack in which it cannot tell where the environment begins.
+            // The kernel could not copy the stack, e.g. because an exec has just removed it.
             ip if ip == 0 || job.by_chain || snapshot.stack.is_empty() && !self.chain.is_empty() => {
                 self.addresses.clone_from(&self.chain);
                 Walked::Truncated

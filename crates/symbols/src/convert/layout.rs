@@ -3,10 +3,11 @@
 use crate::spaces::Change;
 use longpole_ctf::types::{EventClass, Length, Type};
 use longpole_ctf::{Clock, Metadata};
-use std::collections::HashMap;
 
 /// Bytes of an event before its fields: id, time, process and thread.
 pub const HEADER: usize = 18;
+/// Maximum number of fields whose bytes are kept; no class that is known here has more.
+const MAX_FIELDS: usize = COPIED.len();
 
 /// A field of an event; all are aligned to bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,8 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Layout {
     pub uuid: [u8; 16],
-    classes: HashMap<u16, (Kind, Vec<Field>)>,
+    /// Classes by their ids.
+    classes: Vec<Option<(Kind, Vec<Field>)>>,
     /// Id of the class that replaces [`Kind::Copied`].
     pub stack: u16,
     clock: Clock,
@@ -54,7 +56,20 @@ pub struct Parsed<'a> {
 
 /// The bytes of the fields.
 #[derive(Clone, Debug, Default)]
-pub struct Fields<'a>(Vec<&'a [u8]>);
+pub struct Fields<'a>([&'a [u8]; MAX_FIELDS]);
+
+/// The begin of an event whose bytes may not all be there.
+#[derive(Clone, Debug)]
+pub enum Begun<'a> {
+    /// An event with all its bytes.
+    Whole(Parsed<'a>),
+    /// A copied stack: the time and the length of the whole event.
+    Copied { time: u64, length: usize },
+    /// The bytes do not suffice.
+    Short,
+    /// No event of a known class.
+    Unknown,
+}
 
 impl Layout {
     /// Returns `None` if the recording has no copies of stacks, or a layout that this version does
@@ -65,7 +80,7 @@ impl Layout {
         if schema.trace.env_text("domain") != Some("longpole-samples") {
             return None;
         }
-        let mut classes = HashMap::new();
+        let mut classes: Vec<Option<(Kind, Vec<Field>)>> = Vec::new();
         let mut stack = None;
         for class in schema.streams.iter().flat_map(|stream| &stream.events) {
             let fields = fields(class)?;
@@ -74,13 +89,16 @@ impl Layout {
             if class.name == "stack" && fields == STACK {
                 stack = Some(id);
             }
+            if classes.len() <= usize::from(id) {
+                classes.resize(usize::from(id) + 1, None);
+            }
             // The same id has the same meaning in all streams.
-            let known = classes.entry(id).or_insert((kind, fields.clone()));
+            let known = classes[usize::from(id)].get_or_insert_with(|| (kind, fields.clone()));
             if *known != (kind, fields) {
                 return None;
             }
         }
-        classes.values().find(|(kind, _)| *kind == Kind::Copied)?;
+        classes.iter().flatten().find(|(kind, _)| *kind == Kind::Copied)?;
         Some(Layout { uuid: schema.trace.uuid?, classes, stack: stack?, clock: schema.clocks.first()?.clone() })
     }
 
@@ -92,23 +110,42 @@ impl Layout {
     /// Parses the event at the begin of `bytes`. Returns `None` if there is no complete event of a
     /// known class.
     pub fn parse<'a>(&self, bytes: &'a [u8]) -> Option<Parsed<'a>> {
-        let (kind, fields) = self.classes.get(&u16::from_ne_bytes(*bytes.first_chunk()?))?;
-        let id = |at: usize| Some(i32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-        let time = u64::from_ne_bytes(*bytes.get(2..)?.first_chunk()?);
-        let mut rest = bytes.get(HEADER..)?;
-        let mut found = Fields(Vec::with_capacity(fields.len()));
-        for field in fields {
+        match self.begin(bytes) {
+            Begun::Whole(event) => Some(event),
+            Begun::Copied { .. } | Begun::Short | Begun::Unknown => None,
+        }
+    }
+
+    /// Parses the event at the begin of `bytes`, of which only the first bytes may be there.
+    pub fn begin<'a>(&self, bytes: &'a [u8]) -> Begun<'a> {
+        let half = |at: usize| Some(i32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+        let (Some(id), Some(time)) = (bytes.first_chunk(), bytes.get(2..).and_then(|bytes| bytes.first_chunk())) else {
+            return Begun::Short;
+        };
+        let (id, time) = (u16::from_ne_bytes(*id), u64::from_ne_bytes(*time));
+        let Some(Some((kind, fields))) = self.classes.get(usize::from(id)) else { return Begun::Unknown };
+        let (Some(pid), Some(tid), Some(mut rest)) = (half(10), half(14), bytes.get(HEADER..)) else { return Begun::Short };
+        let mut found = Fields::default();
+        let mut previous: &[u8] = &[];
+        for (at, field) in fields.iter().enumerate() {
             let length = match *field {
-                Field::Int(size) => size,
-                Field::List(size) => usize::try_from(number(found.0.last()?)).ok()?.checked_mul(size)?,
-                Field::Text => memchr(rest)? + 1,
+                Field::Int(size) => Some(size),
+                Field::List(size) => usize::try_from(number(previous)).ok().and_then(|count| count.checked_mul(size)),
+                Field::Text => memchr(rest).map(|end| end + 1),
             };
-            let (field, after) = rest.split_at_checked(length)?;
-            found.0.push(field);
+            let Some((field, after)) = length.and_then(|length| rest.split_at_checked(length)) else {
+                let is_stack = *kind == Kind::Copied && at + 1 == fields.len();
+                let length = length.filter(|_| is_stack).and_then(|length| length.checked_add(bytes.len() - rest.len()));
+                return length.map_or(Begun::Short, |length| Begun::Copied { time, length });
+            };
+            previous = field;
+            if let Some(kept) = found.0.get_mut(at) {
+                *kept = field;
+            }
             rest = after;
         }
         let bytes = &bytes[..bytes.len() - rest.len()];
-        Some(Parsed { kind: *kind, time, pid: id(10)?, tid: id(14)?, bytes, fields: found })
+        Begun::Whole(Parsed { kind: *kind, time, pid, tid, bytes, fields: found })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Copied stacks that no conversion has replaced.
 
-use super::layout::{Kind, Layout};
-use super::stream::Reader;
+use super::layout::Layout;
+use super::scan::scan;
 use super::{layout_of, open_regular, streams};
 use std::io;
 use std::path::Path;
@@ -16,14 +16,7 @@ pub fn count(recording: &Path) -> u64 {
 }
 
 fn count_in(path: &Path, layout: &Layout) -> io::Result<u64> {
-    let file = open_regular(path)?;
-    let mut reader = Reader::new(&file, &layout.uuid)?;
     let mut copied = 0;
-    while let Some((_, mut bytes)) = reader.next()? {
-        while let Some(event) = layout.parse(bytes) {
-            bytes = &bytes[event.bytes.len()..];
-            copied += u64::from(event.kind == Kind::Copied);
-        }
-    }
+    scan(&open_regular(path)?, layout, &mut |_| {}, &mut |_| copied += 1)?;
     Ok(copied)
 }

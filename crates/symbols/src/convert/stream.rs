@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// Size of a packet's header and context in bytes.
@@ -79,12 +80,19 @@ impl<'a> Reader<'a> {
 
     /// Returns the next packet and the bytes of its events.
     pub fn next(&mut self) -> io::Result<Option<(Packet, &[u8])>> {
-        let Some(packet) = self.header()? else { return Ok(None) };
-        let content = packet.content.min(self.length - self.at);
-        self.content.resize((content as usize).saturating_sub(HEADER), 0);
-        self.file.read_exact_at(&mut self.content, self.at + HEADER as u64)?;
-        self.at = self.at.saturating_add(packet.size).min(self.length);
+        let Some((packet, content)) = self.packet()? else { return Ok(None) };
+        self.content.resize((content.end - content.start) as usize, 0);
+        self.file.read_exact_at(&mut self.content, content.start)?;
         Ok(Some((packet, &self.content)))
+    }
+
+    /// Returns the next packet and the positions of its events in the file.
+    pub fn packet(&mut self) -> io::Result<Option<(Packet, Range<u64>)>> {
+        let Some(packet) = self.header()? else { return Ok(None) };
+        // The length is larger than a header, as is the content.
+        let content = self.at + HEADER as u64..self.at + packet.content.min(self.length - self.at);
+        self.at = self.at.saturating_add(packet.size).min(self.length);
+        Ok(Some((packet, content)))
     }
 
     fn header(&mut self) -> io::Result<Option<Packet>> {

@@ -1,8 +1,8 @@
 //! The changes of all processes in all streams, in the order of time, so that each stream can be
 //! converted on its own.
 
-use super::layout::{Kind, Layout};
-use super::stream::Reader;
+use super::layout::{Kind, Layout, Parsed};
+use super::scan::scan;
 use crate::spaces::Spaces;
 use std::fs::File;
 use std::io;
@@ -29,24 +29,24 @@ pub struct Timeline {
 impl Timeline {
     /// Adds a stream's changes. Returns the number of copied stacks in the stream.
     pub fn add(&mut self, file: &File, layout: &Layout) -> io::Result<u64> {
-        let mut reader = Reader::new(file, &layout.uuid)?;
-        let mut copied = 0;
-        while let Some((_, mut bytes)) = reader.next()? {
-            while let Some(event) = layout.parse(bytes) {
-                bytes = &bytes[event.bytes.len()..];
-                self.end = self.end.max(event.time);
-                match event.kind {
-                    Kind::Copied => copied += 1,
-                    Kind::Other => {}
-                    _ if self.bytes() + event.bytes.len() > MAX_BYTES => self.left_out += 1,
-                    _ => {
-                        let begin = self.bytes.len();
-                        self.bytes.extend_from_slice(event.bytes);
-                        self.changes.push((event.time, begin, self.bytes.len()));
-                    }
+        let (mut copied, mut last) = (0, 0);
+        let mut add = |event: &Parsed<'_>| {
+            self.end = self.end.max(event.time);
+            match event.kind {
+                Kind::Copied | Kind::Other => {}
+                _ if self.bytes() + event.bytes.len() > MAX_BYTES => self.left_out += 1,
+                _ => {
+                    let begin = self.bytes.len();
+                    self.bytes.extend_from_slice(event.bytes);
+                    self.changes.push((event.time, begin, self.bytes.len()));
                 }
             }
-        }
+        };
+        scan(file, layout, &mut add, &mut |time| {
+            copied += 1;
+            last = last.max(time);
+        })?;
+        self.end = self.end.max(last);
         Ok(copied)
     }
 

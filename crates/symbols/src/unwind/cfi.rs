@@ -1,6 +1,7 @@
 //! Unwinding tables of a module: the row for an address, from `.eh_frame` or `.debug_frame`.
 
 use super::frame::{Arch, Cfa, Row, Rule, REGISTERS};
+use super::go::{End, Ends};
 use crate::elf::{Data, Elf};
 use gimli::{BaseAddresses, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, UnwindSection, Vendor};
 use gimli::{CfaRule, FrameDescriptionEntry, RegisterRule, UnwindContext, UnwindExpression};
@@ -17,6 +18,13 @@ const MAX_FUNCTIONS: usize = 1 << 22;
 /// Maximum number of bytes of the instructions for one function, because all of them may be
 /// executed for each address.
 const MAX_INSTRUCTIONS: usize = 256 << 10;
+
+/// Names of the section with Go's table of functions; the second is that of programs that can be
+/// loaded at any address.
+const GO_TABLES: [&[u8]; 2] = [b".gopclntab", b".data.rel.ro.gopclntab"];
+/// Maximum number of bytes of the code at which a program begins. It prepares the registers and
+/// calls a function of C.
+const MAX_START: u64 = 256;
 
 /// First addresses of functions and the positions of their entries, sorted, for a section that has
 /// no index of its own.
@@ -36,6 +44,7 @@ pub struct Module {
     debug_index: Index,
     /// Set if code that the tables do not cover has frame pointers.
     has_frame_pointers: bool,
+    ends: Ends,
     rows: HashMap<u64, Option<Rc<Row>>>,
     context: UnwindContext<usize>,
 }
@@ -58,9 +67,12 @@ impl Module {
         let debug_index = index_of_debug(&debug_frame.bytes, &bases, arch);
         let eh_frame_hdr = if usable { header.bytes } else { Vec::new() };
         let (rows, context) = (HashMap::new(), UnwindContext::new());
+        let go = GO_TABLES.into_iter().find_map(|name| elf.data(file, name));
         // Go keeps frame pointers, also in a program whose only tables are those of code in C.
-        let has_frame_pointers = eh_frame.bytes.is_empty() && debug_frame.bytes.is_empty() || elf.section_address(b".gopclntab").is_some();
-        Some(Module { elf, arch, bases, eh_frame, eh_frame_hdr, index, debug_frame, debug_index, has_frame_pointers, rows, context })
+        let has_frame_pointers = eh_frame.bytes.is_empty() && debug_frame.bytes.is_empty() || go.is_some();
+        let text = elf.section_range(b".text");
+        let ends = go.zip(text).map_or_else(Ends::default, |(go, text)| Ends::read(&go.bytes, text, elf.entry));
+        Some(Module { elf, arch, bases, eh_frame, eh_frame_hdr, index, debug_frame, debug_index, has_frame_pointers, ends, rows, context })
     }
 
     /// Returns the address in the module's address space of an offset in its file.
@@ -73,28 +85,48 @@ impl Module {
         self.has_frame_pointers
     }
 
+    /// Returns how a stack ends in the function at an address, if the program states that elsewhere
+    /// than in the unwinding tables.
+    pub fn end(&self, address: u64) -> Option<End> {
+        self.ends.find(address)
+    }
+
+    /// Returns true if an address that has no row is in the code at which the program begins. That
+    /// code has no caller, and often no row.
+    pub fn is_start(&mut self, address: u64) -> bool {
+        // The begin has no row, either, and no table covers what is between.
+        let start = self.elf.entry;
+        start != 0
+            && (start..start.saturating_add(MAX_START)).contains(&address)
+            && (start..address).all(|before| self.row(before).is_none())
+    }
+
     /// Returns the number of bytes of memory that the tables occupy.
     pub fn size(&self) -> usize {
         let indexed = (self.index.capacity() + self.debug_index.capacity()) * size_of::<(u64, usize)>();
         self.eh_frame.bytes.capacity() + self.eh_frame_hdr.capacity() + self.debug_frame.bytes.capacity() + indexed
     }
 
-    /// Returns the row for an address in the module's address space, and the section of its
-    /// expressions.
-    pub fn row(&mut self, address: u64) -> Option<(Rc<Row>, &[u8])> {
-        let row = match self.rows.get(&address) {
-            Some(row) => row.clone(),
-            None => {
-                let row = self.find(address).map(Rc::new);
-                if self.rows.len() >= MAX_ROWS {
-                    self.rows.clear();
-                }
-                self.rows.insert(address, row.clone());
-                row
-            }
-        }?;
-        let section = if row.in_debug_frame { &self.debug_frame.bytes } else { &self.eh_frame.bytes };
-        Some((row, section))
+    /// Returns the row for an address in the module's address space.
+    pub fn row(&mut self, address: u64) -> Option<Rc<Row>> {
+        if let Some(row) = self.rows.get(&address) {
+            return row.clone();
+        }
+        let row = self.find(address).map(Rc::new);
+        if self.rows.len() >= MAX_ROWS {
+            self.rows.clear();
+        }
+        self.rows.insert(address, row.clone());
+        row
+    }
+
+    /// Returns the section with the expressions of a row.
+    pub fn section(&self, row: &Row) -> &[u8] {
+        if row.in_debug_frame {
+            &self.debug_frame.bytes
+        } else {
+            &self.eh_frame.bytes
+        }
     }
 
     fn find(&mut self, address: u64) -> Option<Row> {
@@ -105,8 +137,9 @@ impl Module {
         } else {
             let header = EhFrameHdr::new(&self.eh_frame_hdr, LittleEndian).parse(bases, 8).ok();
             header.and_then(|header| {
-                let table = header.table()?;
-                Some(table.pointer_to_offset(table.lookup(address, bases).ok()?).ok()?.0)
+                let found = header.table()?.lookup(address, bases).ok()?.direct().ok()?;
+                // gimli's own conversion overflows if the function is before the section.
+                usize::try_from(found.checked_sub(header.eh_frame_ptr().direct().ok()?)?).ok()
             })
         };
         if let Some(row) = offset.and_then(|offset| row(&section, offset, address, bases, context)) {
@@ -208,4 +241,36 @@ fn row<'a, S: UnwindSection<Slice<'a>>>(
         registers.push((register.0, rule));
     }
     Some(Row { cfa, registers: registers.into(), is_signal, in_debug_frame: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resolve;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn an_index_that_leads_before_its_section_has_no_rows() {
+        let file = resolve::vdso().unwrap();
+        let header = Elf::read(&file, 0).unwrap().data(&file, b".eh_frame_hdr").unwrap();
+        let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let begin = bytes.windows(header.bytes.len()).position(|found| found == header.bytes).unwrap();
+        // Each entry has the first address of a function and the position of its row, relative to
+        // the index.
+        let functions: Vec<usize> = (begin + 12..begin + header.bytes.len()).step_by(8).collect();
+        let offset = |bytes: &[u8], at: usize| i64::from(i32::from_le_bytes(*bytes[at..].first_chunk().unwrap()));
+        let addresses: Vec<u64> = functions.iter().map(|at| header.address.wrapping_add_signed(offset(&bytes, *at))).collect();
+        let rows = |file: &File| {
+            let mut module = Module::read(file, Arch::HERE).unwrap();
+            addresses.iter().filter(|address| module.row(**address).is_some()).count()
+        };
+        assert!(addresses.len() > 2 && rows(&file) == addresses.len());
+        for at in functions {
+            bytes[at + 4..at + 8].copy_from_slice(&(header.address as i32).wrapping_neg().to_le_bytes());
+        }
+        let broken = tempfile::tempfile().unwrap();
+        broken.write_all_at(&bytes, 0).unwrap();
+        assert_eq!(rows(&broken), 0);
+    }
 }

@@ -46,10 +46,12 @@ impl Snapshot<'_> {
     }
 }
 
-/// Registers of a frame, by DWARF number; `None` if unknown.
+/// Registers of a frame, by DWARF number.
 #[derive(Clone, Debug)]
 pub struct Registers {
-    values: [Option<u64>; REGISTERS],
+    values: [u64; REGISTERS],
+    /// Bit of each register whose value is known.
+    known: u64,
     pub arch: Arch,
     /// Set if the frame was found by a frame pointer.
     by_frame_pointer: bool,
@@ -57,15 +59,16 @@ pub struct Registers {
 
 impl Registers {
     pub fn new(arch: Arch, of: &Snapshot<'_>) -> Registers {
-        let mut values = [None; REGISTERS];
-        values[usize::from(arch.sp)] = Some(of.sp);
-        values[usize::from(arch.fp)] = Some(of.fp);
-        values[usize::from(arch.return_address)] = Some(if arch.has_link { of.lr } else { of.ip });
-        Registers { values, arch, by_frame_pointer: false }
+        let mut registers = Registers { values: [0; REGISTERS], known: 0, arch, by_frame_pointer: false };
+        registers.set(arch.sp, Some(of.sp));
+        registers.set(arch.fp, Some(of.fp));
+        registers.set(arch.return_address, Some(if arch.has_link { of.lr } else { of.ip }));
+        registers
     }
 
     pub fn get(&self, number: u16) -> Option<u64> {
-        self.values.get(usize::from(number)).copied().flatten()
+        let value = self.values.get(usize::from(number))?;
+        (self.known >> number & 1 != 0).then_some(*value)
     }
 
     pub fn sp(&self) -> Option<u64> {
@@ -77,9 +80,9 @@ impl Registers {
     }
 
     fn set(&mut self, number: u16, value: Option<u64>) {
-        if let Some(register) = self.values.get_mut(usize::from(number)) {
-            *register = value;
-        }
+        let Some(register) = self.values.get_mut(usize::from(number)) else { return };
+        *register = value.unwrap_or(0);
+        self.known = self.known & !(1 << number) | u64::from(value.is_some()) << number;
     }
 }
 
@@ -113,6 +116,19 @@ pub struct Row {
     pub in_debug_frame: bool,
 }
 
+impl Row {
+    pub fn has_expressions(&self) -> bool {
+        let is_expression = |(_, rule): &(u16, Rule)| matches!(rule, Rule::Expression(..) | Rule::ValExpression(..));
+        matches!(self.cfa, Cfa::Expression(..)) || self.registers.iter().any(is_expression)
+    }
+
+    /// Returns true if a caller's register depends on registers other than those of the CFA.
+    fn needs_registers(&self) -> bool {
+        let needs = |(_, rule): &(u16, Rule)| !matches!(rule, Rule::Undefined | Rule::Same | Rule::Offset(_) | Rule::ValOffset(_));
+        self.registers.iter().any(needs)
+    }
+}
+
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -124,24 +140,35 @@ pub enum Step {
     Lost,
 }
 
-/// Replaces the registers by those of the caller. `section` contains the row's expressions.
+/// Replaces the registers by those of the caller. `section` contains the row's expressions. Without
+/// a caller, the registers are of no use any more.
 pub fn step(row: &Row, section: &[u8], snapshot: &Snapshot<'_>, ip: u64, registers: &mut Registers, is_innermost: bool) -> Step {
     let arch = registers.arch;
     let ip_column = if arch.has_link { u16::MAX } else { arch.return_address };
-    let read = |number: u16| if number == ip_column { Some(ip) } else { registers.get(number) };
-    let compute = |range: (u32, u32), initial| {
+    let read = |of: &Registers, number: u16| if number == ip_column { Some(ip) } else { of.get(number) };
+    let compute = |of: &Registers, range: (u32, u32), initial| {
         let expression = section.get(range.0 as usize..)?.get(..range.1 as usize)?;
-        evaluate(expression, initial, read, |address| snapshot.read(address))
+        evaluate(expression, initial, |number| read(of, number), |address| snapshot.read(address))
     };
     let cfa = match row.cfa {
-        Cfa::Register(number, offset) => read(number).map(|value| value.wrapping_add_signed(offset)),
-        Cfa::Expression(offset, length) => compute((offset, length), None),
+        Cfa::Register(number, offset) => read(registers, number).map(|value| value.wrapping_add_signed(offset)),
+        Cfa::Expression(offset, length) => compute(registers, (offset, length), None),
     };
     let (Some(cfa), Some(sp)) = (cfa, registers.sp()) else { return Step::Lost };
     // A leaf function may have no frame where calls use a register.
     let advances = cfa > sp || cfa == sp && is_innermost && arch.has_link || row.is_signal;
-    let mut caller = Registers { by_frame_pointer: false, ..registers.clone() };
-    caller.set(arch.sp, Some(cfa));
+    // Most rows read only memory, so their registers can be replaced one by one.
+    let callee = row.needs_registers().then(|| registers.clone());
+    let of_callee = |rule: Rule| {
+        let callee = callee.as_ref()?;
+        match rule {
+            Rule::Register(other) => read(callee, other),
+            Rule::Expression(offset, length) => compute(callee, (offset, length), Some(cfa)).and_then(|address| snapshot.read(address)),
+            Rule::ValExpression(offset, length) => compute(callee, (offset, length), Some(cfa)),
+            Rule::Undefined | Rule::Same | Rule::Offset(_) | Rule::ValOffset(_) => None,
+        }
+    };
+    registers.set(arch.sp, Some(cfa));
     // A register without a rule in its table has the rule `Undefined`.
     let mut return_address = Rule::Undefined;
     for &(number, rule) in &row.registers {
@@ -154,20 +181,19 @@ pub fn step(row: &Row, section: &[u8], snapshot: &Snapshot<'_>, ip: u64, registe
             Rule::Offset(offset) if cfa.wrapping_add_signed(offset) < sp && number != arch.return_address => continue,
             Rule::Offset(offset) => snapshot.read(cfa.wrapping_add_signed(offset)),
             Rule::ValOffset(offset) => Some(cfa.wrapping_add_signed(offset)),
-            Rule::Register(other) => read(other),
-            Rule::Expression(offset, length) => compute((offset, length), Some(cfa)).and_then(|address| snapshot.read(address)),
-            Rule::ValExpression(offset, length) => compute((offset, length), Some(cfa)),
+            Rule::Register(_) | Rule::Expression(..) | Rule::ValExpression(..) => of_callee(rule),
         };
-        caller.set(number, value);
+        registers.set(number, value);
     }
-    let address = match return_address {
+    registers.by_frame_pointer = false;
+    match return_address {
         // Tables of a leaf function may omit the register that has the return address.
-        Rule::Undefined | Rule::Same if arch.has_link && is_innermost => registers.get(arch.return_address),
+        Rule::Undefined | Rule::Same if arch.has_link && is_innermost => {}
         Rule::Undefined => return Step::First,
         Rule::Same => return Step::Lost,
-        _ => caller.get(arch.return_address),
-    };
-    finish(address, advances, caller, registers)
+        _ => {}
+    }
+    finish(advances, registers)
 }
 
 /// Replaces the registers by those of the caller, for code with frame pointers: the frame pointer
@@ -184,19 +210,21 @@ pub fn step_by_frame_pointer(snapshot: &Snapshot<'_>, registers: &mut Registers)
     }
     let arch = registers.arch;
     let (Some(next), Some(address)) = (snapshot.read(fp), snapshot.read(fp.wrapping_add(8))) else { return Step::Lost };
-    let mut caller = Registers { values: [None; REGISTERS], arch, by_frame_pointer: true };
-    caller.set(arch.sp, Some(fp.wrapping_add(16)));
-    caller.set(arch.fp, Some(next));
-    finish(Some(address), true, caller, registers)
+    registers.known = 0;
+    registers.set(arch.sp, Some(fp.wrapping_add(16)));
+    registers.set(arch.fp, Some(next));
+    registers.set(arch.return_address, Some(address));
+    registers.by_frame_pointer = true;
+    finish(true, registers)
 }
 
-fn finish(address: Option<u64>, advances: bool, mut caller: Registers, registers: &mut Registers) -> Step {
+/// Returns the caller, whose address is in the register of return addresses.
+fn finish(advances: bool, registers: &mut Registers) -> Step {
     let arch = registers.arch;
-    match address.map(|address| address & arch.address_mask) {
+    match registers.get(arch.return_address).map(|address| address & arch.address_mask) {
         Some(0) => Step::First,
         Some(address) if advances => {
-            caller.set(arch.return_address, Some(address));
-            *registers = caller;
+            registers.set(arch.return_address, Some(address));
             Step::Caller(address)
         }
         _ => Step::Lost,
@@ -237,7 +265,7 @@ mod tests {
         let stack = words(&[0, 0x4440]);
         let snapshot = Snapshot { ip: 0x3330, sp: 0x1000, fp: 0, lr: 0, stack: &stack };
         let mut registers = Registers::new(Arch::X86_64, &snapshot);
-        assert_eq!(step_by_frame_pointer(&snapshot, &mut registers), Step::Lost);
+        assert_eq!(step_by_frame_pointer(&snapshot, &mut registers.clone()), Step::Lost);
         let leaf = row(Cfa::Register(7, 16), &[(16, Rule::Offset(-8))]);
         assert_eq!(step(&leaf, &[], &snapshot, 0x3330, &mut registers, true), Step::Caller(0x4440));
         assert_eq!(step_by_frame_pointer(&snapshot, &mut registers), Step::Lost);

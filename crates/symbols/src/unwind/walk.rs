@@ -1,7 +1,6 @@
 //! From frame to frame, from the innermost function of a stack to the thread's first one.
 
 use super::frame::{step, step_by_frame_pointer, Arch, Registers, Row, Rule, Snapshot, Step};
-use std::rc::Rc;
 
 /// Maximum number of addresses of a stack.
 const MAX_FRAMES: usize = 1024;
@@ -12,9 +11,14 @@ const AGREEING: usize = 3;
 #[derive(Debug)]
 pub enum Code<'a> {
     /// A function with a row in an unwinding table, and the section of its expressions.
-    Row(Rc<Row>, &'a [u8]),
+    Row(&'a Row, &'a [u8]),
     /// Code of a module without unwinding tables, or of none.
     FramePointers,
+    /// A function that has no caller.
+    First,
+    /// A function that changes to this stack, so its caller is on another one. The row holds before
+    /// it has changed.
+    Switch(Option<&'a Row>),
     /// Code that the tables of its module do not cover.
     Unknown,
     /// Code of a module whose tables cannot be read.
@@ -57,8 +61,12 @@ pub fn walk(arch: Arch, snapshot: &Snapshot<'_>, chain: &[u64], space: &mut dyn 
             return Walked::Truncated;
         }
         let (result, interrupted) = match code {
-            Code::Row(row, section) => (step(&row, section, snapshot, ip, &mut registers, exact), row.is_signal),
+            Code::Row(row, section) => (step(row, section, snapshot, ip, &mut registers, exact), row.is_signal),
             Code::FramePointers => (step_by_frame_pointer(snapshot, &mut registers), false),
+            Code::First => (Step::First, false),
+            Code::Switch(Some(row)) if exact => (step(row, &[], snapshot, ip, &mut registers, exact), row.is_signal),
+            Code::Switch(None) if exact => (Step::Lost, false),
+            Code::Switch(_) => return continue_behind_switch(arch, chain, space, addresses),
             Code::Unknown | Code::Unreadable | Code::Outside => (Step::Lost, false),
         };
         match result {
@@ -89,18 +97,39 @@ fn continue_by_chain(arch: Arch, chain: &[u64], space: &mut dyn Space, addresses
     let Some(from) = addresses.len().checked_sub(AGREEING) else { return Walked::Truncated };
     let last = &addresses[from..];
     let Some(at) = chain.windows(AGREEING).position(|window| window == last) else { return Walked::Truncated };
-    for &address in &chain[at + AGREEING..] {
-        let lookup = address.wrapping_sub(1);
-        let code = space.code(lookup);
+    append(arch, &chain[at + AGREEING..], space, addresses)
+}
+
+/// Continues a stack by the kernel's `chain` from its last address on, which is in a function that
+/// changes from another stack to this one. The frame pointer leads to the other one, or is 0 if the
+/// function is the first one of this stack.
+fn continue_behind_switch(arch: Arch, chain: &[u64], space: &mut dyn Space, addresses: &mut Vec<u64>) -> Walked {
+    match chain.iter().position(|address| addresses.last() == Some(address)) {
+        Some(at) if at + 1 == chain.len() => Walked::Whole,
+        Some(at) => append(arch, &chain[at + 1..], space, addresses),
+        None => Walked::Truncated,
+    }
+}
+
+/// Appends addresses of the kernel's chain as far as they are in code.
+fn append(arch: Arch, chain: &[u64], space: &mut dyn Space, addresses: &mut Vec<u64>) -> Walked {
+    let mut switches = false;
+    for &address in chain {
+        let code = space.code(address.wrapping_sub(1));
         if matches!(code, Code::Outside) || addresses.len() >= MAX_FRAMES {
             return Walked::Truncated;
         }
         addresses.push(address);
-        if matches!(code, Code::Row(row, _) if row.is_first(arch)) {
+        switches = matches!(code, Code::Switch(_));
+        if matches!(code, Code::First) || matches!(code, Code::Row(row, _) if row.is_first(arch)) {
             return Walked::Whole;
         }
     }
-    Walked::Truncated
+    if switches {
+        Walked::Whole
+    } else {
+        Walked::Truncated
+    }
 }
 
 impl Row {
