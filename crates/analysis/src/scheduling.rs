@@ -3,7 +3,8 @@
 //! [`cpus`] divides the time of CPUs and threads by kernel events, and [`probed`] that of threads
 //! by probes. [`wakeups`] and [`interrupts`] measure delays, [`blocked`] gives the reasons of
 //! waits, [`system_calls`] counts entries into the kernel, [`stacks`] evaluates stack samples,
-//! [`sampled_waits`] finds the waits at whose ends they were taken, and [`flame_graph`] joins them.
+//! [`sampled_waits`] finds the waits at whose ends they were taken, [`flame_graph`] joins them,
+//! and [`stack_gaps`] says what they lack.
 //! [`occupancy`] and [`cpu_holders`] name the threads that had the CPU while another one waited for
 //! it. [`thread_time`] keeps the account that other analyses need for net times, and [`family`] the
 //! threads of one command.
@@ -19,6 +20,7 @@ pub mod interrupts;
 pub mod occupancy;
 pub mod probed;
 pub mod sampled_waits;
+pub mod stack_gaps;
 pub mod stacks;
 pub mod system_calls;
 pub mod thread_time;

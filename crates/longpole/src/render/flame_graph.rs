@@ -20,7 +20,7 @@ const LETTER: f64 = 6.6;
 const NARROWEST: f64 = 0.4;
 const LEAST: f64 = 0.02;
 const SCRIPT: &str = include_str!("flame_graph.js");
-const LEGEND: [(&str, Code); 9] = [
+const LEGEND: [(&str, Code); 10] = [
     ("a program", Code::Program),
     ("the kernel", Code::Kernel),
     ("made at run time", Code::Made),
@@ -30,6 +30,7 @@ const LEGEND: [(&str, Code); 9] = [
     ("a network", Code::WaitsForNetwork),
     ("something else", Code::Waits),
     ("no stack", Code::WithoutStack),
+    ("ends early", Code::Truncated),
 ];
 
 /// Draws the frames. The innermost frame of a stack is at the top.
@@ -113,6 +114,7 @@ fn colour(code: Code) -> &'static str {
         Code::WaitsForNetwork => "#9fd8dc",
         Code::Waits => "#d8c3a5",
         Code::WithoutStack => "#dddddd",
+        Code::Truncated => "#bdbdbd",
     }
 }
 
