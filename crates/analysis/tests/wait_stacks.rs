@@ -308,6 +308,7 @@ fn stacks_that_end_early_are_marked_and_counted() {
     assert_eq!(samples.lines(), ["p11;[truncated];computes 1", "p11;main;computes 3"]);
     let gaps = samples.gaps().unwrap();
     assert_eq!((gaps.truncated, gaps.truncated_share), (Some(1), Some(0.5)), "{gaps:?}");
+    assert_eq!(gaps.truncated_in.iter().map(|it| (it.process.as_str(), it.share)).collect::<Vec<_>>(), [("p11", 0.5)]);
 }
 
 #[test]

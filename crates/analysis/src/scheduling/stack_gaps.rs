@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 /// Largest number of modules of processes that are distinguished.
 const MAX_MODULES: usize = 1 << 16;
-/// Largest number of modules in an answer.
+/// Largest number of modules, and of processes, in an answer.
 const MAX_LISTED: usize = 20;
 
 /// What would give code its names.
@@ -40,6 +40,14 @@ pub struct Unnamed {
     pub share: f64,
 }
 
+/// The stacks of a process that end before the first function of their thread.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TruncatedStacks {
+    pub process: String,
+    /// Share of the copied stacks of all processes.
+    pub share: f64,
+}
+
 /// What the sampled stacks lack. Shares are of all stacks; those of a path are weighed by their
 /// time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -49,6 +57,8 @@ pub struct StackGaps {
     pub truncated: Option<u64>,
     /// Their share of the copied stacks.
     pub truncated_share: Option<f64>,
+    /// Processes of these stacks, the largest share first; at most 20.
+    pub truncated_in: Vec<TruncatedStacks>,
     /// Code without names, the largest share first; at most 20.
     pub unnamed: Vec<Unnamed>,
 }
@@ -75,6 +85,7 @@ pub struct StackGapsCollector {
     known: f64,
     truncated: f64,
     truncated_samples: u64,
+    truncated_in: HashMap<Rc<str>, f64>,
     /// Sums of the stacks by process, function of a module, and remedy.
     sums: HashMap<(Option<Rc<str>>, FrameId, Remedy), f64>,
     seen: Vec<(FrameId, Remedy)>,
@@ -108,6 +119,9 @@ impl StackGapsCollector {
             if truncated {
                 self.truncated += stack.weight;
                 self.truncated_samples += stack.samples;
+                if self.truncated_in.len() < MAX_MODULES || self.truncated_in.contains_key(stack.process) {
+                    *self.truncated_in.entry(Rc::clone(stack.process)).or_default() += stack.weight;
+                }
             }
         }
         self.seen.clear();
@@ -152,9 +166,13 @@ impl StackGapsCollector {
         let words = |it: &Unnamed| (it.process.clone(), it.module.clone(), it.remedy);
         unnamed.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| words(a).cmp(&words(b))));
         unnamed.truncate(MAX_LISTED);
-        let is_known = self.known > 0.0;
-        let truncated_share = is_known.then(|| (self.truncated / self.known).min(1.0));
-        StackGaps { truncated: is_known.then_some(self.truncated_samples), truncated_share, unnamed }
+        let truncated = (self.known > 0.0).then_some(self.truncated_samples);
+        let of_known = |weight: f64| (weight / self.known).min(1.0);
+        let truncated_in = |(process, &weight): (&Rc<str>, &f64)| TruncatedStacks { process: process.to_string(), share: of_known(weight) };
+        let mut truncated_in: Vec<TruncatedStacks> = self.truncated_in.iter().map(truncated_in).collect();
+        truncated_in.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.process.cmp(&b.process)));
+        truncated_in.truncate(MAX_LISTED);
+        StackGaps { truncated, truncated_share: truncated.map(|_| of_known(self.truncated)), truncated_in, unnamed }
     }
 }
 

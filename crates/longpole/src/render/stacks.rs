@@ -101,10 +101,10 @@ pub fn print_ended_waits(out: &mut impl Write, ended_waits: &[EndedWait], full: 
     Ok(())
 }
 
-/// Share of the stacks from which code without names is mentioned, and the largest number of
-/// modules in a line.
+/// Share of the stacks from which processes and modules are mentioned, and their largest number in
+/// a line.
 const WORTH_A_WORD: f64 = 0.01;
-const MAX_UNNAMED: usize = 3;
+const MAX_LISTED: usize = 3;
 
 /// Prints which part of the stacks lacks its outermost functions, and which code has no names, with
 /// what would bring them.
@@ -124,11 +124,14 @@ fn gap_lines(gaps: &StackGaps) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some(count @ 1..), Some(share)) = (gaps.truncated, gaps.truncated_share) {
         let (share, count) = (percent(share), number(count));
-        lines.push(format!("{share} of the stacks ({count} samples) end before the first function of their thread"));
+        let most = gaps.truncated_in.iter().filter(|it| it.share >= WORTH_A_WORD).take(MAX_LISTED);
+        let of: Vec<String> = most.map(|it| format!("{} {}", it.process, percent(it.share))).collect();
+        let of = if of.is_empty() { String::new() } else { format!(": {}", of.join(", ")) };
+        lines.push(format!("{share} of the stacks ({count} samples{of}) end before the first function of their thread"));
     }
     let of = |remedy: Remedy| {
         let unnamed = gaps.unnamed.iter().filter(move |it| it.remedy == remedy && it.share >= WORTH_A_WORD);
-        unnamed.take(MAX_UNNAMED).map(called).collect::<Vec<_>>().join(", ")
+        unnamed.take(MAX_LISTED).map(called).collect::<Vec<_>>().join(", ")
     };
     for (remedy, what, how) in [
         (
