@@ -340,6 +340,27 @@ fn code_without_names_has_the_remedy_that_fits_its_origin() {
 }
 
 #[test]
+fn names_of_the_kernel_are_missing_only_if_none_of_its_functions_has_one() {
+    let mut stream = Stream::default();
+    stream.process(11);
+    // A function of the kernel, and code that the kernel generated.
+    for (time, kernel) in [(5_000, 0xffff_ffff_8100_0010u64), (6_000, 0xffff_ffff_c000_0010)] {
+        stream.event(SAMPLE, time, 11, &[chain(&[kernel]), chain(&[COMPUTES, MAIN])].concat());
+    }
+    let recording = stream.recording();
+    let unnamed = || {
+        let mut samples = StackSamples::new(Some(recording.path().to_owned()), None, false);
+        feed(recording.path(), &mut samples).unwrap();
+        let unnamed = samples.gaps().unwrap().unnamed;
+        unnamed.into_iter().map(|it| (it.process, it.module, it.remedy, it.share)).collect::<Vec<_>>()
+    };
+    assert_eq!(unnamed(), [(None, "[kernel]".to_owned(), Remedy::KernelSymbols, 1.0)]);
+    let symbols = "ffffffff81000000 T a_function\nffffffff81001000 T _etext\n";
+    fs::write(recording.path().join("symbols/kallsyms"), symbols).unwrap();
+    assert_eq!(unnamed(), []);
+}
+
+#[test]
 fn the_part_of_a_state_within_a_function_includes_its_callees() {
     let read = Read::new(&sleeper(), &sleeper_samples(1_000));
     let within = read.with(|of_path, _| [of_path.within("main"), of_path.within("in_the_library"), of_path.within("nothing")]);

@@ -23,7 +23,9 @@ fn record(place: &Place, options: &[&str]) -> Option<PathBuf> {
     }
     let program = place.build("sampled", &[&FRAMES, options].concat());
     let record = ["record", "--kernel", "sched,irq,softirq", "--stacks", "1999", "--", &program, "shares", "0.3"];
-    ok(place.command(env!("CARGO_BIN_EXE_longpole")).args(record).output().unwrap());
+    let output = ok(place.command(env!("CARGO_BIN_EXE_longpole")).args(record).output().unwrap());
+    // Shown if the test fails.
+    println!("{}", String::from_utf8_lossy(&output.stderr));
     Some(place.newest())
 }
 

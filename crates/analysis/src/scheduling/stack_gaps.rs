@@ -69,6 +69,8 @@ enum Class {
     /// Nothing is missing, or nothing would give it a name.
     Other,
     Unnamed(Remedy),
+    /// A function of the kernel.
+    NamedKernel,
     /// A function of an interpreted program.
     Interpreted,
     /// The function of a runtime that interprets programs.
@@ -86,6 +88,9 @@ pub struct StackGapsCollector {
     truncated: f64,
     truncated_samples: u64,
     truncated_in: HashMap<Rc<str>, f64>,
+    /// Set if a function of the kernel has its name. Code of the kernel without a name is then code
+    /// that the kernel generated, which nothing names.
+    names_kernel: bool,
     /// Sums of the stacks by process, function of a module, and remedy.
     sums: HashMap<(Option<Rc<str>>, FrameId, Remedy), f64>,
     seen: Vec<(FrameId, Remedy)>,
@@ -131,6 +136,7 @@ impl StackGapsCollector {
                 Class::Other => {}
                 Class::Unnamed(remedy) if self.seen.contains(&(frame, remedy)) => {}
                 Class::Unnamed(remedy) => self.seen.push((frame, remedy)),
+                Class::NamedKernel => self.names_kernel = true,
                 Class::Interpreted => is_interpreted = true,
                 Class::Interpreter => interpreter = Some(frame),
             }
@@ -162,7 +168,8 @@ impl StackGapsCollector {
             remedy: *remedy,
             share: share(weight),
         };
-        let mut unnamed: Vec<Unnamed> = self.sums.iter().map(unnamed).collect();
+        let has_remedy = |remedy: Remedy| remedy != Remedy::KernelSymbols || !self.names_kernel;
+        let mut unnamed: Vec<Unnamed> = self.sums.iter().filter(|((.., remedy), _)| has_remedy(*remedy)).map(unnamed).collect();
         let words = |it: &Unnamed| (it.process.clone(), it.module.clone(), it.remedy);
         unnamed.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| words(a).cmp(&words(b))));
         unnamed.truncate(MAX_LISTED);
@@ -182,6 +189,7 @@ fn class(frame: &Frame, interpreters: &HashSet<String>) -> Class {
     match (frame.named, frame.origin) {
         (true, _) if frame.interpreted => Class::Interpreted,
         (true, _) if interpreters.contains(name()) => Class::Interpreter,
+        (true, Origin::Kernel) => Class::NamedKernel,
         (true, _) | (false, Origin::Unknown) => Class::Other,
         (false, Origin::Made) => Class::Unnamed(Remedy::Runtime),
         (false, Origin::File) => Class::Unnamed(Remedy::DebugInformation),
