@@ -13,6 +13,7 @@ use crate::latency::{Latencies, Latency, LatencyCases, Together};
 use crate::network::packet_loss::LossLine;
 use crate::queues::{QueueAnswer, QueueSeries, Queues};
 use crate::scheduling::probed::{self, Activities, Cpu};
+use crate::scheduling::stack_gaps::StackGaps;
 use crate::scheduling::thread_time::Account;
 use crate::stages::left_out::LeftOut;
 use crate::stages::step_block::{ItemCounts, StepOrLoss, Steps};
@@ -63,6 +64,8 @@ pub struct Report {
     /// Both ends of sampled waits that other threads ended, those with the most time first. `None`
     /// as `functions`.
     pub ended_waits: Option<Vec<EndedWait>>,
+    /// What the sampled stacks on the path lack. `None` as `functions`.
+    pub stack_gaps: Option<StackGaps>,
     /// Share of the cases in which the verdict's state (without one, the path's first state) has
     /// the most of the path if the range begins and ends elsewhere. `None` if it is not on the
     /// path.
@@ -365,6 +368,7 @@ impl ProbePass {
             participation: None,
             functions: None,
             ended_waits: None,
+            stack_gaps: None,
             stability: None,
             sensitivity: None,
             path: None,
@@ -410,6 +414,7 @@ impl Report {
             participation: None,
             functions: None,
             ended_waits: None,
+            stack_gaps: None,
             stability: None,
             sensitivity: None,
             path: None,

@@ -13,7 +13,9 @@ use longpole_analysis::critical_path::samples::{CriticalFunction, PathTime};
 use longpole_analysis::critical_path::{Answer, CriticalPath};
 use longpole_analysis::pipeline::samples::{path_stacks, PathStacksOf, StackSamples};
 use longpole_analysis::pipeline::Error;
+use longpole_analysis::scheduling::flame_graph::Code;
 use longpole_analysis::scheduling::sampled_waits::SampledWaits;
+use longpole_analysis::scheduling::stack_gaps::{Remedy, StackGaps, Unnamed};
 use longpole_analysis::scheduling::stacks::FunctionShare;
 use longpole_analysis::verdict::because::Because;
 use longpole_analysis::verdict::code::add_places;
@@ -41,6 +43,12 @@ const WAITS: u64 = 0x1021;
 const ANSWERS: u64 = 0x1051;
 const MAIN: u64 = 0x1031;
 const LIBRARY: u64 = 0x2010;
+/// A place without a name in the program, one in code that it generated, the function that
+/// interprets scripts, and a function of a script.
+const STRIPPED: u64 = 0x1091;
+const GENERATED: u64 = 0x3011;
+const INTERPRETER: u64 = 0x1061;
+const SCRIPT: u64 = 0x3021;
 
 /// A stream of samples; times are those of the kernel's events.
 #[derive(Default)]
@@ -62,7 +70,7 @@ impl Stream {
 
     fn process(&mut self, tid: i32) {
         self.event(COMM, 1, tid, format!("\0p{tid}\0").as_bytes());
-        for (start, path) in [(0x1000u64, "/bin/one"), (0x2000, "/usr/lib/libc.so.6")] {
+        for (start, path) in [(0x1000u64, "/bin/one"), (0x2000, "/usr/lib/libc.so.6"), (0x3000, "//anon")] {
             let mut fields: Vec<u8> = [start, 0x1000, 0, 77].iter().flat_map(|word| word.to_le_bytes()).collect();
             fields.extend(path.bytes().chain([0]));
             self.event(MAPPING, 1, tid, &fields);
@@ -74,7 +82,11 @@ impl Stream {
     }
 
     fn stack(&mut self, time: u64, tid: i32, (cause, other): (u8, i32), user: &[u64]) {
-        let fields = [vec![cause], other.to_le_bytes().to_vec(), vec![0], chain(&[]), chain(user)].concat();
+        self.stack_with(time, tid, (cause, other), 0, user);
+    }
+
+    fn stack_with(&mut self, time: u64, tid: i32, (cause, other): (u8, i32), truncated: u8, user: &[u64]) {
+        let fields = [vec![cause], other.to_le_bytes().to_vec(), vec![truncated], chain(&[]), chain(user)].concat();
         self.event(STACK, time, tid, &fields);
     }
 
@@ -109,6 +121,8 @@ impl Stream {
             r#"{"module":5,"offset":64,"functions":[{"name":"computes"}]}"#,
             r#"{"module":5,"offset":65,"functions":[{"name":"computes"}]}"#,
             r#"{"module":5,"offset":80,"functions":[{"name":"answers"}]}"#,
+            r#"{"module":5,"offset":96,"functions":[{"name":"_PyEval_EvalFrameDefault.cold"}]}"#,
+            r#"{"pid":11,"address":12320,"functions":[{"name":"script","file":"a.py","interpreted":true}]}"#,
             r#"{"module":6,"path":"/usr/lib/libc.so.6","inode":77}"#,
             r#"{"module":6,"offset":16,"functions":[{"name":"in_the_library"}]}"#,
         ];
@@ -261,6 +275,89 @@ fn the_stacks_cover_the_whole_path_and_waits_say_for_what() {
     stream.ran(5_000, 11, &[COMPUTES, MAIN]);
     let lines = Read::new(&sleeper(), &stream).with(|of_path, _| of_path.lines());
     assert_eq!(lines, ["p11;main;computes 20000", "t11;[asleep] 29900", "t11;[runnable] 100"]);
+}
+
+#[test]
+fn stacks_that_end_early_are_marked_and_counted() {
+    let mut stream = Stream::default();
+    stream.process(11);
+    stream.period(1_000);
+    stream.ran(5_000, 11, &[COMPUTES, MAIN]);
+    stream.stack_with(40_150, 11, WAITED, 1, &[LIBRARY, WAITS]);
+    stream.ran(45_000, 11, &[COMPUTES, MAIN]);
+    let read = Read::new(&sleeper(), &stream);
+    let (lines, graph, gaps) = read.with(|of_path, _| (of_path.lines(), of_path.flame_graph(), of_path.gaps().unwrap()));
+    assert_eq!(
+        lines,
+        [
+            "p11;[truncated];waits;in_the_library;[waits for a CPU] 100",
+            "p11;[truncated];waits;in_the_library;[waits for a timer] 29900",
+            "p11;main;computes 20000"
+        ]
+    );
+    let truncated = graph.frames.iter().find(|frame| frame.code == Code::Truncated).unwrap();
+    assert_eq!((truncated.name.as_str(), truncated.depth, truncated.count), ("[truncated]", 1, 30_000));
+    // One sample, which covers two states of the path. Of the others, nothing is known.
+    assert_eq!((gaps.truncated, gaps.truncated_share, gaps.unnamed.len()), (Some(1), Some(1.0), 0), "{gaps:?}");
+    // All samples of running code, as `cpu` counts them.
+    stream.stack_with(46_000, 11, (0, 0), 1, &[COMPUTES]);
+    stream.stack_with(46_100, 11, (0, 0), 0, &[COMPUTES, MAIN]);
+    let read = Read::new(&sleeper(), &stream);
+    let mut samples = StackSamples::new(Some(read.recording.path().to_owned()), None, true);
+    feed(read.recording.path(), &mut samples).unwrap();
+    assert_eq!(samples.lines(), ["p11;[truncated];computes 1", "p11;main;computes 3"]);
+    let gaps = samples.gaps().unwrap();
+    assert_eq!((gaps.truncated, gaps.truncated_share), (Some(1), Some(0.5)), "{gaps:?}");
+    assert_eq!(gaps.truncated_in.iter().map(|it| (it.process.as_str(), it.share)).collect::<Vec<_>>(), [("p11", 0.5)]);
+}
+
+#[test]
+fn code_without_names_has_the_remedy_that_fits_its_origin() {
+    let unnamed = |stacks: &[&[u64]]| {
+        let mut stream = Stream::default();
+        stream.process(11);
+        for (at, stack) in stacks.iter().enumerate() {
+            stream.ran(5_000 + at as u64, 11, stack);
+        }
+        let read = Read::new(&sleeper(), &stream);
+        let of_path = read.with(|of_path, _| of_path.gaps().unwrap());
+        let mut samples = StackSamples::new(Some(read.recording.path().to_owned()), None, false);
+        feed(read.recording.path(), &mut samples).unwrap();
+        let row = |it: &Unnamed| (it.process.clone().unwrap(), it.module.clone(), it.remedy, (100.0 * it.share).round() as u64);
+        let rows = |gaps: &StackGaps| gaps.unnamed.iter().map(row).collect::<Vec<_>>();
+        assert_eq!(of_path.truncated, None);
+        // All these samples are on the path, each with the same time.
+        assert_eq!(rows(&of_path), rows(&samples.gaps().unwrap()));
+        rows(&of_path)
+    };
+    let of = |module: &str, remedy, share| ("p11".to_owned(), module.to_owned(), remedy, share);
+    // A stack counts once for a module, however often it goes through it.
+    let stacks: [&[u64]; 4] = [&[COMPUTES, STRIPPED, STRIPPED + 4, MAIN], &[STRIPPED - 1, MAIN], &[GENERATED, MAIN], &[COMPUTES, MAIN]];
+    assert_eq!(unnamed(&stacks), [of("one", Remedy::DebugInformation, 50), of("[jit]", Remedy::Runtime, 25)]);
+    // The functions of an interpreted program are missing only where none of them is known.
+    assert_eq!(unnamed(&[&[COMPUTES, INTERPRETER, MAIN], &[COMPUTES, MAIN]]), [of("one", Remedy::Runtime, 50)]);
+    assert_eq!(unnamed(&[&[COMPUTES, INTERPRETER, SCRIPT, INTERPRETER, MAIN]]), []);
+}
+
+#[test]
+fn names_of_the_kernel_are_missing_only_if_none_of_its_functions_has_one() {
+    let mut stream = Stream::default();
+    stream.process(11);
+    // A function of the kernel, and code that the kernel generated.
+    for (time, kernel) in [(5_000, 0xffff_ffff_8100_0010u64), (6_000, 0xffff_ffff_c000_0010)] {
+        stream.event(SAMPLE, time, 11, &[chain(&[kernel]), chain(&[COMPUTES, MAIN])].concat());
+    }
+    let recording = stream.recording();
+    let unnamed = || {
+        let mut samples = StackSamples::new(Some(recording.path().to_owned()), None, false);
+        feed(recording.path(), &mut samples).unwrap();
+        let unnamed = samples.gaps().unwrap().unnamed;
+        unnamed.into_iter().map(|it| (it.process, it.module, it.remedy, it.share)).collect::<Vec<_>>()
+    };
+    assert_eq!(unnamed(), [(None, "[kernel]".to_owned(), Remedy::KernelSymbols, 1.0)]);
+    let symbols = "ffffffff81000000 T a_function\nffffffff81001000 T _etext\n";
+    fs::write(recording.path().join("symbols/kallsyms"), symbols).unwrap();
+    assert_eq!(unnamed(), []);
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub(crate) mod kept_view;
 pub(crate) mod kernel;
 pub(crate) mod live_reading;
 pub(crate) mod one_report;
+pub(crate) mod path_flames;
 pub(crate) mod period;
 pub(crate) mod predictions;
 pub(crate) mod probes;

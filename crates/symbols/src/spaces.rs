@@ -161,6 +161,8 @@ pub struct Sample<'a> {
     pub cause: Cause,
     /// Set if `user` is known to lack the outermost functions.
     pub truncated: bool,
+    /// Set if the stack was copied, so that `truncated` is known.
+    pub copied: bool,
     /// Sampling period of waits on this CPU in ns; `None` if waits are not sampled.
     pub waiting_period_ns: Option<u64>,
     pub kernel: &'a [u64],
@@ -223,8 +225,8 @@ impl Spaces {
         addresses(event.fields.get(before + 1), &mut self.kernel);
         addresses(event.fields.get(before + 3), &mut self.user);
         let waiting_period_ns = self.waiting_periods.get(&event.stream).copied();
-        let (t_ns, cpu) = (event.t_ns, event.cpu);
-        Some(Sample { t_ns, pid, tid, cpu, cause, truncated, waiting_period_ns, kernel: &self.kernel, user: &self.user })
+        let (t_ns, cpu, copied) = (event.t_ns, event.cpu, kind != Kind::Sample);
+        Some(Sample { t_ns, pid, tid, cpu, cause, truncated, copied, waiting_period_ns, kernel: &self.kernel, user: &self.user })
     }
 
     /// Processes an event that is not a sample.

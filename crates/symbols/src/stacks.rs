@@ -59,6 +59,9 @@ pub struct Stack<'a> {
     pub cause: Cause,
     /// Set if the stack is known to lack its outermost functions.
     pub truncated: bool,
+    /// Set if the stack was copied, so that `truncated` is known. The kernel follows other stacks
+    /// by frame pointers, which may lead nowhere.
+    pub copied: bool,
     /// Sampling period of waits on this CPU in ns: a wait of length L was recorded with probability
     /// min(1, L / period). `None` if waits are not sampled.
     pub waiting_period_ns: Option<u64>,
@@ -104,7 +107,7 @@ impl Stacks {
     pub fn follow(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Option<Stack<'_>> {
         let sample = self.spaces.follow(catalogue, event)?;
         let (t_ns, pid, tid, cpu) = (sample.t_ns, sample.pid, sample.tid, sample.cpu);
-        let (cause, truncated, waiting_period_ns) = (sample.cause, sample.truncated, sample.waiting_period_ns);
+        let (cause, truncated, copied, waiting_period_ns) = (sample.cause, sample.truncated, sample.copied, sample.waiting_period_ns);
         let mut places = std::mem::take(&mut self.addresses);
         places.clear();
         places.extend(lookup_addresses(sample.kernel).map(Place::Kernel));
@@ -128,7 +131,7 @@ impl Stacks {
             None => Rc::from(""),
         };
         let (frames, places) = (&*self.functions, &*self.places);
-        Some(Stack { t_ns, pid, tid, cpu, process, cause, truncated, waiting_period_ns, frames, places })
+        Some(Stack { t_ns, pid, tid, cpu, process, cause, truncated, copied, waiting_period_ns, frames, places })
     }
 
     pub fn frame(&self, id: FrameId) -> &Frame {

@@ -14,10 +14,11 @@ export type Code =
   | 'disk'
   | 'network'
   | 'waiting'
-  | 'no_stack';
+  | 'no_stack'
+  | 'truncated';
 
 /** What a frame belongs to, as the server numbers it. From `cpu` on, a frame is no function but what
- * the stack waits for, or a state without stacks. */
+ * the stack waits for, a state without stacks, or the missing outermost part of a stack. */
 export const CODES: readonly Code[] = [
   'process',
   'program',
@@ -29,6 +30,7 @@ export const CODES: readonly Code[] = [
   'network',
   'waiting',
   'no_stack',
+  'truncated',
 ];
 
 export interface Frame {

@@ -17,6 +17,7 @@ mod loops;
 pub use layout::{Bend, Layout, NodePosition, Sizes};
 pub use loops::Loop;
 
+use crate::critical_path::samples::{FunctionTable, Top};
 use crate::critical_path::{Kind, Path};
 use crate::stats::histogram::{Histogram, Times};
 use gathered::Gathered;
@@ -57,6 +58,10 @@ pub struct Node {
     /// Number of different machines (or links) in this state.
     pub machines: u64,
     pub share: f64,
+    /// Functions with most of the state's time, by sampled stacks, the first one first. `None` if
+    /// they were not requested, if the node gathers states, or if no sample is in the state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub functions: Option<Vec<Top>>,
     #[serde(flatten)]
     pub times: Times,
 }
@@ -97,6 +102,18 @@ pub struct Graph {
     /// Number of distinct loops, up to a limit; and number of passages through further loops.
     pub distinct_loops: u64,
     pub rare_loops: u64,
+}
+
+impl Graph {
+    /// Sets the functions of each node that is one state.
+    pub fn set_functions(&mut self, table: &FunctionTable<'_>) {
+        let mut functions = table.of_states();
+        for node in &mut self.nodes {
+            if let (Some(class), Some(state)) = (&node.class, &node.state) {
+                node.functions = functions.remove(&[class.as_str(), state.as_str()]);
+            }
+        }
+    }
 }
 
 /// A node before it is decided whether it is shown.
@@ -167,6 +184,7 @@ pub fn fold(path: &Path, limits: Limits) -> Graph {
             states: of.len() as u64,
             machines: of.iter().map(|&at| candidates[at].machines).sum(),
             share: share(times.sum()),
+            functions: None,
             times: times.times(),
         }
     });

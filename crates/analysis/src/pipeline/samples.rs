@@ -3,18 +3,20 @@
 
 use super::{Error, Interactions};
 use crate::critical_path::samples::{
-    Code as CodeOnPath, CriticalFunction, Divided, EndedWait, EndedWaits, FunctionTable, OnPath, PathStacks, Sampled, Within,
+    Code as CodeOnPath, CriticalFunction, Divided, EndedWait, EndedWaits, FunctionTable, OnPath, PathStack, PathStacks, Sampled, Within,
 };
 use crate::critical_path::{Answer, Path};
 use crate::scheduling::flame_graph::{Code, FlameGraph, FlameGraphs, Unit, WeighedStack};
 use crate::scheduling::probed::Cpu;
 use crate::scheduling::sampled_waits::{SampledWait, SampledWaits};
-use crate::scheduling::stacks::{lines, shown, Counts, Folded, FunctionShare, Functions};
+use crate::scheduling::stack_gaps::{SampledStack, StackGaps, StackGapsCollector};
+use crate::scheduling::stacks::{folded, lines, shown, Counts, Folded, FunctionShare, Functions};
 use longpole_model::causes::RunsOn;
+use longpole_model::rules::RuleError;
 use longpole_symbols::{Cause, Stack, Stacks};
 use longpole_trace::event::Event;
 use longpole_trace::{Catalogue, Item, StreamKind, Trace};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path as FilePath, PathBuf};
 use std::rc::Rc;
 
@@ -37,6 +39,8 @@ pub struct StackSamples<'a> {
     on_path: Option<PathSamples<'a>>,
     /// Stacks of all samples of running code, in addition to the functions.
     flames: Option<Box<Folded>>,
+    /// What the collected stacks lack; those of the path have their own.
+    gaps: Result<StackGapsCollector, RuleError>,
     sampled: Sampled,
     lost: u64,
 }
@@ -77,6 +81,7 @@ impl<'a> StackSamples<'a> {
             scope: None,
             on_path: None,
             flames: None,
+            gaps: StackGapsCollector::built_in(),
             sampled: Sampled::default(),
             lost: 0,
         }
@@ -136,7 +141,10 @@ impl<'a> StackSamples<'a> {
         if !in_part || is_other || self.scope.as_ref().is_some_and(|scope| !scope.holds(stack.tid, stack.cpu)) {
             return;
         }
-        let Stack { t_ns, tid, cpu, cause, waiting_period_ns, .. } = stack;
+        let Stack { t_ns, tid, cpu, cause, waiting_period_ns, truncated, copied, .. } = stack;
+        let found = |waits: &SampledWaits| waits.find(t_ns, tid).filter(|_| cause == Cause::Waited);
+        let length = |wait: SampledWait| (wait.end_ns - wait.begin_ns).unsigned_abs();
+        let mut collected = None;
         if cause == Cause::Running && self.off_cpu.is_none() {
             if let Some(flames) = &mut self.flames {
                 flames.sample(&stack, 1);
@@ -145,18 +153,24 @@ impl<'a> StackSamples<'a> {
                 Some(folded) => folded.sample(&stack, 1),
                 None => self.functions.sample(&stack),
             }
+            collected = Some(1);
         }
-        let found = |waits: &SampledWaits| waits.find(t_ns, tid).filter(|_| cause == Cause::Waited);
-        let length = |wait: SampledWait| (wait.end_ns - wait.begin_ns).unsigned_abs();
         if let (Some(wait), Some(folded)) = (self.off_cpu.and_then(found), &mut self.folded) {
-            folded.sample(&stack, length(wait).max(waiting_period_ns.unwrap_or(0)));
+            let weight = length(wait).max(waiting_period_ns.unwrap_or(0));
+            folded.sample(&stack, weight);
+            collected = Some(weight);
         }
-        let Some(PathSamples { on_path, waits, stacks: of_path, ended_waits }) = &mut self.on_path else { return };
         self.sampled.process = Rc::clone(&stack.process);
+        self.sampled.truncated = copied.then_some(truncated);
         for (own, of_stack) in [(&mut self.sampled.frames, stack.frames), (&mut self.sampled.places, stack.places)] {
             own.clear();
             own.extend_from_slice(of_stack);
         }
+        if let (Some(weight), Ok(gaps)) = (collected, &mut self.gaps) {
+            let Sampled { process, frames, truncated, .. } = &self.sampled;
+            gaps.add(stacks, SampledStack { process, frames, truncated: *truncated, samples: 1, weight: weight as f64 });
+        }
+        let Some(PathSamples { on_path, waits, stacks: of_path, ended_waits }) = &mut self.on_path else { return };
         match cause {
             Cause::Running => {
                 if let Some(group) = on_path.holds(t_ns, tid, cpu) {
@@ -186,6 +200,16 @@ impl<'a> StackSamples<'a> {
         self.stacks.as_ref().map_or_else(Vec::new, |stacks| self.functions.answer(stacks))
     }
 
+    /// Returns what the collected stacks lack.
+    ///
+    /// # Errors
+    ///
+    /// A built-in rule file is wrong.
+    pub fn gaps(&self) -> Result<StackGaps, RuleError> {
+        let gaps = self.gaps.as_ref().map_err(RuleError::clone)?;
+        Ok(self.stacks.as_ref().map(|stacks| gaps.answer(stacks)).unwrap_or_default())
+    }
+
     /// Returns all stacks, folded into one line each.
     pub fn lines(&self) -> Vec<String> {
         self.folded.as_ref().zip(self.stacks.as_ref()).map_or_else(Vec::new, |(folded, stacks)| folded.lines(stacks))
@@ -210,18 +234,25 @@ impl<'a> StackSamples<'a> {
     /// Divides the path among its stacks. `None` without a path, or without samples.
     fn divide(&mut self) -> Option<PathStacksOf<'a>> {
         let PathSamples { mut on_path, stacks, ended_waits, .. } = self.on_path.take()?;
-        let counts = PathCounts { running: stacks.running, waits: stacks.waits, lost: self.lost, beyond: stacks.beyond };
+        let PathStacks { running, waits, truncated, beyond, .. } = stacks;
+        let counts = PathCounts { running, waits, truncated, lost: self.lost, beyond };
         let divided = stacks.divide(&mut on_path);
         Some(PathStacksOf { path: on_path.path(), stacks: self.stacks.take().unwrap_or_default(), divided, ended_waits, counts })
     }
 
     /// Adds samples and functions to the answer, if there are samples.
-    pub fn add(&self, answer: &mut Cpu) {
+    ///
+    /// # Errors
+    ///
+    /// A built-in rule file is wrong.
+    pub fn add(&self, answer: &mut Cpu) -> Result<(), RuleError> {
         let counts = self.counts();
         if counts.busy > 0 {
             answer.samples = Some(counts);
+            answer.stack_gaps = Some(self.gaps()?);
             answer.functions = Some(self.functions());
         }
+        Ok(())
     }
 }
 
@@ -236,6 +267,8 @@ pub struct PathCounts {
     /// Samples of running code, and sampled waits.
     pub running: u64,
     pub waits: u64,
+    /// Samples whose outermost functions are missing.
+    pub truncated: u64,
     pub lost: u64,
     pub beyond: u64,
 }
@@ -261,6 +294,7 @@ impl PathStacksOf<'_> {
     fn weighed(&self) -> impl Iterator<Item = WeighedStack<'_>> {
         let with_stack = self.divided.stacks.iter().map(|stack| WeighedStack {
             process: shown(&stack.process),
+            truncated: stack.truncated == Some(true),
             frames: &stack.frames,
             leaf: stack.group.time.code().map(|code| (stack.group.time.text(), code)),
             count: stack.time.ns.round() as u64,
@@ -269,7 +303,7 @@ impl PathStacksOf<'_> {
             let machine = self.path.machine(group.owner);
             let process = machine.split('/').next().unwrap_or(machine);
             let (_, state) = self.path.class_and_state(group.of);
-            WeighedStack { process, frames: &[], leaf: Some((state, Code::WithoutStack)), count: ns }
+            WeighedStack { process, truncated: false, frames: &[], leaf: Some((state, Code::WithoutStack)), count: ns }
         });
         with_stack.chain(without)
     }
@@ -289,13 +323,33 @@ impl PathStacksOf<'_> {
         self.ended_waits.answer(&self.stacks, length_ns)
     }
 
+    /// Returns what the stacks lack.
+    ///
+    /// # Errors
+    ///
+    /// A built-in rule file is wrong.
+    pub fn gaps(&self) -> Result<StackGaps, RuleError> {
+        let mut gaps = StackGapsCollector::built_in()?;
+        for PathStack { process, frames, truncated, time, .. } in &self.divided.stacks {
+            gaps.add(&self.stacks, SampledStack { process, frames, truncated: *truncated, samples: time.samples, weight: time.ns });
+        }
+        let gaps = gaps.answer(&self.stacks);
+        // A sample of a wait may be in several stacks, one for each state of the wait.
+        Ok(StackGaps { truncated: gaps.truncated.map(|_| self.counts.truncated), ..gaps })
+    }
+
     /// Returns the stacks, folded into one line each, with their time in ns.
     pub fn lines(&self) -> Vec<String> {
         lines(self.weighed(), &self.stacks)
     }
 
+    /// Returns the folded stacks, with their time in ns.
+    pub fn folded(&self) -> BTreeMap<String, u64> {
+        folded(self.weighed(), &self.stacks)
+    }
+
     pub fn flame_graph(&self) -> FlameGraph {
-        let PathCounts { running, waits, lost, beyond } = self.counts;
+        let PathCounts { running, waits, lost, beyond, .. } = self.counts;
         let counts = Counts { busy: running + waits, lost, beyond };
         FlameGraph { counts, ..FlameGraph::of(self.weighed(), &self.stacks, Unit::Ns) }
     }
@@ -307,6 +361,7 @@ pub struct PathFunctions {
     pub codes: Vec<CodeOnPath>,
     pub ended_waits: Vec<EndedWait>,
     pub counts: PathCounts,
+    pub gaps: StackGaps,
     /// Shares of the path in which code runs, and which waits with stacks have.
     pub running: f64,
     pub waiting: f64,
@@ -357,6 +412,7 @@ pub fn path_functions<E: From<Error>>(
         codes: table.codes(),
         ended_waits: of_path.ended_waits(answer.length_ns),
         counts: of_path.counts,
+        gaps: of_path.gaps().map_err(Error::from)?,
         running,
         waiting,
         flames,

@@ -15,6 +15,9 @@ use std::collections::BTreeMap;
 /// Depth beyond which frames are not distinguished; the frame at this depth has their samples.
 const MAX_DEPTH: usize = 160;
 
+/// Name of the frame in place of the outermost functions of a stack, if they are missing.
+pub const TRUNCATED: &str = "[truncated]";
+
 /// What a frame belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -33,6 +36,8 @@ pub enum Code {
     Waits,
     /// No function: the state of a part of the path that has no stacks.
     WithoutStack,
+    /// No function: the outermost functions of the stack are missing.
+    Truncated,
 }
 
 /// Unit of the counts of a flame graph.
@@ -48,6 +53,8 @@ pub enum Unit {
 #[derive(Clone, Debug)]
 pub struct WeighedStack<'a> {
     pub process: &'a str,
+    /// Set if the outermost functions are missing.
+    pub truncated: bool,
     /// Functions, the innermost first.
     pub frames: &'a [FrameId],
     /// What is below the innermost function.
@@ -97,16 +104,19 @@ struct Node {
 impl FlameGraph {
     /// Joins the stacks. Processes with one name are merged.
     pub fn new(folded: &Folded, stacks: &Stacks) -> FlameGraph {
-        let all = folded.stacks().map(|(process, frames, count)| WeighedStack { process, frames, leaf: None, count });
-        FlameGraph { counts: folded.counts, ..FlameGraph::of(all, stacks, Unit::Samples) }
+        FlameGraph { counts: folded.counts, ..FlameGraph::of(folded.stacks(), stacks, Unit::Samples) }
     }
 
     /// Joins stacks with their counts.
     pub fn of<'a>(all: impl Iterator<Item = WeighedStack<'a>>, stacks: &Stacks, unit: Unit) -> FlameGraph {
         let mut root = Node::default();
-        for WeighedStack { process, frames, leaf, count } in all {
+        for WeighedStack { process, truncated, frames, leaf, count } in all {
             let mut node = root.above.entry((process.to_owned(), Code::Process)).or_default();
             node.count += count;
+            if truncated {
+                node = node.above.entry((TRUNCATED.to_owned(), Code::Truncated)).or_default();
+                node.count += count;
+            }
             for &frame in frames.iter().rev().take(MAX_DEPTH) {
                 let frame = stacks.frame(frame);
                 node = node.above.entry((frame.function.clone(), Code::of(frame.origin))).or_default();
@@ -142,6 +152,11 @@ impl FlameGraph {
             self.left_out += (counts.len() - self.frames.len()) as u64;
         }
         self
+    }
+
+    /// Returns the count of all stacks.
+    pub fn total(&self) -> u64 {
+        self.frames.iter().filter(|frame| frame.depth == 0).map(|frame| frame.count).sum()
     }
 
     /// Returns the number of frames of the highest stack.

@@ -5,6 +5,7 @@
 
 use crate::scheduling::blocked::Blocked;
 use crate::scheduling::cpus::{AllowedChange, CpuTimes, KernelThread, WakerLine};
+use crate::scheduling::stack_gaps::StackGaps;
 use crate::scheduling::stacks::{Counts, FunctionShare};
 use crate::stats::histogram::since;
 use crate::stats::histogram::Histogram;
@@ -32,6 +33,9 @@ pub struct Cpu {
     /// Counts of stack samples; absent if the trace has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<Counts>,
+    /// What the sampled stacks lack.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack_gaps: Option<StackGaps>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub functions: Option<Vec<FunctionShare>>,
 }
@@ -232,6 +236,7 @@ pub fn answer(step_pass: &StepPass, vocabulary: &Vocabulary, activities: &Activi
         lost: step_pass.lost,
         probe_cost_ns: probe_cost_ps.map(|ps| ps as f64 / 1000.0),
         samples: None,
+        stack_gaps: None,
         functions: None,
     }
 }

@@ -5,10 +5,10 @@
 //! grows with the number of different functions or stacks. Samples beyond the limits below are
 //! counted.
 
-use crate::scheduling::flame_graph::WeighedStack;
+use crate::scheduling::flame_graph::{WeighedStack, TRUNCATED};
 use longpole_symbols::{FrameId, Origin, Stack, Stacks};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 /// Largest number of functions of processes that are distinguished.
@@ -113,7 +113,8 @@ impl Functions {
 #[derive(Debug, Default)]
 pub struct Folded {
     pub counts: Counts,
-    stacks: HashMap<(Rc<str>, Box<[FrameId]>), u64>,
+    /// Stacks by process, frames, and whether the outermost functions are missing.
+    stacks: HashMap<(Rc<str>, Box<[FrameId]>, bool), u64>,
     frames: usize,
 }
 
@@ -122,7 +123,7 @@ impl Folded {
     pub fn sample(&mut self, stack: &Stack<'_>, weight: u64) {
         // The recorder takes no samples of idle CPUs.
         self.counts.busy += 1;
-        let key = (Rc::clone(&stack.process), Box::from(stack.frames));
+        let key = (Rc::clone(&stack.process), Box::from(stack.frames), stack.truncated);
         if let Some(count) = self.stacks.get_mut(&key) {
             *count = count.saturating_add(weight);
         } else if self.frames >= MAX_STACK_FRAMES {
@@ -133,24 +134,38 @@ impl Folded {
         }
     }
 
-    /// Returns the process, the frames from the innermost on, and the number of samples of each
-    /// stack.
-    pub fn stacks(&self) -> impl Iterator<Item = (&str, &[FrameId], u64)> {
-        self.stacks.iter().map(|((process, frames), &count)| (shown(process), &**frames, count))
+    /// Returns the stacks, each with its number of samples.
+    pub fn stacks(&self) -> impl Iterator<Item = WeighedStack<'_>> {
+        self.stacks.iter().map(|((process, frames, truncated), &count)| WeighedStack {
+            process: shown(process),
+            truncated: *truncated,
+            frames,
+            leaf: None,
+            count,
+        })
     }
 
     /// Returns lines in the format of flame graph tools ([`lines`]).
     pub fn lines(&self, stacks: &Stacks) -> Vec<String> {
-        lines(self.stacks().map(|(process, frames, count)| WeighedStack { process, frames, leaf: None, count }), stacks)
+        lines(self.stacks(), stacks)
     }
 }
 
 /// Returns lines in the format of flame graph tools: process and frames from the outermost on,
-/// kernel frames with `_[k]`, what a wait waits for in brackets, and the count. Processes with one
-/// name are merged.
+/// kernel frames with `_[k]`, what a wait waits for in brackets, and the count. If the outermost
+/// functions are missing, `[truncated]` is in their place. Processes with one name are merged.
 pub fn lines<'a>(all: impl Iterator<Item = WeighedStack<'a>>, stacks: &Stacks) -> Vec<String> {
-    let line = |WeighedStack { process, frames, leaf, count }: WeighedStack| {
+    folded(all, stacks).into_iter().map(|(line, count)| format!("{line} {count}")).collect()
+}
+
+/// Returns the lines of [`lines`] without their counts, and the counts.
+pub fn folded<'a>(all: impl Iterator<Item = WeighedStack<'a>>, stacks: &Stacks) -> BTreeMap<String, u64> {
+    let line = |WeighedStack { process, truncated, frames, leaf, count }: WeighedStack| {
         let mut line = part(process);
+        if truncated {
+            line.push(';');
+            line.push_str(TRUNCATED);
+        }
         for &frame in frames.iter().rev() {
             let frame = stacks.frame(frame);
             line.push(';');
@@ -167,11 +182,11 @@ pub fn lines<'a>(all: impl Iterator<Item = WeighedStack<'a>>, stacks: &Stacks) -
         (line, count)
     };
     // Stacks that differ only in what is not shown are merged into one line.
-    let mut merged: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
+    let mut merged: BTreeMap<String, u64> = BTreeMap::new();
     for (line, count) in all.map(line) {
         *merged.entry(line).or_default() += count;
     }
-    merged.into_iter().map(|(line, count)| format!("{line} {count}")).collect()
+    merged
 }
 
 /// Returns the name of a process, also of one that is not known.

@@ -18,10 +18,11 @@ use longpole_analysis::critical_path::samples::CriticalFunction;
 use longpole_analysis::critical_path::{self, Answer, CriticalPath};
 use longpole_analysis::findings::Rules as Thresholds;
 use longpole_analysis::pipeline::follow::follow_fed;
-use longpole_analysis::pipeline::samples::{has_samples, path_stacks, StackSamples};
+use longpole_analysis::pipeline::samples::{has_samples, path_stacks, PathStacksOf, StackSamples};
 use longpole_analysis::pipeline::{alongside, begin_ns, Follower, Interactions, SPILL};
 use longpole_analysis::report::ProbePass;
 use longpole_analysis::scheduling::sampled_waits::SampledWaits;
+use longpole_analysis::scheduling::stacks::FunctionShare;
 use longpole_model::causes::Composer;
 use longpole_model::kinds::StateKind;
 use longpole_model::rules::Rules;
@@ -122,7 +123,7 @@ const OF_THREADS: [StateKind; 1] = [StateKind::Preempted];
 fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut ProbePass) -> Result<PathOf, NoPath> {
     let unread = |error| NoPath { error, unread: true };
     let mut interactions = interactions::of(path, part.clone(), rules.clone()).map_err(unread)?;
-    let begin_ns = interactions.trace().map_or(i64::MIN, |trace| begin_ns(part.begin, trace));
+    let begin_ns = begin_of(&interactions, &part);
     let mut critical_path =
         CriticalPath::new(critical_path::Options { segments: true, spill: Some(SPILL), ..critical_path::Options::default() });
     let (mut seen, mut waits) = (OccurringNames::default(), SampledWaits::default());
@@ -149,22 +150,41 @@ fn path_with(path: &Path, part: Options, rules: &Rules, pass: &mut ProbePass) ->
     Ok((answer, seen.names(interactions.vocabulary(), of_threads), functions))
 }
 
+/// Returns the begin of a part on the trace's clock.
+pub(super) fn begin_of(interactions: &Interactions, part: &Options) -> i64 {
+    interactions.trace().map_or(i64::MIN, |trace| begin_ns(part.begin, trace))
+}
+
 /// Returns the functions on the path, from the sampled stacks of a recording.
 fn functions(
     path: &Path,
     interactions: &Interactions,
+    of_path: (&Answer, &SampledWaits),
+    part: (i64, &Options),
+) -> anyhow::Result<Vec<CriticalFunction>> {
+    let length_ns = of_path.0.length_ns;
+    let found = with_stacks(path, interactions, of_path, part, |of_path, all| of_path.table(all).functions(length_ns))?;
+    Ok(found.unwrap_or_default())
+}
+
+/// Passes the sampled stacks on the path of a recording, and the functions of all samples, to
+/// `evaluate`. `None` if the recording has no samples.
+pub(super) fn with_stacks<T>(
+    path: &Path,
+    interactions: &Interactions,
     (answer, waits): (&Answer, &SampledWaits),
     (begin_ns, part): (i64, &Options),
-) -> anyhow::Result<Vec<CriticalFunction>> {
+    evaluate: impl FnOnce(&PathStacksOf<'_>, &[FunctionShare]) -> T,
+) -> anyhow::Result<Option<T>> {
     let has_samples = interactions.trace().is_some_and(has_samples);
     let recording = longpole_trace::recording_at(path).filter(|recording| has_samples && recording.join("samples/metadata").is_file());
-    let Some(recording) = recording else { return Ok(Vec::new()) };
+    let Some(recording) = recording else { return Ok(None) };
     let start_ns = interactions.trace().and_then(Trace::start_ns).unwrap_or(0);
     let end = part.end.map(|end| Moment::At(end.resolve(start_ns)));
     let runs_on = interactions.runs_on();
     let read = |samples: &mut StackSamples| samples::read_recording(&recording, (begin_ns, end), part.shifts.clone(), samples).map(drop);
     let (of_path, all, _) = path_stacks(&runs_on, answer.segments.as_ref(), (waits, Some(recording.clone())), read)?;
-    Ok(of_path.table(&all).functions(answer.length_ns))
+    Ok(Some(evaluate(&of_path, &all)))
 }
 
 /// Adds what the programs' events show in each window. The windows' bounds are known only after the

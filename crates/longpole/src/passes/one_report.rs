@@ -110,15 +110,15 @@ pub fn read(
     let Some((mut report, pass, trace)) = answers.report(interactions, symbols)? else { bail!("internal error: the trace is gone") };
     match critical {
         Ok(mut critical) => {
-            let (functions, ended_waits) = match functions {
-                Some(PathFunctions { rows, codes, ended_waits, .. }) => {
+            let (functions, ended_waits, stack_gaps) = match functions {
+                Some(PathFunctions { rows, codes, ended_waits, gaps, .. }) => {
                     verdict::code::add(&mut critical.verdict, &codes, critical.answer.length_ns, &Limits::built_in()?);
                     verdict::code::add_places(&mut critical.verdict, &ended_waits, &Limits::built_in()?);
-                    (Some(rows), Some(ended_waits))
+                    (Some(rows), Some(ended_waits), Some(gaps))
                 }
-                None => (None, None),
+                None => (None, None, None),
             };
-            report = Report { functions, ended_waits, ..report.with(critical) };
+            report = Report { functions, ended_waits, stack_gaps, ..report.with(critical) };
         }
         Err(error) if subject.is_given() => return Err(error.into()),
         // A trace without interactions still has a report.

@@ -1,5 +1,5 @@
-//! A graph as SVG: boxes with two lines of text in layers, arrows whose width is their share, and a
-//! legend.
+//! A graph as SVG: boxes with a few lines of text in layers, arrows whose width is their share, and
+//! a legend.
 //!
 //! The picture needs no other file: no script, style sheet, or font. It uses a font of fixed width,
 //! so that the width of a label is known without the font.
@@ -12,7 +12,9 @@ const MAX_LETTERS: usize = 34;
 const MARGIN: f64 = 28.0;
 const HEAD: f64 = 34.0;
 const FOOT: f64 = 44.0;
+/// Sizes for boxes with two lines; each further one needs a line's height.
 const SIZES: Sizes = Sizes { height: 46.0, gap: 22.0, layer_gap: 54.0, widest: 1500.0 };
+const LINE: f64 = 16.0;
 
 /// Letters of a title that are shown; a name in it may be long.
 const MAX_TITLE: usize = 200;
@@ -35,8 +37,8 @@ pub struct Picture<'a> {
 }
 
 pub struct Shape {
-    /// A name, which may be long, and a line with numbers.
-    pub lines: [String; 2],
+    /// A name, which may be long, and lines with numbers.
+    pub lines: Vec<String>,
     /// Tooltip of the box.
     pub about: String,
     pub colours: Colours,
@@ -55,28 +57,31 @@ pub struct Arrow {
 
 /// The places of everything in a picture.
 pub struct LaidOut {
-    pub labels: Vec<[String; 2]>,
+    pub labels: Vec<Vec<String>>,
     /// Places of the boxes, without the arrows from a box to itself.
     pub boxes: Vec<NodePosition>,
     /// Bends of the arrows, in their order; none of an arrow from a box to itself.
     pub bends: Vec<Vec<Bend>>,
+    /// Height of a box.
+    pub box_height: f64,
     pub width: f64,
     pub height: f64,
 }
 
-/// Height of a box.
-pub const BOX_HEIGHT: f64 = SIZES.height;
-
 impl Picture<'_> {
     pub fn laid_out(&self) -> LaidOut {
-        let labels: Vec<[String; 2]> = self.boxes.iter().map(|it| [shortened(&it.lines[0], MAX_LETTERS), it.lines[1].clone()]).collect();
+        let label = |(at, line): (usize, &String)| if at == 0 { shortened(line, MAX_LETTERS) } else { line.clone() };
+        let labels: Vec<Vec<String>> = self.boxes.iter().map(|it| it.lines.iter().enumerate().map(label).collect()).collect();
+        let further = labels.iter().map(|lines| lines.len().saturating_sub(2)).max().unwrap_or(0);
+        let sizes = Sizes { height: SIZES.height + LINE * further as f64, ..SIZES };
         let has_ear = |at: usize| self.arrows.iter().any(|arrow| arrow.from as usize == at && arrow.to as usize == at);
         let ears: Vec<f64> = (0..self.boxes.len()).map(|at| if has_ear(at) { EAR } else { 0.0 }).collect();
         let widths: Vec<f64> = labels.iter().zip(&ears).map(|(lines, ear)| text_width(lines) + 20.0 + 2.0 * ear).collect();
         let edges: Vec<(u32, u32)> = self.arrows.iter().map(|arrow| (arrow.from, arrow.to)).collect();
-        let Layout { places, bends, width, height } = Layout::new(&widths, &edges, self.first, SIZES);
+        let Layout { places, bends, width, height } = Layout::new(&widths, &edges, self.first, sizes);
         let inner = |(place, ear): (NodePosition, f64)| NodePosition { x: place.x + ear, width: place.width - 2.0 * ear, ..place };
-        LaidOut { labels, boxes: places.into_iter().zip(ears).map(inner).collect(), bends, width, height }
+        let boxes = places.into_iter().zip(ears).map(inner).collect();
+        LaidOut { labels, boxes, bends, box_height: sizes.height, width, height }
     }
 
     pub fn svg(&self, out: &mut impl Write) -> io::Result<()> {
@@ -108,12 +113,12 @@ impl Picture<'_> {
         // The widest arrows are drawn last, on top of the others.
         for (arrow, bends) in self.arrows.iter().zip(&layout.bends).rev() {
             match layout.boxes.get(arrow.from as usize) {
-                Some(place) if arrow.from == arrow.to => ear(out, *place, arrow.share, &arrow.about)?,
+                Some(place) if arrow.from == arrow.to => ear(out, (*place, layout.box_height), arrow.share, &arrow.about)?,
                 _ => curve(out, bends, arrow.share, &arrow.about)?,
             }
         }
         for ((shape, lines), place) in self.boxes.iter().zip(&layout.labels).zip(&layout.boxes) {
-            draw(out, shape, lines, *place)?;
+            draw(out, shape, lines, (*place, layout.box_height))?;
         }
         writeln!(out, "</g>")?;
         let mut x = MARGIN;
@@ -139,7 +144,7 @@ fn legend_step(name: &str) -> f64 {
     name.len() as f64 * LETTER + 44.0
 }
 
-fn text_width(lines: &[String; 2]) -> f64 {
+fn text_width(lines: &[String]) -> f64 {
     lines.iter().map(|line| line.chars().count()).max().unwrap_or(0) as f64 * LETTER
 }
 
@@ -153,24 +158,26 @@ fn shortened(name: &str, most: usize) -> String {
     head.iter().chain(std::iter::once(&'…')).chain(tail).collect()
 }
 
-fn draw(out: &mut impl Write, shape: &Shape, [name, numbers]: &[String; 2], place: NodePosition) -> io::Result<()> {
+fn draw(out: &mut impl Write, shape: &Shape, lines: &[String], (place, height): (NodePosition, f64)) -> io::Result<()> {
     let (fill, border) = shape.colours;
     let NodePosition { x, y, width } = place;
     let middle = x + width / 2.0;
     let stroke = 1.0 + 3.0 * shape.share;
     let dashes = if shape.dashed { " stroke-dasharray=\"4 3\"" } else { "" };
-    writeln!(
+    write!(
         out,
-        "<g><title>{}</title><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{}\" rx=\"7\" fill=\"{fill}\" stroke=\"{border}\" \
-         stroke-width=\"{stroke:.1}\"{dashes}/><text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-weight=\"600\" fill=\"#1f2933\">{}</text>\
-         <text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#52606d\">{}</text></g>",
+        "<g><title>{}</title><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height}\" rx=\"7\" fill=\"{fill}\" stroke=\"{border}\" \
+         stroke-width=\"{stroke:.1}\"{dashes}/>",
         escaped(&shape.about),
-        SIZES.height,
-        y + 19.0,
-        escaped(name),
-        y + 35.0,
-        escaped(numbers)
-    )
+    )?;
+    // The lines are in the middle of the box, which may have room for more.
+    let first = y + (height - LINE * lines.len() as f64) / 2.0 + 12.0;
+    for (at, line) in lines.iter().enumerate() {
+        let style = if at == 0 { "font-weight=\"600\" fill=\"#1f2933\"" } else { "fill=\"#52606d\"" };
+        let y = first + LINE * at as f64;
+        write!(out, "<text x=\"{middle:.1}\" y=\"{y:.1}\" text-anchor=\"middle\" {style}>{}</text>", escaped(line))?;
+    }
+    writeln!(out, "</g>")
 }
 
 /// Returns the line width and opacity of an arrow with this share of the path.
@@ -204,10 +211,10 @@ fn curve(out: &mut impl Write, bends: &[(f64, f64)], share: f64, about: &str) ->
     )
 }
 
-fn ear(out: &mut impl Write, place: NodePosition, share: f64, about: &str) -> io::Result<()> {
+fn ear(out: &mut impl Write, (place, height): (NodePosition, f64), share: f64, about: &str) -> io::Result<()> {
     let (width, strength) = pen(share);
     let x = place.x + place.width;
-    let (top, bottom) = (place.y + SIZES.height * 0.3, place.y + SIZES.height * 0.7);
+    let (top, bottom) = (place.y + height * 0.3, place.y + height * 0.7);
     let far = x + EAR * 1.05;
     writeln!(
         out,

@@ -1,9 +1,11 @@
 //! The folded graph as a picture: nodes in layers, coloured by kind; edges are as wide as the time
 //! spent on them.
 
-use crate::render::graph_svg::{Arrow, Colours, LaidOut, Picture, Shape, BOX_HEIGHT};
+use crate::render::flame_graph::shortened;
+use crate::render::graph_svg::{Arrow, Colours, LaidOut, Picture, Shape};
 use crate::render::table::{duration, number, percent, plain};
 use longpole_analysis::critical_path::folded::{first_edges, Edge, Graph, Node};
+use longpole_analysis::critical_path::samples::Top;
 use longpole_analysis::critical_path::{Answer, Kind};
 use serde_json::{json, Value};
 use std::io::{self, Write};
@@ -63,7 +65,7 @@ pub fn svg(out: &mut impl Write, title: &str, graph: &Graph) -> io::Result<()> {
 pub fn for_page(title: &str, graph: &Graph) -> Value {
     let drawn = drawn(graph);
     let picture = picture(title, &drawn);
-    let LaidOut { labels, boxes, bends, width, height } = picture.laid_out();
+    let LaidOut { labels, boxes, bends, box_height, width, height } = picture.laid_out();
     let nodes = graph.nodes.iter().zip(&picture.boxes).zip(labels.iter().zip(boxes)).map(|((node, shape), (lines, place))| {
         json!({
             "state": node.state.is_some().then(|| full_name(node)), "kind": node.kind, "share": node.share, "lines": lines,
@@ -75,7 +77,7 @@ pub fn for_page(title: &str, graph: &Graph) -> Value {
         json!({"from": arrow.from, "to": arrow.to, "share": arrow.share, "about": arrow.about, "bends": bends})
     });
     json!({
-        "title": title, "width": width.ceil(), "height": height.ceil(), "box_height": BOX_HEIGHT, "nodes": nodes.collect::<Vec<_>>(),
+        "title": title, "width": width.ceil(), "height": height.ceil(), "box_height": box_height, "nodes": nodes.collect::<Vec<_>>(),
         "edges": edges.collect::<Vec<_>>(), "foot": picture.foot,
     })
 }
@@ -142,19 +144,28 @@ pub fn full_name(node: &Node) -> String {
     })
 }
 
+/// Largest number of letters of a function's name in a box.
+const MAX_NAME: usize = 24;
+
+/// Returns a function with its share of the state's time, and the interval of the share. The name
+/// has at most this number of letters.
+pub fn function(top: &Top, letters: usize) -> String {
+    let [share, low, high] = [top.share, top.low, top.high].map(percent);
+    plain(format!("{} {share} ({low} - {high})", shortened(&top.function, letters)))
+}
+
 fn shape(node: &Node) -> Shape {
     let times = &node.times;
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
     let name = full_name(node);
+    let functions: Vec<String> = node.functions.iter().flatten().map(|top| function(top, usize::MAX)).collect();
+    let about =
+        format!("{name}: p50 {}, p90 {}, p99 {}, max {}", time(times.p50_ns), time(times.p90_ns), time(times.p99_ns), time(times.max_ns));
+    let mut lines = vec![name, format!("{} · {} · {}×", percent(node.share), duration(times.total_ns), number(times.count))];
+    lines.extend(node.functions.iter().flatten().next().map(|top| function(top, MAX_NAME)));
     Shape {
-        about: format!(
-            "{name}: p50 {}, p90 {}, p99 {}, max {}",
-            time(times.p50_ns),
-            time(times.p90_ns),
-            time(times.p99_ns),
-            time(times.max_ns)
-        ),
-        lines: [name, format!("{} · {} · {}×", percent(node.share), duration(times.total_ns), number(times.count))],
+        about: [vec![about], functions].concat().join("\n"),
+        lines,
         colours: paint(node.kind),
         dashed: node.kind.is_none() || is_hatched(node.kind),
         share: node.share,

@@ -1,10 +1,11 @@
 //! Prints stack samples: the functions that took the time, of all samples or of a critical path.
 
 use crate::render::profile;
-use crate::render::style::title;
+use crate::render::style::{painted, title, Role};
 use crate::render::table::{number, percent, plain, Table};
 use longpole_analysis::critical_path::samples::{CriticalFunction, EndedWait, PathTime};
 use longpole_analysis::profile::busy_functions;
+use longpole_analysis::scheduling::stack_gaps::{Remedy, StackGaps, Unnamed};
 use longpole_analysis::scheduling::stacks::{Counts, FunctionShare};
 use std::io::{self, Write};
 
@@ -98,6 +99,67 @@ pub fn print_ended_waits(out: &mut impl Write, ended_waits: &[EndedWait], full: 
         }
     }
     Ok(())
+}
+
+/// Share of the stacks from which processes and modules are mentioned, and their largest number in
+/// a line.
+const WORTH_A_WORD: f64 = 0.01;
+const MAX_LISTED: usize = 3;
+
+/// Prints which part of the stacks lacks its outermost functions, and which code has no names, with
+/// what would bring them.
+pub fn print_gaps(out: &mut impl Write, gaps: &StackGaps) -> io::Result<()> {
+    for line in gap_lines(gaps) {
+        writeln!(out, "{}", painted(Role::Caveat, plain(line)))?;
+    }
+    Ok(())
+}
+
+/// Prints the same on stderr, for verbs whose output is for other programs.
+pub fn report_gaps(gaps: &StackGaps) {
+    gap_lines(gaps).into_iter().for_each(|line| eprintln!("longpole: {}", plain(line)));
+}
+
+fn gap_lines(gaps: &StackGaps) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let (Some(count @ 1..), Some(share)) = (gaps.truncated, gaps.truncated_share) {
+        let (share, count) = (percent(share), number(count));
+        let most = gaps.truncated_in.iter().filter(|it| it.share >= WORTH_A_WORD).take(MAX_LISTED);
+        let of: Vec<String> = most.map(|it| format!("{} {}", it.process, percent(it.share))).collect();
+        let of = if of.is_empty() { String::new() } else { format!(": {}", of.join(", ")) };
+        lines.push(format!("{share} of the stacks ({count} samples{of}) end before the first function of their thread"));
+    }
+    let of = |remedy: Remedy| {
+        let unnamed = gaps.unnamed.iter().filter(move |it| it.remedy == remedy && it.share >= WORTH_A_WORD);
+        unnamed.take(MAX_LISTED).map(called).collect::<Vec<_>>().join(", ")
+    };
+    for (remedy, what, how) in [
+        (
+            Remedy::Runtime,
+            "code that is generated or interpreted: ",
+            "`longpole record --runtimes -- COMMAND` names functions of Python (3.12 or later), Node and Java",
+        ),
+        (
+            Remedy::DebugInformation,
+            "",
+            "their debug packages, or `debuginfod-find debuginfo FILE`, name them in recordings made afterwards",
+        ),
+        (Remedy::KernelSymbols, "", "a recording by root, or with kernel.kptr_restrict=0, has the names of the kernel's functions"),
+    ] {
+        let unnamed = of(remedy);
+        if !unnamed.is_empty() {
+            lines.push(format!("without names: {what}{unnamed}; {how}"));
+        }
+    }
+    lines
+}
+
+fn called(it: &Unnamed) -> String {
+    let share = percent(it.share);
+    match &it.process {
+        Some(process) if *process != it.module => format!("{} in {process} ({share} of the stacks)", it.module),
+        _ => format!("{} ({share} of the stacks)", it.module),
+    }
 }
 
 pub fn footer(out: &mut impl Write, counts: Counts) -> io::Result<()> {

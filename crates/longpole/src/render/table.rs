@@ -182,6 +182,13 @@ pub fn signed_percent(value: f64) -> String {
     format!("{}{}", if value < 0.0 { "-" } else { "+" }, percent(value.abs()))
 }
 
+/// Formats the change of a share in points of a percentage, always with its sign.
+pub fn signed_points(value: f64) -> String {
+    let points = (value * 1000.0).round() / 10.0;
+    // Minus zero would be printed as -0.0.
+    format!("{:+.1} points", if points == 0.0 { 0.0 } else { points })
+}
+
 /// Returns the text with its middle replaced by `…` if it is wider than `room`, because names often
 /// differ at their ends. Of a list the first entries stay.
 fn shortened(text: &str, room: usize) -> String {

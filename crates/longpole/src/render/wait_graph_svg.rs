@@ -51,7 +51,7 @@ pub fn svg(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
                 duration(others),
                 percent(share(others))
             ),
-            lines: [name, format!("waits {} · waited for {}", duration(own), duration(others))],
+            lines: vec![name, format!("waits {} · waited for {}", duration(own), duration(others))],
             colours: if in_mutual_wait.contains(&who) { IN_MUTUAL_WAIT } else { OUTSIDE },
             dashed: false,
             share: share(others).min(1.0),

@@ -86,7 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     let Reading { linux, trace, events } = &reading;
     let mut answer = pass.cpu(trace.probe_cost_ns());
-    samples.add(&mut answer);
+    samples.add(&mut answer)?;
     if linux.counts.switches.in_all == 0 {
         // The parts of the answer from probes and samples need no scheduler events.
         let others = !answer.threads.is_empty() || answer.samples.is_some();
@@ -98,7 +98,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let whole = probes::ProbeReading { pass, events: *events, trace: reading.trace, from_begin: true };
         return probes::write(&args.input, &whole, &answer, |out, answer| match (&answer.functions, answer.samples) {
             // The trace contains nothing but samples.
-            (Some(functions), Some(counts)) if answer.threads.is_empty() => stacks::print(out, functions, counts, args.functions_shown()),
+            (Some(functions), Some(counts)) if answer.threads.is_empty() => {
+                stacks::print(out, functions, counts, args.functions_shown())?;
+                answer.stack_gaps.as_ref().map_or(Ok(()), |gaps| stacks::print_gaps(out, gaps))
+            }
             _ => print_probes(out, answer, args.length.rows(FIRST_ALONE)),
         });
     }
@@ -134,8 +137,10 @@ fn functions(args: &Args) -> anyhow::Result<ExitCode> {
     if args.folded {
         samples.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
         stacks::footer(&mut io::stderr(), samples.counts())?;
+        stacks::report_gaps(&samples.gaps()?);
     } else {
         stacks::print(&mut out, &samples.functions(), samples.counts(), args.functions_shown())?;
+        stacks::print_gaps(&mut out, &samples.gaps()?)?;
     }
     out.flush()?;
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -157,6 +162,7 @@ fn waits(args: &Args) -> anyhow::Result<ExitCode> {
     samples.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
     out.flush()?;
     eprintln!("longpole: {} sampled waits, {} lost; each line ends with the time in ns", number(counts.busy), number(counts.lost));
+    stacks::report_gaps(&samples.gaps()?);
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

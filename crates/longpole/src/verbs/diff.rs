@@ -4,22 +4,30 @@ use crate::input;
 use crate::input::memory_dump::Raw;
 use crate::input::rules;
 use crate::passes::compared;
+use crate::passes::path_flames::{self, PathFlames};
 use crate::render::answer;
+use crate::render::flame_graph;
 use crate::render::length::Length;
+use crate::render::output;
 use crate::render::profile;
 use crate::render::progress;
+use crate::render::stacks::report_gaps;
 use crate::render::style::{painted, title, Role};
 use crate::render::table::{counted, duration, number, percent, plain, rate, signed_percent, Table};
 use crate::WrongUsage;
-use anyhow::anyhow;
+use anyhow::{anyhow, Context};
 use longpole_analysis::compare::change::Change;
 use longpole_analysis::compare::diff::{
     check_functions, Diff, DiffOutcome, Failed, FindingChange, FunctionChange, LatencyChange, QueueChange, StateChange,
 };
+use longpole_analysis::pipeline::samples::PathCounts;
+use longpole_analysis::scheduling::flame_difference::FlameDifference;
 use longpole_predicate::Predicate;
 use longpole_trace::Moment;
 use longpole_trace::Options;
-use std::io::{self, Write};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -40,6 +48,7 @@ Examples:
   longpole diff before after
   longpole diff before after --fail-if 'criticality(\"router::lookup\") > 0.10'
   longpole diff before after --fail-if 'slower(\"parse\") > 0.05 || less_rate(\"submit\") > 0.05'
+  longpole diff before after --flame change.svg       the stacks on the path of both, as one picture
   longpole diff before after --json | jq .verdict")]
 pub struct Args {
     /// The first recording, and the second
@@ -57,6 +66,15 @@ pub struct Args {
     /// Exit with status 3 if this condition holds; may be given several times
     #[arg(long, value_name = "CONDITION")]
     fail_if: Vec<String>,
+
+    /// Write the sampled stacks on the second path to FILE as a flame graph (SVG), coloured by the
+    /// change of their shares
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fail_if", "json"])]
+    flame: Option<PathBuf>,
+
+    /// Print only the sampled stacks on both paths, folded: `process;frame;frame ns ns`
+    #[arg(long, conflicts_with_all = ["fail_if", "json"])]
+    folded: bool,
 
     /// From the begin of both recordings; the default is the begin of the commands
     #[arg(long)]
@@ -92,11 +110,41 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let rules = rules::read(&rules::files(&args.rules)?)?;
     progress::begin(&args.traces);
+    if args.folded || args.flame.is_some() {
+        let [first, second] = [path_flames::read(a, part.clone(), &rules, args.all)?, path_flames::read(b, part, &rules, args.all)?];
+        return stacks(&args, first, second);
+    }
     let (a, b) = (compared::side(a, part.clone(), &rules, args.all)?, compared::side(b, part, &rules, args.all)?);
     let mut answer = compared::difference(&a, &b)?;
     answer.check(&conditions).map_err(|error| anyhow!(error))?;
     answer::json_or_text(args.json, &answer, |out| print(out, &answer, args.length))?;
     Ok(if answer.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Prints or draws the stacks on both paths.
+fn stacks(args: &Args, first: PathFlames, second: PathFlames) -> anyhow::Result<ExitCode> {
+    if args.folded {
+        let mut out = output::raw();
+        let names: BTreeSet<&String> = first.folded.keys().chain(second.folded.keys()).collect();
+        let ns = |of: &PathFlames, stack: &String| of.folded.get(stack).copied().unwrap_or(0);
+        names.into_iter().try_for_each(|stack| writeln!(out, "{stack} {} {}", ns(&first, stack), ns(&second, stack)))?;
+        out.flush()?;
+    }
+    for (of, which) in [(&first, "first"), (&second, "second")] {
+        let PathCounts { running, waits, lost, .. } = of.counts;
+        let (running, waits, lost) = (number(running), number(waits), number(lost));
+        eprintln!("longpole: {which}: {running} samples of running code and {waits} sampled waits lie on the path, {lost} lost");
+        report_gaps(&of.gaps);
+    }
+    let is_damaged = first.is_damaged || second.is_damaged;
+    if let Some(to) = &args.flame {
+        let file = File::create(to).with_context(|| format!("{} cannot be written", to.display()))?;
+        let mut out = BufWriter::new(file);
+        let title = format!("critical path: {}, before {}", duration(second.length_ns), duration(first.length_ns));
+        flame_graph::difference_svg(&mut out, &title, &FlameDifference::new(&first.graph, second.graph))?;
+        out.flush()?;
+    }
+    Ok(if is_damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn parsed(text: &str) -> Result<(String, Predicate), WrongUsage> {

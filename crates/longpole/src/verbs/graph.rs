@@ -3,19 +3,26 @@
 
 use crate::input::interactions;
 use crate::input::Input;
+use crate::passes::samples;
 use crate::render::answer;
 use crate::render::length::Length;
 use crate::render::output;
 use crate::render::path_graph;
+use crate::render::profile;
+use crate::render::stacks;
 use crate::render::style;
 use crate::render::table::{duration, number, percent, plain, Table};
 use crate::render::wait_graph;
 use crate::render::wait_graph_svg;
 use crate::WrongUsage;
 use anyhow::Context;
-use longpole_analysis::critical_path::folded::{fold, Graph, Limits, DEFAULT_SIZE};
+use longpole_analysis::critical_path::folded::{fold, Graph, Limits, Node, DEFAULT_SIZE};
+use longpole_analysis::critical_path::samples::Top;
 use longpole_analysis::critical_path::{Answer, Mode, Options};
+use longpole_analysis::pipeline::samples::{path_stacks, StackSamples};
 use longpole_analysis::pipeline::SPILL;
+use longpole_analysis::scheduling::sampled_waits::SampledWaits;
+use longpole_analysis::scheduling::stack_gaps::StackGaps;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Write};
@@ -36,6 +43,7 @@ Examples:
   longpole graph -o path.svg simulation.jsonl                 as a picture; the suffix gives the format
   longpole graph --format dot simulation.jsonl | dot -Tpdf -o path.pdf
   longpole graph --json simulation.jsonl | jq '.nodes[0]'
+  longpole graph --functions -o path.svg                      with the functions in which the states spend their time
   longpole graph --waits                                      which thread waits for which, and which one slows a system that never ends
   longpole graph --waits -o waits.svg                         the same as a picture")]
 pub struct Args {
@@ -46,8 +54,12 @@ pub struct Args {
     length: Length,
 
     /// Show which machine waits for which: chains, and mutual waits (only for each other)
-    #[arg(long, conflicts_with_all = ["mode", "machine", "top", "most"])]
+    #[arg(long, conflicts_with_all = ["mode", "machine", "top", "most", "functions"])]
     waits: bool,
+
+    /// Also show the functions in which most of each state's time is spent, from sampled stacks
+    #[arg(long)]
+    functions: bool,
 
     /// Output format [default: that of the suffix of FILE, else text]
     #[arg(long, value_enum)]
@@ -128,6 +140,9 @@ struct GraphAnswer<'a> {
     lost: u64,
     #[serde(flatten)]
     graph: &'a Graph,
+    /// What the sampled stacks lack, only with the functions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stack_gaps: Option<&'a StackGaps>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -148,13 +163,33 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Way::Active => Mode::Active,
     };
     let options = Options { mode, machine: args.machine, segments: true, spill: Some(SPILL), ..Options::default() };
-    let mut interactions = interactions::open(&args.input.of_command()?)?;
-    let mut answer = interactions.critical_path(options)?;
+    let input = args.input.of_command()?;
+    let mut interactions = interactions::open(&input)?;
+    if args.functions && interactions.trace().is_none() {
+        anyhow::bail!("--functions needs the samples of a recording: a machine log has none");
+    }
+    let mut waits = SampledWaits::default();
+    let mut answer = interactions.sampled_critical_path(options, &mut (), &mut waits)?;
     answer.lost = interactions.counters().map_or(0, |counters| counters.lost);
     let Some(segments) = &answer.segments else { anyhow::bail!("internal error: a path without segments") };
     let most = args.most.unwrap_or(if format == Format::Svg { path_graph::MAX_DRAWN } else { DEFAULT_SIZE });
-    let graph = fold(segments, Limits { most, loops: args.top });
-    to(args.output.as_deref(), format, |out| write((format, args.length), &answer, &graph, out))
+    let mut graph = fold(segments, Limits { most, loops: args.top });
+    let (mut gaps, mut is_damaged) = (None, false);
+    if args.functions {
+        let runs_on = interactions.runs_on();
+        let read = |samples: &mut StackSamples| -> anyhow::Result<()> {
+            is_damaged = samples::read(&input, samples)?.is_damaged();
+            Ok(())
+        };
+        let (of_path, all, _) = path_stacks(&runs_on, answer.segments.as_ref(), (&waits, input.sampled()?), read)?;
+        graph.set_functions(&of_path.table(&all));
+        gaps = Some(of_path.gaps()?);
+    }
+    let exit = to(args.output.as_deref(), format, |out| write((format, args.length), &answer, (&graph, gaps.as_ref()), out))?;
+    if let Some(gaps) = gaps.filter(|_| args.output.is_some() || matches!(format, Format::Dot | Format::Svg)) {
+        stacks::report_gaps(&gaps);
+    }
+    Ok(if is_damaged { ExitCode::FAILURE } else { exit })
 }
 
 fn of_waits(args: &Args, format: Format) -> anyhow::Result<ExitCode> {
@@ -186,9 +221,14 @@ fn to(file: Option<&Path>, format: Format, write: impl FnOnce(&mut dyn Write) ->
     Ok(ExitCode::SUCCESS)
 }
 
-fn write((format, length): (Format, Length), answer: &Answer, graph: &Graph, mut out: &mut dyn Write) -> anyhow::Result<()> {
+fn write(
+    (format, length): (Format, Length),
+    answer: &Answer,
+    (graph, stack_gaps): (&Graph, Option<&StackGaps>),
+    mut out: &mut dyn Write,
+) -> anyhow::Result<()> {
     match format {
-        Format::Text => print(&mut out, answer, graph, length)?,
+        Format::Text => print(&mut out, answer, (graph, stack_gaps), length)?,
         Format::Json => {
             let whole = GraphAnswer {
                 mode: answer.mode,
@@ -200,6 +240,7 @@ fn write((format, length): (Format, Length), answer: &Answer, graph: &Graph, mut
                 unknown_ns: answer.unknown_ns,
                 lost: answer.lost,
                 graph,
+                stack_gaps,
             };
             answer::write_json(&mut out, &whole)?;
         }
@@ -214,15 +255,22 @@ const FIRST_NODES: usize = 4;
 const FIRST_EDGES: usize = 3;
 const FIRST_LOOPS: usize = 3;
 
-fn print(out: &mut impl Write, answer: &Answer, graph: &Graph, length: Length) -> io::Result<()> {
+fn print(out: &mut impl Write, answer: &Answer, (graph, stack_gaps): (&Graph, Option<&StackGaps>), length: Length) -> io::Result<()> {
     writeln!(out, "{}\n\n{}", style::title(path_graph::title(answer, graph)), style::title("NODES"))?;
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
-    let mut table = Table::new(&["state", ">share", ">time", ">count", "~>threads", "~>min", ">p50", "~>p90", ">p99", "~>max"]);
+    let functions: &[&str] = if stack_gaps.is_some() { &["function (sampled)", ">of it", "~>95 %"] } else { &[] };
+    let rest = [">time", ">count", "~>threads", "~>min", ">p50", "~>p90", ">p99", "~>max"];
+    let mut table = Table::new(&[&["state", ">share"], functions, &rest].concat());
     for node in &graph.nodes {
         let times = &node.times;
-        table.row([
-            path_graph::full_name(node),
-            percent(node.share),
+        let mut cells = vec![path_graph::full_name(node), percent(node.share)];
+        if stack_gaps.is_some() {
+            let top = node.functions.iter().flatten().next();
+            let of = |text: fn(&Top) -> String| top.map_or_else(|| "-".to_owned(), text);
+            let interval = |top: &Top| format!("{} - {}", percent(top.low), percent(top.high));
+            cells.extend([of(|top| profile::shortened(&top.function)), of(|top| percent(top.share)), of(interval)]);
+        }
+        cells.extend([
             duration(times.total_ns),
             number(times.count),
             number(node.machines),
@@ -232,8 +280,10 @@ fn print(out: &mut impl Write, answer: &Answer, graph: &Graph, length: Length) -
             time(times.p99_ns),
             time(times.max_ns),
         ]);
+        table.row(cells);
     }
     table.print_first(out, length.rows(FIRST_NODES))?;
+    stack_gaps.map_or(Ok(()), |gaps| stacks::print_gaps(out, gaps))?;
     writeln!(out, "\n{} (times are those of the segments before the arrow)", style::title("EDGES"))?;
     let named = |node: u32| graph.nodes.get(node as usize).map_or_else(String::new, path_graph::full_name);
     let mut table = Table::new(&["from", "", "to", ">count", ">time", "~>min", "~>p50", "~>p90", "~>p99", "~>max"]);
@@ -268,6 +318,7 @@ fn print(out: &mut impl Write, answer: &Answer, graph: &Graph, length: Length) -
 }
 
 fn dot(out: &mut impl Write, title: &str, graph: &Graph) -> io::Result<()> {
+    let functions = |node: &Node| node.functions.iter().flatten().map(|top| path_graph::function(top, usize::MAX)).collect::<Vec<String>>();
     let text = |text: String| plain(text).replace('\\', "\\\\").replace('"', "\\\"");
     writeln!(out, "digraph path {{")?;
     writeln!(out, "  graph [label=\"{}\", labelloc=t, fontname=\"sans-serif\"];", text(title.to_owned()))?;
@@ -276,14 +327,17 @@ fn dot(out: &mut impl Write, title: &str, graph: &Graph) -> io::Result<()> {
     for (at, node) in graph.nodes.iter().enumerate() {
         let (fill, border) = path_graph::colours(node.kind);
         let label = format!(
-            "{}\\n{}, {}, {} x",
+            "{}\\n{}, {}, {} x{}",
             text(path_graph::full_name(node)),
             percent(node.share),
             duration(node.times.total_ns),
-            number(node.times.count)
+            number(node.times.count),
+            functions(node).first().map_or_else(String::new, |function| format!("\\n{}", text(function.clone())))
         );
+        let tooltip = functions(node).into_iter().map(text).collect::<Vec<_>>().join("\\n");
+        let tooltip = if tooltip.is_empty() { tooltip } else { format!(", tooltip=\"{tooltip}\"") };
         let style = if path_graph::is_hatched(node.kind) { ", style=\"rounded,filled,dashed\"" } else { "" };
-        writeln!(out, "  n{at} [label=\"{label}\", fillcolor=\"{fill}\", color=\"{border}\"{style}];")?;
+        writeln!(out, "  n{at} [label=\"{label}\", fillcolor=\"{fill}\", color=\"{border}\"{style}{tooltip}];")?;
     }
     let all = graph.nodes.iter().map(|node| node.times.total_ns).sum::<u64>().max(1);
     for edge in &graph.edges {

@@ -22,6 +22,7 @@ use longpole_analysis::critical_path::{Answer, Mode, Options, Row};
 use longpole_analysis::pipeline::samples::{path_stacks, PathCounts, PathFunctions, StackSamples};
 use longpole_analysis::pipeline::{self, spool_to_end, Interactions, SPILL, WINDOW};
 use longpole_analysis::scheduling::sampled_waits::SampledWaits;
+use longpole_analysis::scheduling::stack_gaps::StackGaps;
 use longpole_analysis::stats::text::place;
 use longpole_analysis::verdict::not_recorded;
 use longpole_model::causes::Counters;
@@ -148,30 +149,25 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.functions && !input.json {
         return functions(&input, args.length, &interactions, (&mut answer, &waits));
     }
-    let (functions, ended_waits) = match args.functions {
-        true => {
-            let found = samples::functions(&input, &interactions, (&mut answer, &waits), samples::read)?.0;
-            (Some(found.rows), Some(found.ended_waits))
-        }
-        false => (None, None),
-    };
+    let mut of_functions = OfFunctions::default();
+    if args.functions {
+        let (found, _) = samples::functions(&input, &interactions, (&mut answer, &waits), samples::read)?;
+        let PathFunctions { rows, ended_waits, gaps, .. } = found;
+        of_functions = OfFunctions { functions: Some(rows), ended_waits: Some(ended_waits), stack_gaps: Some(gaps) };
+    }
     if args.no_segments {
         answer.segments = None;
     }
     let counters = interactions.counters().cloned().unwrap_or_default();
     let Counters { events, uncounted_losses, ref unknown_by, from_before, size_mismatches, .. } = counters;
     let inputs = EventCounts { events, uncounted_losses, from_before, size_mismatches };
-    answer::json_or_text(
-        input.json,
-        &PathAnswer { answer: &answer, functions, ended_waits, unknown_by: unknown_by.clone(), inputs },
-        |out| {
-            print(out, &answer, args.segments, args.length)?;
-            print_counters(out, &input, &answer, &counters)?;
-            let not_recorded =
-                interactions.composer().and_then(|composer| not_recorded::sentence(&not_recorded::not_recorded(composer.linux())));
-            not_recorded.map_or(Ok(()), |sentence| writeln!(out, "{}", painted(Role::Caveat, plain(sentence))))
-        },
-    )?;
+    answer::json_or_text(input.json, &PathAnswer { answer: &answer, of_functions, unknown_by: unknown_by.clone(), inputs }, |out| {
+        print(out, &answer, args.segments, args.length)?;
+        print_counters(out, &input, &answer, &counters)?;
+        let not_recorded =
+            interactions.composer().and_then(|composer| not_recorded::sentence(&not_recorded::not_recorded(composer.linux())));
+        not_recorded.map_or(Ok(()), |sentence| writeln!(out, "{}", painted(Role::Caveat, plain(sentence))))
+    })?;
     Ok(if interactions.trace().is_some_and(Trace::is_damaged) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -201,6 +197,7 @@ fn sampled_stacks(
         of_path.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
         out.flush()?;
     }
+    stacks::report_gaps(&of_path.gaps()?);
     print_counts(of_path.counts, of_path.shares(answer.length_ns))?;
     Ok(if is_damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -212,9 +209,10 @@ fn functions(
     (answer, waits): (&mut Answer, &SampledWaits),
 ) -> anyhow::Result<ExitCode> {
     let (found, is_damaged) = samples::functions(input, interactions, (answer, waits), samples::read)?;
-    let PathFunctions { rows, ended_waits, counts, running, waiting, .. } = found;
+    let PathFunctions { rows, ended_waits, counts, gaps, running, waiting, .. } = found;
     let mut out = output::text();
     stacks::print_critical(&mut out, &rows, length.rows(FIRST_ALONE))?;
+    stacks::print_gaps(&mut out, &gaps)?;
     stacks::print_ended_waits(&mut out, &ended_waits, length.is_full())?;
     out.flush()?;
     drop(out);
@@ -247,14 +245,23 @@ fn print_counts(counts: PathCounts, (running, waiting): (f64, f64)) -> anyhow::R
 struct PathAnswer<'a> {
     #[serde(flatten)]
     answer: &'a Answer,
-    /// Functions on the path, only if they were requested.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    functions: Option<Vec<CriticalFunction>>,
-    /// Both ends of waits that other threads ended, only with the functions.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ended_waits: Option<Vec<EndedWait>>,
+    #[serde(flatten)]
+    of_functions: OfFunctions,
     unknown_by: BTreeMap<&'static str, u64>,
     inputs: EventCounts,
+}
+
+/// Functions on the path; all `None` if they were not requested.
+#[derive(Default, Serialize)]
+struct OfFunctions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    functions: Option<Vec<CriticalFunction>>,
+    /// Both ends of waits that other threads ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_waits: Option<Vec<EndedWait>>,
+    /// What the stacks lack.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stack_gaps: Option<StackGaps>,
 }
 
 /// Counts of what the path was made from; all zero for a machine log.

@@ -239,6 +239,7 @@ fn details(out: &mut impl Write, report: &Report, rows: &[Row]) -> io::Result<()
         }
     }
     profile::discordant(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    report.stack_gaps.as_ref().map_or(Ok(()), |gaps| stacks::print_gaps(out, gaps))?;
     stacks::print_ended_waits(out, report.ended_waits.as_deref().unwrap_or_default(), true)?;
     match &report.participation {
         Some(participation) => strip::print(out, participation, report),

@@ -7,12 +7,16 @@
 
 use super::path_stacks::{own_frame, waiting_frame, Divided, Estimate, PathStack};
 use super::time::PathTime;
-use crate::critical_path::{Kind, Path, Row};
+use crate::critical_path::{Path, Row};
 use crate::scheduling::stacks::FunctionShare;
 use longpole_symbols::{Frame, FrameId, Origin, Stacks};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::rc::Rc;
+
+/// Largest number of functions of a state.
+const MAX_TOPS: usize = 3;
 
 /// A function, summed up over all processes of one name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -232,25 +236,45 @@ impl<'a> FunctionTable<'a> {
 
     /// Sets [`Row::function`] of each row of the path.
     pub fn set_functions(&self, rows: &mut [Row]) {
-        type Words<'a> = ([&'a str; 3], Kind);
-        let mut states: HashMap<Words, BTreeMap<FunctionKey, Sums>> = HashMap::new();
-        for stack in &self.divided.stacks {
-            let Some(at) = counted_frame(self.stacks, stack) else { continue };
-            let of = stack.group.of;
+        let states = self.sums_by(|of| {
             let (class, state) = self.path.class_and_state(of);
-            let functions = states.entry(([self.path.machine(of), class, state], self.path.kind(of))).or_default();
-            let sums = functions.entry((Rc::clone(&stack.process), stack.frames[at], stack.group.time)).or_default();
-            sums.add(stack, Some(at), own_frame(self.stacks, &stack.frames) == Some(at));
-        }
+            ([self.path.machine(of), class, state], self.path.kind(of))
+        });
         for row in rows {
             let class = if row.kind.is_link() { &row.owner } else { &row.class };
             let Some(functions) = states.get(&([row.machine.as_str(), class, &row.state], row.kind.into())) else { continue };
-            let order = |(process, frame, _): &FunctionKey| (process.clone(), self.stacks.frame(*frame).function.clone());
-            let most =
-                functions.iter().max_by(|a, b| a.1.estimate.ns.total_cmp(&b.1.estimate.ns).then_with(|| order(b.0).cmp(&order(a.0))));
-            let all: Estimate = functions.values().map(|sums| sums.estimate).sum();
-            row.function = most.map(|(key, sums)| Box::new(self.top(key, sums, all)));
+            row.function = self.tops(functions, 1).pop().map(Box::new);
         }
+    }
+
+    /// Returns the functions with most of the time of each state of a class, by class and state.
+    pub fn of_states(&self) -> HashMap<[&'a str; 2], Vec<Top>> {
+        let states = self.sums_by(|of| {
+            let (class, state) = self.path.class_and_state(of);
+            [class, state]
+        });
+        states.into_iter().map(|(state, functions)| (state, self.tops(&functions, MAX_TOPS))).collect()
+    }
+
+    /// Sums up the stacks by function, apart for each key that a stretch's number has.
+    fn sums_by<K: Eq + Hash>(&self, key: impl Fn(u32) -> K) -> HashMap<K, BTreeMap<FunctionKey, Sums>> {
+        let mut states: HashMap<K, BTreeMap<FunctionKey, Sums>> = HashMap::new();
+        for stack in &self.divided.stacks {
+            let Some(at) = counted_frame(self.stacks, stack) else { continue };
+            let functions = states.entry(key(stack.group.of)).or_default();
+            let sums = functions.entry((Rc::clone(&stack.process), stack.frames[at], stack.group.time)).or_default();
+            sums.add(stack, Some(at), own_frame(self.stacks, &stack.frames) == Some(at));
+        }
+        states
+    }
+
+    /// Returns the functions with the most time, at most this number of them.
+    fn tops(&self, functions: &BTreeMap<FunctionKey, Sums>, most: usize) -> Vec<Top> {
+        let all: Estimate = functions.values().map(|sums| sums.estimate).sum();
+        let order = |(process, frame, _): &FunctionKey| (process.clone(), self.stacks.frame(*frame).function.clone());
+        let mut ranked: Vec<(&FunctionKey, &Sums)> = functions.iter().collect();
+        ranked.sort_by(|a, b| b.1.estimate.ns.total_cmp(&a.1.estimate.ns).then_with(|| order(a.0).cmp(&order(b.0))));
+        ranked.into_iter().take(most).map(|(key, sums)| self.top(key, sums, all)).collect()
     }
 
     fn top(&self, (process, frame, time): &FunctionKey, sums: &Sums, all: Estimate) -> Top {

@@ -29,6 +29,8 @@ pub struct Sampled {
     /// Functions, the innermost first, and the place in each of them.
     pub frames: Vec<FrameId>,
     pub places: Vec<FrameId>,
+    /// True if the outermost functions are missing; `None` if that is unknown.
+    pub truncated: Option<bool>,
 }
 
 /// A time that is estimated from samples.
@@ -88,20 +90,27 @@ pub struct PathStack {
     pub process: Rc<str>,
     /// Functions, the innermost first.
     pub frames: Box<[FrameId]>,
+    /// True if the outermost functions are missing; `None` if that is unknown.
+    pub truncated: Option<bool>,
     /// Time on the path.
     pub time: Estimate,
     /// Places in the program's own function, with their part of the time.
     pub places: Vec<(FrameId, f64)>,
 }
 
+/// Group, process and frames of a stack, and whether its outermost functions are missing.
+type Key = (Group, Rc<str>, Box<[FrameId]>, Option<bool>);
+
 /// Stacks of the path, before their times are scaled.
 #[derive(Debug, Default)]
 pub struct PathStacks {
-    stacks: HashMap<(Group, Rc<str>, Box<[FrameId]>), Counted>,
+    stacks: HashMap<Key, Counted>,
     frames: usize,
-    /// Numbers of samples of running code, of waits, and of those beyond the limit.
+    /// Numbers of samples of running code, of waits, of those whose outermost functions are
+    /// missing, and of those beyond the limit.
     pub running: u64,
     pub waits: u64,
+    pub truncated: u64,
     pub beyond: u64,
 }
 
@@ -122,13 +131,16 @@ impl PathStacks {
     /// Adds a sample of running code.
     pub fn run(&mut self, group: Group, stacks: &Stacks, sampled: &Sampled) {
         self.running += 1;
+        self.truncated += u64::from(sampled.truncated == Some(true));
         self.add(group, stacks, sampled, Estimate { ns: 1.0, variance: 1.0, samples: 1 });
     }
 
     /// Adds a sampled wait of this length. `period_ns` is the length from which waits are sampled
     /// certainly.
     pub fn wait(&mut self, of_wait: &OfWait, probability: f64, stacks: &Stacks, sampled: &Sampled) {
-        self.waits += u64::from(!of_wait.pieces.is_empty());
+        let is_on_path = !of_wait.pieces.is_empty();
+        self.waits += u64::from(is_on_path);
+        self.truncated += u64::from(is_on_path && sampled.truncated == Some(true));
         for piece in &of_wait.pieces {
             let ns = piece.ns as f64 / probability;
             self.add(piece.group, stacks, sampled, Estimate { ns, variance: (1.0 - probability) * ns * ns, samples: 1 });
@@ -136,8 +148,8 @@ impl PathStacks {
     }
 
     fn add(&mut self, group: Group, stacks: &Stacks, sampled: &Sampled, estimate: Estimate) {
-        let Sampled { process, frames, places } = sampled;
-        let key = (group, Rc::clone(process), Box::from(&frames[..]));
+        let Sampled { process, frames, places, truncated } = sampled;
+        let key = (group, Rc::clone(process), Box::from(&frames[..]), *truncated);
         if self.frames >= MAX_STACK_FRAMES && !self.stacks.contains_key(&key) {
             self.beyond += 1;
             return;
@@ -187,10 +199,10 @@ impl PathStacks {
         let mut without: Vec<(Group, u64)> =
             on_path.sums.iter().filter(|(group, _)| !is_covered(group)).map(|(group, ns)| (*group, *ns)).collect();
         without.sort_unstable();
-        let stack = |((group, process, frames), counted): ((Group, Rc<str>, Box<[FrameId]>), Counted)| {
+        let stack = |((group, process, frames, truncated), counted): (Key, Counted)| {
             let factor = factor(group);
             let places = counted.places.into_iter().map(|(place, ns)| (place, ns * factor)).collect();
-            PathStack { group, process, frames, time: counted.estimate.scaled(factor), places }
+            PathStack { group, process, frames, truncated, time: counted.estimate.scaled(factor), places }
         };
         let stacks: Vec<PathStack> = stacks.into_iter().map(stack).collect();
         let with_stacks = stacks.iter().map(|stack| stack.time).sum();
