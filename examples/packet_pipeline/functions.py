@@ -38,8 +38,9 @@ def program(folder):
 
 
 def verdict(longpole, path, arguments, folder):
-    how = ["--kernel", "sched", "--stacks", "none", "--buffer", "4MiB", "--steady=fifo", "-o", str(folder)]
-    subprocess.run([longpole, "record", *how, "--", str(path), "--seconds=1", *arguments], check=True, stdout=subprocess.DEVNULL)
+    # A timer ends the run. The buffers hold all calls of this time, which come too fast to be stored.
+    how = ["--kernel", "sched,irq,timer", "--stacks", "none", "--buffer", "64MiB", "--steady=fifo", "-o", str(folder)]
+    subprocess.run([longpole, "record", *how, "--", str(path), "--seconds=0.3", *arguments], check=True, stdout=subprocess.DEVNULL)
     recording = max(folder.iterdir())
     run = subprocess.run([longpole, "report", "--json", str(recording)], check=True, stdout=subprocess.PIPE, text=True)
     shutil.rmtree(recording)
