@@ -3,7 +3,8 @@
 //! [`cpus`] divides the time of CPUs and threads by kernel events, and [`probed`] that of threads
 //! by probes. [`wakeups`] and [`interrupts`] measure delays, [`blocked`] gives the reasons of
 //! waits, [`system_calls`] counts entries into the kernel, [`stacks`] evaluates stack samples,
-//! [`sampled_waits`] finds the waits at whose ends they were taken, and [`flame_graph`] joins them.
+//! [`sampled_waits`] finds the waits at whose ends they were taken, [`time_kind`] tells kinds of
+//! waiting apart, and [`flame_graph`] joins stacks.
 //! [`occupancy`] and [`cpu_holders`] name the threads that had the CPU while another one waited for
 //! it. [`thread_time`] keeps the account that other analyses need for net times, and [`family`] the
 //! threads of one command.
@@ -22,4 +23,5 @@ pub mod sampled_waits;
 pub mod stacks;
 pub mod system_calls;
 pub mod thread_time;
+pub mod time_kind;
 pub mod wakeups;

@@ -6,6 +6,7 @@
 //! counted.
 
 use crate::scheduling::flame_graph::WeighedStack;
+use crate::scheduling::time_kind::TimeKind;
 use longpole_symbols::{FrameId, Origin, Stack, Stacks};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -109,20 +110,30 @@ impl Functions {
     }
 }
 
-/// Different stacks, with their numbers of samples.
+/// Different stacks of running code and of waits, with their counts.
 #[derive(Debug, Default)]
 pub struct Folded {
     pub counts: Counts,
-    stacks: HashMap<(Rc<str>, Box<[FrameId]>), u64>,
+    stacks: HashMap<(Rc<str>, Box<[FrameId]>, TimeKind), u64>,
     frames: usize,
 }
 
 impl Folded {
-    /// Adds a stack with its count.
-    pub fn sample(&mut self, stack: &Stack<'_>, weight: u64) {
+    /// Adds a sample of running code.
+    pub fn run(&mut self, stack: &Stack<'_>) {
         // The recorder takes no samples of idle CPUs.
         self.counts.busy += 1;
-        let key = (Rc::clone(&stack.process), Box::from(stack.frames));
+        self.add(stack, TimeKind::Running, 1);
+    }
+
+    /// Adds a sampled wait, which stands for this time of each kind in ns.
+    pub fn wait(&mut self, stack: &Stack<'_>, parts: impl Iterator<Item = (TimeKind, u64)>) {
+        self.counts.busy += 1;
+        parts.filter(|(_, ns)| *ns > 0).for_each(|(kind, ns)| self.add(stack, kind, ns));
+    }
+
+    fn add(&mut self, stack: &Stack<'_>, kind: TimeKind, weight: u64) {
+        let key = (Rc::clone(&stack.process), Box::from(stack.frames), kind);
         if let Some(count) = self.stacks.get_mut(&key) {
             *count = count.saturating_add(weight);
         } else if self.frames >= MAX_STACK_FRAMES {
@@ -133,15 +144,14 @@ impl Folded {
         }
     }
 
-    /// Returns the process, the frames from the innermost on, and the number of samples of each
-    /// stack.
-    pub fn stacks(&self) -> impl Iterator<Item = (&str, &[FrameId], u64)> {
-        self.stacks.iter().map(|((process, frames), &count)| (shown(process), &**frames, count))
-    }
-
-    /// Returns lines in the format of flame graph tools ([`lines`]).
-    pub fn lines(&self, stacks: &Stacks) -> Vec<String> {
-        lines(self.stacks().map(|(process, frames, count)| WeighedStack { process, frames, leaf: None, count }), stacks)
+    /// Returns the stacks. A sample of running code counts `run_weight`, a wait its time in ns.
+    pub fn stacks(&self, run_weight: u64) -> impl Iterator<Item = WeighedStack<'_>> {
+        self.stacks.iter().map(move |((process, frames, kind), &count)| WeighedStack {
+            process: shown(process),
+            frames,
+            leaf: kind.code().map(|code| (kind.text(), code)),
+            count: if *kind == TimeKind::Running { count.saturating_mul(run_weight) } else { count },
+        })
     }
 }
 
@@ -169,7 +179,8 @@ pub fn lines<'a>(all: impl Iterator<Item = WeighedStack<'a>>, stacks: &Stacks) -
     // Stacks that differ only in what is not shown are merged into one line.
     let mut merged: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
     for (line, count) in all.map(line) {
-        *merged.entry(line).or_default() += count;
+        let sum = merged.entry(line).or_default();
+        *sum = sum.saturating_add(count);
     }
     merged.into_iter().map(|(line, count)| format!("{line} {count}")).collect()
 }

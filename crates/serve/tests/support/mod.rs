@@ -191,7 +191,7 @@ impl Analyst for LogAnalyst {
         Ok(EventLines::default())
     }
 
-    fn stacks(&self, _: &Path, _: Range<u64>, _: SampleScope) -> Result<Option<FlameGraph>, String> {
+    fn stacks(&self, _: &Path, _: &Reading, _: Range<i64>, _: SampleScope) -> Result<Option<FlameGraph>, String> {
         Ok(None)
     }
 
