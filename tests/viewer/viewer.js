@@ -265,7 +265,15 @@ test('the flame graph has the stacks of the recording and of its path, and zooms
   await part('Stacks').getByRole('searchbox').fill('');
 });
 
-test('the flame graph of the selected range has its samples', async () => {
+/** Times in ns of running code and of waits in a flame graph. */
+function times({ unit, frames }) {
+  assert.equal(unit, 'ns');
+  const sums = { running: 0, waiting: 0 };
+  for (const [, , code, , own] of frames) sums[code < 4 ? 'running' : 'waiting'] += own;
+  return sums;
+}
+
+test('the flame graph of the selected range has its running code and its waits', async () => {
   const { all } = await api('stacks');
   const { rows } = await api('rows');
   const { end } = await (await fetch(`${address}api/traces/1`)).json();
@@ -274,20 +282,24 @@ test('the flame graph of the selected range has its samples', async () => {
     console.log('skipped: flame graph of a range of a recording with stacks (not root)');
     return;
   }
-  const of = async (begin, until, some) => (await api(`stacks?begin=${begin}&end=${until}&rows=${some.join(',')}`)).all.samples;
+  const of = async (begin, until, some) => (await api(`stacks?begin=${begin}&end=${until}&rows=${some.join(',')}`)).all;
   const half = Math.floor(end / 2);
   const [first, second, whole] = [await of(0, half, ids), await of(half, end, ids), await of(0, end, ids)];
-  assert.equal(first + second, whole);
-  assert.ok(whole > 0 && whole <= all.samples);
+  assert.ok(whole.samples > 0);
+  // The part of a wait in each half is rounded to whole nanoseconds.
+  const isNear = (a, b) => assert.ok(Math.abs(a - b) <= 2 * whole.samples, `${a} ${b}`);
+  const both = times(whole);
+  for (const kind of ['running', 'waiting']) isNear(times(first)[kind] + times(second)[kind], both[kind]);
   const each = new Map();
-  for (const id of ids) each.set(id, await of(0, end, [id]));
-  assert.equal([...each.values()].reduce((sum, samples) => sum + samples, 0), whole);
+  for (const id of ids) each.set(id, times(await of(0, end, [id])));
+  const sum = (kind) => [...each.values()].reduce((sum, of) => sum + of[kind], 0);
+  for (const kind of ['running', 'waiting']) isNear(sum(kind), both[kind]);
   await focusTimeline();
   await page.keyboard.press('Escape');
   await page.keyboard.press('f');
   if (await part('Stacks').isVisible()) await drawer('Stacks').click();
   const box = await timeline.boundingBox();
-  const [busiest] = [...each].sort(([, a], [, b]) => b - a)[0];
+  const [busiest] = [...each].sort(([, a], [, b]) => b.running + b.waiting - a.running - a.waiting)[0];
   const { name } = rows.find((row) => row.id === busiest);
   await page.getByRole('searchbox', { name: 'Filter rows by name' }).fill(name);
   const row = await page.locator(`[role=treeitem][id$="-${busiest}"]`).boundingBox();
@@ -298,13 +310,69 @@ test('the flame graph of the selected range has its samples', async () => {
   await drawer('Stacks').click();
   const button = part('Stacks').getByRole('button', { name: 'Selected range' });
   await button.click();
-  await part('Stacks').getByText(/samples of busy CPUs/).waitFor();
+  await part('Stacks').getByText(/samples of running code and of waits/).waitFor();
+  if (both.waiting > 0) {
+    const total = () => part('Stacks').getByRole('treeitem', { level: 1 }).evaluateAll((all) => all.map((it) => it.ariaLabel).join());
+    const shown = new Set();
+    for (const name of ['Running and waiting', 'Waiting', 'Running']) {
+      await part('Stacks').getByRole('button', { name, exact: true }).click();
+      shown.add(await total());
+    }
+    assert.equal(shown.size, 3, [...shown].join('; '));
+    await part('Stacks').getByRole('button', { name: 'Running and waiting' }).click();
+  }
   if (screenshots) await page.screenshot({ path: `${screenshots}/viewer-range-stacks.png` });
   await focusTimeline();
   await page.keyboard.press('Escape');
   assert.ok(await button.isDisabled());
   await part('Stacks').getByRole('button', { name: 'Whole recording', pressed: true }).waitFor();
   await page.getByRole('searchbox', { name: 'Filter rows by name' }).fill('');
+});
+
+test('a sampled wait shows where the thread waits and is woken, and leads to the stacks of its state', async () => {
+  const { end } = await (await fetch(`${address}api/traces/1`)).json();
+  const { rows, states } = await api('rows');
+  const { waits } = await api(`sampled-waits?begin=0&end=${end}`);
+  const found = [];
+  for (const [row, begin, until] of waits) {
+    if (rows.find((it) => it.id === row).kind !== 'thread') continue;
+    const { wait } = await api(`sampled-wait?row=${row}&begin=${begin}&end=${until}`);
+    if (wait?.waiter.own != null) found.push({ row, ...wait });
+    if (wait?.waker?.own != null) break;
+  }
+  // One with a waker, if there is one.
+  const wait = found.at(-1);
+  if (!wait) {
+    console.log('skipped: the stacks of a sampled wait (the recording has none)');
+    return;
+  }
+  const other = await context.newPage();
+  const time = Math.floor(wait.begin + (wait.end - wait.begin) / 4);
+  const around = `${Math.max(0, Math.floor(wait.begin - (wait.end - wait.begin)))}_${wait.end * 2 - wait.begin}`;
+  await other.goto(`${address}#trace=1&view=${around}&state=${wait.row}.${time}`);
+  await other.getByRole('tab', { name: /Details/ }).click();
+  const details = other.getByRole('region', { name: 'Stacks of the wait' });
+  for (const { frames, own } of [wait.waiter, wait.waker].filter(Boolean)) {
+    await details.getByText(frames[own].function, { exact: true }).first().waitFor();
+    if (frames[own].line !== null) await details.getByText(`:${frames[own].line}`).first().waitFor();
+  }
+  await other.getByRole('button', { name: 'Stacks', exact: true }).first().click();
+  const panel = other.getByRole('region', { name: 'Stacks', exact: true });
+  await panel.getByRole('button', { name: 'Selected state', pressed: true }).waitFor();
+  const [{ state }] = (await api(`states?row=${wait.row}&begin=${time}&end=${time + 1}&limit=1`)).states;
+  const { all } = await api(`stacks?rows=${wait.row}&state=${state}`);
+  const { running, waiting } = times(all);
+  assert.ok(waiting > 0 && (running === 0 || !['asleep', 'blocked', 'runnable'].includes(states[state].class)));
+  await panel.getByText(`in ${states[state].name}`).waitFor();
+  await panel.getByRole('treeitem', { name: new RegExp(`^${wait.waiter.process}:`) }).first().waitFor();
+  if (screenshots) {
+    for (const colorScheme of ['light', 'dark']) {
+      await other.emulateMedia({ colorScheme });
+      await other.waitForTimeout(500);
+      await other.screenshot({ path: `${screenshots}/viewer-wait-${colorScheme}.png` });
+    }
+  }
+  await other.close();
 });
 
 test('the latencies are those of the command, and a case leads to its place on the timeline', async () => {
@@ -569,7 +637,8 @@ test('a recording that is opened again has the same events, stacks, latencies, q
   const again = await startServer(longpole, [recording]);
   const ask = async (path) => (await fetch(`${again.address}api/traces/1${path}`)).json();
   await until(async () => (await ask('')).phase === 'ready');
-  for (const path of ['event-names', 'events?from=5', 'stacks', 'latency', 'latency/0', 'queues', 'queues/0', 'waits', 'graph']) {
+  for (const path of ['event-names', 'events?from=5', 'stacks', 'latency', 'latency/0', 'queues', 'queues/0', 'waits', 'graph',
+    'sampled-waits?begin=0&end=1000000000000']) {
     assert.deepEqual(await ask(`/${path}`), await api(path), path);
   }
   again.server.removeAllListeners('exit');

@@ -1,0 +1,100 @@
+// Marks of waits whose stacks were sampled: a small triangle in the lower corner at the end of the
+// wait, where the stack was taken. A frame looks at the visible rows only, and draws one mark of
+// those that would cover each other.
+
+import type { TraceClient } from '../api/client.ts';
+import type { WaitMark } from '../api/types.ts';
+import { HEADER_HEIGHT, type Frame, type PlacedRow } from './frame.ts';
+import { css } from './palette.ts';
+import { timeToPixel } from './viewport.ts';
+import { WindowStore } from './window_store.ts';
+
+/** Width and height of a mark in pixels; two marks of a row are at least so far apart. */
+const MARK_SIZE = 6;
+/** Distance of a mark from the lower end of its row. */
+const BELOW = 2;
+
+/** The marks of each row, in the order of time. */
+export type WaitMarks = ReadonlyMap<number, readonly WaitMark[]>;
+
+export function waitMarkStore(client: TraceClient): WindowStore<WaitMarks> {
+  return new WindowStore(async (begin, end, signal) =>
+    byRow(await client.sampledWaits(begin, end, signal)),
+  );
+}
+
+export function byRow(marks: readonly WaitMark[]): WaitMarks {
+  const rows = new Map<number, WaitMark[]>();
+  for (const mark of marks) {
+    const [row] = mark;
+    const others = rows.get(row);
+    if (others) others.push(mark);
+    else rows.set(row, [mark]);
+  }
+  return rows;
+}
+
+/** Index of the first mark that ends after `time`. */
+export function firstMarkAfter(marks: readonly WaitMark[], time: number): number {
+  let low = 0;
+  let high = marks.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (marks[middle][2] <= time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** True if there is a mark in a part of a row. */
+export function hasMark(marks: WaitMarks, row: number, begin: number, end: number): boolean {
+  const ofRow = marks.get(row) ?? [];
+  const mark = ofRow[firstMarkAfter(ofRow, begin)];
+  return mark !== undefined && mark[1] < end;
+}
+
+/** The right ends of the marks of a row in pixels. A wait that lasts beyond the view has its mark at
+ * the end of the view. */
+export function markPlaces(
+  marks: readonly WaitMark[],
+  { view, width }: Pick<Frame, 'view' | 'width'>,
+): number[] {
+  const places: number[] = [];
+  for (let i = firstMarkAfter(marks, view.begin); i < marks.length; i++) {
+    const [, begin, end] = marks[i];
+    if (begin >= view.end) break;
+    const place = Math.min(timeToPixel(view, width, end), width);
+    if (places.length === 0 || place - places[places.length - 1] >= MARK_SIZE) places.push(place);
+  }
+  return places;
+}
+
+export function drawWaitMarks(
+  context: CanvasRenderingContext2D,
+  frame: Frame,
+  rows: readonly PlacedRow[],
+  marks: WaitMarks,
+): void {
+  if (marks.size === 0) return;
+  context.save();
+  context.beginPath();
+  const top = frame.rowsTop + frame.stickyHeight;
+  context.rect(0, HEADER_HEIGHT, frame.width, frame.rowsTop - HEADER_HEIGHT);
+  context.rect(0, top, frame.width, frame.height - top);
+  context.clip();
+  const path = new Path2D();
+  for (const { entry, y } of rows) {
+    const ofRow = entry.head ? undefined : marks.get(entry.row.id);
+    if (!ofRow) continue;
+    const bottom = y + entry.height - BELOW;
+    for (const place of markPlaces(ofRow, frame)) {
+      path.moveTo(place, bottom);
+      path.lineTo(place - MARK_SIZE, bottom);
+      path.lineTo(place, bottom - MARK_SIZE);
+      path.closePath();
+    }
+  }
+  context.fillStyle = css(frame.palette.text, 0.85);
+  context.fill(path);
+  context.restore();
+}
