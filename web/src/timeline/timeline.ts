@@ -366,13 +366,13 @@ export class Timeline implements OnAxis {
   ): void {
     const { context } = this;
     const segments = this.segments();
-    drawWaitMarks(context, frame, rows, this.waits?.best(frame.view) ?? NO_MARKS);
     context.save();
     context.beginPath();
     context.rect(0, HEADER_HEIGHT, this.width, this.height - HEADER_HEIGHT);
     context.clip();
     drawPathLine(context, frame, segments);
     context.restore();
+    drawWaitMarks(context, frame, rows, this.waits?.best(frame.view) ?? NO_MARKS);
     drawSelection(context, frame);
     drawChain(context, frame);
     drawRuler(context, frame, grid);

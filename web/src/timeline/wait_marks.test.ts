@@ -23,7 +23,7 @@ test('a mark is at the end of its wait, or of the view', () => {
   const ofRow = byRow(MARKS).get(7)!;
   const frame = { view: { begin: 50, end: 950 }, width: 90 };
   assert.deepEqual(markPlaces(ofRow, frame), [5, 16, 90]);
-  // The next one would cover the first one.
+  // The second one would be covered by the first one.
   assert.deepEqual(markPlaces(ofRow, { ...frame, width: 45 }), [2.5, 45]);
 });
 
@@ -31,5 +31,5 @@ test('a frame has no more marks than the row has space for', () => {
   const many: WaitMark[] = [];
   for (let i = 0; i < 100_000; i++) many.push([1, i * 10, i * 10 + 5]);
   const frame = { view: { begin: 0, end: 1_000_000 }, width: 1000 };
-  assert.ok(markPlaces(many, frame).length <= 1000 / 6 + 1);
+  assert.ok(markPlaces(many, frame).length <= 1000 / 7 + 1);
 });

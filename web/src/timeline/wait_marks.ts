@@ -1,16 +1,16 @@
 // Marks of waits whose stacks were sampled: a small triangle in the lower corner at the end of the
 // wait, where the stack was taken. A frame looks at the visible rows only, and draws one mark of
-// those that would cover each other.
+// those that would cover each other, so its effort depends on the size of the picture.
 
 import type { TraceClient } from '../api/client.ts';
 import type { WaitMark } from '../api/types.ts';
 import { HEADER_HEIGHT, type Frame, type PlacedRow } from './frame.ts';
 import { css } from './palette.ts';
-import { timeToPixel } from './viewport.ts';
+import { pixelToTime, timeToPixel } from './viewport.ts';
 import { WindowStore } from './window_store.ts';
 
 /** Width and height of a mark in pixels; two marks of a row are at least so far apart. */
-const MARK_SIZE = 6;
+const MARK_SIZE = 7;
 /** Distance of a mark from the lower end of its row. */
 const BELOW = 2;
 
@@ -60,11 +60,12 @@ export function markPlaces(
   { view, width }: Pick<Frame, 'view' | 'width'>,
 ): number[] {
   const places: number[] = [];
-  for (let i = firstMarkAfter(marks, view.begin); i < marks.length; i++) {
-    const [, begin, end] = marks[i];
-    if (begin >= view.end) break;
-    const place = Math.min(timeToPixel(view, width, end), width);
-    if (places.length === 0 || place - places[places.length - 1] >= MARK_SIZE) places.push(place);
+  let i = firstMarkAfter(marks, view.begin);
+  while (i < marks.length && marks[i][1] < view.end) {
+    const place = Math.min(timeToPixel(view, width, marks[i][2]), width);
+    places.push(place);
+    // Those that this one would cover are skipped, however many they are.
+    i = Math.max(i + 1, firstMarkAfter(marks, pixelToTime(view, width, place + MARK_SIZE)));
   }
   return places;
 }
@@ -94,7 +95,11 @@ export function drawWaitMarks(
       path.closePath();
     }
   }
-  context.fillStyle = css(frame.palette.text, 0.85);
+  // An outline, because states have any colour, and the line of the path may go through.
+  context.strokeStyle = css(frame.palette.background);
+  context.lineWidth = 2;
+  context.stroke(path);
+  context.fillStyle = css(frame.palette.text);
   context.fill(path);
   context.restore();
 }
