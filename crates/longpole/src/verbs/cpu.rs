@@ -159,8 +159,10 @@ fn waits(args: &Args) -> anyhow::Result<ExitCode> {
     let trace = stack_samples::read_up_to_last(&whole, &mut samples)?;
     let counts = samples.counts();
     if counts.busy == 0 {
-        let of_part = if args.input.begin.or(args.input.end).is_some() { " in the requested part" } else { "" };
-        bail!("the trace holds no stacks of waits{of_part}; record them as root with `longpole record --stacks-waiting HZ`");
+        match args.input.begin.or(args.input.end) {
+            Some(_) => bail!("the requested part holds no stacks of waits; leave --begin and --end out to see if the trace holds some"),
+            None => bail!("the trace holds no stacks of waits; record them as root with `longpole record --stacks-waiting HZ`"),
+        }
     }
     let mut out = output::raw();
     samples.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
