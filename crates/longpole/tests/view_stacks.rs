@@ -25,7 +25,7 @@ fn recorded(place: &Place) -> Option<PathBuf> {
     }
     let program = place.build("places", &["-O2", "-g", "-fomit-frame-pointer", "-pthread", "-fno-optimize-sibling-calls"]);
     let kernel = "sched,irq,softirq,timer,syscall";
-    let arguments = ["record", "--kernel", kernel, "--stacks", HZ, "--stacks-waiting", HZ, "--", &program, "lock", "1"];
+    let arguments = ["record", "--kernel", kernel, "--stacks", HZ, "--stacks-waiting", HZ, "--", &program, "lock", "2"];
     ok(place.command(env!("CARGO_BIN_EXE_longpole")).args(arguments).output().unwrap());
     let recording = place.newest();
     let names = &place.answer("info", &recording)["names"];
