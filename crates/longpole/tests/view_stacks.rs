@@ -121,8 +121,12 @@ fn the_flame_graph_of_a_range_is_what_the_command_prints_and_that_of_a_state_is_
     for state in sums.as_array().unwrap().iter().map(|sum| &sum["state"]) {
         let of_state = folded(&stacks(&format!("rows={row}&state={state}")));
         let class = states[state.as_u64().unwrap() as usize]["class"].as_str().unwrap();
+        // The clocks of samples and of switches differ a little, so a few samples of running code
+        // are in the state before or after.
+        let time = |lines: &BTreeMap<String, u64>| lines.values().sum::<u64>();
+        let (waiting, in_all) = (time(&waits_of(&of_state)), time(&of_state));
         if ["asleep", "blocked", "runnable"].contains(&class) {
-            assert_eq!(waits_of(&of_state), of_state, "{class}");
+            assert!(in_all - waiting <= (in_all / 5).max(5 * PERIOD_NS), "{class}: {of_state:?}");
         }
         waits_of(&of_state).into_iter().for_each(|(line, ns)| *sum.entry(line).or_default() += ns);
     }
@@ -160,7 +164,8 @@ fn sampled_waits_have_their_stacks_and_those_of_their_wakers_also_when_the_trace
             assert!(waiter["file"].as_str().unwrap().ends_with("places.c") && waiter["line"].is_u64(), "{wait}");
         }
         if waiter["function"] == "holds_lock" {
-            assert!(wait["waker"].is_null() && wait["kind"] == "timer", "{wait}");
+            // It sleeps, or loses its CPU on the way to it.
+            assert!(wait["waker"].is_null() && (wait["kind"] == "timer" || wait["kind"] == "cpu"), "{wait}");
         }
         if let (Some(waits), Some(wakes)) = (waiter["function"].as_str(), waker["function"].as_str()) {
             pairs.insert((waits.to_owned(), wakes.to_owned()));

@@ -49,7 +49,7 @@ pub struct ShownStack {
 /// A sampled wait with its stacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitStack {
-    /// What the thread waited for.
+    /// What the thread waited for at first.
     pub kind: TimeKind,
     pub waiter: ShownStack,
     /// `None` if no thread woke it, or if its wake-up was not sampled.
@@ -170,7 +170,7 @@ impl WaitStacks {
         let (waiter, waker) = *self.waits.get(&(wait.t_ns, wait.tid))?;
         let waker = waker.and_then(|(t_ns, waker)| Some((t_ns, self.shown(waker)?)));
         let woken_ns = waker.as_ref().map(|(t_ns, _)| *t_ns);
-        Some(WaitStack { kind: wait.kind, waiter: self.shown(waiter)?, waker: waker.map(|(_, stack)| stack), woken_ns })
+        Some(WaitStack { kind: wait.first_kind(), waiter: self.shown(waiter)?, waker: waker.map(|(_, stack)| stack), woken_ns })
     }
 
     fn shown(&self, KeptStack { tid, stack }: KeptStack) -> Option<ShownStack> {

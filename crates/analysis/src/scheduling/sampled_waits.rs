@@ -52,6 +52,15 @@ impl SampledWait {
         self.end_ns.saturating_sub(self.begin_ns).unsigned_abs().max(1)
     }
 
+    /// Returns what the thread waited for at first: a CPU, if it lost that one while it was ready.
+    pub fn first_kind(&self) -> TimeKind {
+        if self.ready_ns > self.begin_ns {
+            self.kind
+        } else {
+            TimeKind::Cpu
+        }
+    }
+
     /// Returns the parts of the wait by what the thread waited for; either may be empty.
     pub fn parts(&self) -> [(TimeKind, Range<i64>); 2] {
         let ready = self.ready_ns.clamp(self.begin_ns, self.end_ns.max(self.begin_ns));

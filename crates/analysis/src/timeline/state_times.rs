@@ -41,19 +41,21 @@ impl StateTimes {
     }
 
     /// Returns true if a sample of running code at this time is of the state. Samples are taken in
-    /// an interrupt and show the code that it interrupted.
+    /// an interrupt and show the code that it interrupted, so they are of the state before it if
+    /// code runs in that state.
     pub fn runs_in(&self, tid: i32, t_ns: i64) -> bool {
         let content = self.timeline.read();
         let Some(mut t) = u64::try_from(t_ns).ok().and_then(|t| t.checked_sub(content.begin)) else { return false };
         self.rows(tid).iter().any(|row| {
             // More interrupts than these do not follow each other without a gap.
-            for _ in 0..MAX_INTERRUPTS {
+            for interrupts in 0..MAX_INTERRUPTS {
                 let Ok((states, _)) = super::search::first(&content.store, *row, (t, t + 1), 1) else { return false };
                 let Some(now) = states.first() else { return false };
+                let class = content.names.class(now.state);
                 if now.state == self.state {
-                    return true;
+                    return interrupts == 0 || class.is_busy();
                 }
-                if content.names.class(now.state) != StateClass::Interrupt || now.begin == 0 {
+                if class != StateClass::Interrupt || now.begin == 0 {
                     return false;
                 }
                 t = now.begin - 1;
