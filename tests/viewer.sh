@@ -48,10 +48,22 @@ if [ "$(id -u)" = 0 ]; then
 	"$longpole" record --kernel sched,irq,softirq,net,syscall --packets lo -o "$place/datagrams" -- python3 tests/programs/datagrams.py >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
 	datagrams=$(echo "$place"/datagrams/*)
 fi
+# Stacks of waits need root, too.
+waits=
+if [ "$(id -u)" = 0 ]; then
+	cc -O2 -g -std=gnu11 -pthread -fno-optimize-sibling-calls -o "$place/places" tests/programs/places.c
+	"$longpole" record --kernel sched,irq,softirq,timer,syscall --stacks-waiting 999 -o "$place/waits" -- "$place/places" lock 2 >"$place/said" 2>&1 || { cat "$place/said" >&2; exit 1; }
+	waits=$(echo "$place"/waits/*)
+fi
 mkdir "$place/html" "$place/live" "$place/packets"
 cc -O2 -std=gnu11 -Iinclude -pthread -o "$place/until_closed" tests/programs/until_closed.c
 cd "$place/test"
 node viewer.js "$longpole" "$chromium" "$slow" ${screenshots:+"$screenshots"}
+if [ -n "$waits" ]; then
+	node waits.js "$longpole" "$chromium" "$waits" ${screenshots:+"$screenshots"}
+else
+	echo "skipped: stacks of waits in the viewer (not root)"
+fi
 node comparison.js "$longpole" "$chromium" "$slow" "$fast" ${screenshots:+"$screenshots"}
 node packets.js "$longpole" "$chromium" "$place/packets" "$datagrams" ${screenshots:+"$screenshots"}
 node live.js "$longpole" "$chromium" "$place/until_closed" "$place/live" ${screenshots:+"$screenshots"}

@@ -53,6 +53,7 @@ mod second_pass;
 mod selection;
 mod spool;
 pub mod timeline;
+pub mod wait_stacks;
 
 pub use composed::{compose, has_kernel_ids};
 pub use error::Error;

@@ -20,8 +20,10 @@ mod machine_states;
 mod on_cpus;
 mod packet_rows;
 mod rows;
+mod sampled_waits;
 mod search;
 mod state_names;
+mod state_times;
 mod store;
 mod value_bins;
 mod value_rows;
@@ -34,8 +36,10 @@ pub use group_bins::MAX_GROUP_ROWS;
 pub use on_cpus::{OnCpu, ThreadsOnCpus};
 pub use packet_rows::{PacketAt, PacketMark, PacketRow};
 pub use rows::{Row, RowKind, ThreadFacts, ValueFacts};
+pub use sampled_waits::WaitMark;
 pub use search::{Found, Match};
 pub use state_names::{StateClass, StateId, StateName};
+pub use state_times::StateTimes;
 pub use store::{RowId, StateInterval, ValueStep};
 pub use value_bins::{ValueItem, ValueItems};
 pub use value_rows::ValueSeries;
@@ -64,6 +68,7 @@ struct Content {
     packet_groups: HashMap<String, RowId>,
     /// Row of the critical path: which state of which machine is on it.
     path: Option<RowId>,
+    waits: sampled_waits::Waits,
     /// Range of the trace in ns on its clock; begin and end are equal while nothing is known. The
     /// times of the store are since the begin.
     begin: u64,

@@ -12,9 +12,10 @@ use linux_support::{Kernel, Val, DEAD};
 use longpole_analysis::critical_path::samples::{CriticalFunction, PathTime};
 use longpole_analysis::critical_path::{Answer, CriticalPath};
 use longpole_analysis::pipeline::samples::{path_stacks, PathStacksOf, StackSamples};
+use longpole_analysis::pipeline::wait_stacks::{WaitStack, WaitStacksReader};
 use longpole_analysis::pipeline::Error;
-use longpole_analysis::scheduling::flame_graph::Code;
-use longpole_analysis::scheduling::sampled_waits::SampledWaits;
+use longpole_analysis::scheduling::flame_graph::{Code, Unit};
+use longpole_analysis::scheduling::sampled_waits::{SampledWait, SampledWaits};
 use longpole_analysis::scheduling::stack_gaps::{Remedy, StackGaps, Unnamed};
 use longpole_analysis::scheduling::stacks::FunctionShare;
 use longpole_analysis::verdict::because::Because;
@@ -27,6 +28,7 @@ use longpole_model::causes::{About, Composer, RunsOn};
 use longpole_trace::{Options, Trace};
 use std::collections::HashMap;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 const METADATA: &str = include_str!("../../symbols/tests/fixtures/metadata");
@@ -275,6 +277,95 @@ fn the_stacks_cover_the_whole_path_and_waits_say_for_what() {
     stream.ran(5_000, 11, &[COMPUTES, MAIN]);
     let lines = Read::new(&sleeper(), &stream).with(|of_path, _| of_path.lines());
     assert_eq!(lines, ["p11;main;computes 20000", "t11;[asleep] 29900", "t11;[runnable] 100"]);
+}
+
+/// Returns the samples of waits, and with `has_running` of running code, in a range.
+fn folded(read: &Read, range: Range<i64>, has_running: bool) -> StackSamples<'_> {
+    let recording = Some(read.recording.path().to_owned());
+    let mut samples = StackSamples::new(recording, None, true).waits(read.waits.all(), range, has_running);
+    feed(read.recording.path(), &mut samples).unwrap();
+    samples
+}
+
+#[test]
+fn of_a_wait_at_the_edge_of_a_range_the_time_within_counts() {
+    let read = Read::new(&sleeper(), &sleeper_samples(1_000));
+    let lines = |ns: [u64; 2]| {
+        let line = |(kind, ns): (&str, u64)| format!("p11;main;waits;in_the_library;[waits for a {kind}] {ns}");
+        [("CPU", ns[0]), ("timer", ns[1])].map(line).to_vec()
+    };
+    assert_eq!(folded(&read, i64::MIN..i64::MAX, false).lines(), lines([100, 29_900]));
+    // The sample comes after the range, and is needed.
+    let samples = folded(&read, 20_000..40_050, false);
+    assert_eq!((samples.lines(), samples.last_ns()), (lines([50, 20_000]), 40_150));
+    assert!(folded(&read, 40_100..60_000, false).lines().is_empty());
+    // A wait that was sampled by chance stands for others, also with a part of it.
+    let read = Read::new(&sleeper(), &sleeper_samples(300_000));
+    assert_eq!(folded(&read, 20_000..40_050, false).lines(), lines([500, 200_000]));
+}
+
+#[test]
+fn a_flame_graph_of_a_range_has_the_times_of_running_code_and_of_waits() {
+    let read = Read::new(&sleeper(), &sleeper_samples(1_000));
+    let frames = |range: Range<i64>| -> Vec<(String, u64)> {
+        let graph = folded(&read, range, true).flame_graph(Some(7_000));
+        assert_eq!(graph.unit, Unit::Ns);
+        graph.frames.into_iter().filter(|frame| frame.own > 0).map(|frame| (frame.name, frame.own)).collect()
+    };
+    let own = |frames: &[(&str, u64)]| frames.iter().map(|&(name, ns)| (name.to_owned(), ns)).collect::<Vec<_>>();
+    assert_eq!(frames(0..40_000), own(&[("computes", 7_000), ("waits for a timer", 29_900)]));
+    assert_eq!(frames(40_000..50_000), own(&[("computes", 7_000), ("waits for a CPU", 100)]));
+    assert_eq!(frames(5_001..45_000), own(&[("waits for a CPU", 100), ("waits for a timer", 29_900)]));
+}
+
+#[test]
+fn a_wait_is_of_the_kind_of_what_ended_it() {
+    let kinds = |waker: &dyn Fn(&mut Kernel)| {
+        let mut kernel = two_cpus();
+        kernel.syscall(10_000, 0, "read", None);
+        kernel.switch(10_100, 0, 11, BLOCKED, 0);
+        waker(&mut kernel);
+        kernel.switch(40_100, 0, 0, 0, 11);
+        kernel.syscall(40_200, 0, "read", Some(0));
+        kernel.syscall(50_100, 0, "getpid", None);
+        let read = Read::new(&kernel, &sleeper_samples(1_000));
+        let parts = read.waits.all()[0].parts();
+        parts.map(|(kind, part)| (kind, part.start, part.end))
+    };
+    let of = |kind: PathTime| [(kind, 10_100, 40_000), (PathTime::Cpu, 40_000, 40_100)];
+    let softirq = |number: i64| {
+        move |kernel: &mut Kernel| {
+            kernel.event(39_900, 0, "irq_softirq_entry", &[("vec", Val::I(number))]);
+            kernel.waking(40_000, 0, 11, 0);
+            kernel.event(40_050, 0, "irq_softirq_exit", &[("vec", Val::I(number))]);
+        }
+    };
+    assert_eq!(kinds(&softirq(1)), of(PathTime::Timer));
+    assert_eq!(kinds(&softirq(3)), of(PathTime::Network));
+    assert_eq!(kinds(&softirq(6)), of(PathTime::Waiting));
+    assert_eq!(kinds(&|kernel| kernel.waking(40_000, 1, 11, 0)), of(PathTime::Waiting));
+}
+
+#[test]
+fn a_wait_and_its_wake_up_are_shown_with_their_lines() {
+    let (kernel, stream) = joined_user_of_lock();
+    let read = Read::new(&kernel, &stream);
+    let mut reader = WaitStacksReader::new(Some(read.recording.path()), read.waits.all());
+    let mut trace = Trace::open(&[read.recording.path().join("samples")], Options::default()).unwrap();
+    while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
+        reader.item(catalogue, &item);
+    }
+    let stacks = reader.finish();
+    let wait = read.waits.all().iter().find(|wait| wait.tid == 12).unwrap();
+    let WaitStack { waiter, waker, woken_ns, .. } = stacks.of(wait).unwrap();
+    let own = &waiter.frames[waiter.own.unwrap()];
+    assert_eq!((own.function.as_str(), own.file.as_deref(), own.line), ("waits", Some("/src/a.c"), Some(12)));
+    let functions: Vec<&str> = waiter.frames.iter().map(|frame| frame.function.as_str()).collect();
+    assert_eq!((functions, waiter.process.as_str(), waiter.truncated), (vec!["in_the_library", "waits", "main"], "p10", false));
+    let waker = waker.unwrap();
+    assert_eq!((waker.tid, waker.frames[waker.own.unwrap()].function.as_str(), woken_ns), (11, "answers", Some(10_010)));
+    // A wait whose sample is not in the trace has no stack.
+    assert_eq!(stacks.of(&SampledWait { t_ns: wait.t_ns + 1, ..*wait }), None);
 }
 
 #[test]

@@ -112,6 +112,11 @@ impl Input {
         self.of_all(&[path.to_owned()])
     }
 
+    /// Returns the arguments for the same traces without a range.
+    pub fn whole(&self) -> Input {
+        Input { begin: None, end: None, ..self.of_all(&self.traces) }
+    }
+
     fn of_all(&self, traces: &[PathBuf]) -> Input {
         Input {
             traces: traces.to_vec(),

@@ -41,6 +41,8 @@ pub(crate) fn router() -> Router<Arc<Shared>> {
         .route("/traces/{id}/event-names", get(events::names))
         .route("/traces/{id}/instance", get(events::instance))
         .route("/traces/{id}/stacks", get(pictures::stacks))
+        .route("/traces/{id}/sampled-waits", get(pictures::sampled_waits))
+        .route("/traces/{id}/sampled-wait", get(pictures::sampled_wait))
         .route("/traces/{id}/latency", get(pictures::latencies))
         .route("/traces/{id}/latency/{place}", get(pictures::latency))
         .route("/traces/{id}/queues", get(pictures::queues))

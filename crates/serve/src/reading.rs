@@ -5,7 +5,9 @@ use crate::path_walk::PathIndex;
 use crate::picture_answers::PictureAnswers;
 use crate::uuid;
 use longpole_analysis::pipeline::samples::SampleScope;
+use longpole_analysis::pipeline::wait_stacks::WaitStack;
 use longpole_analysis::scheduling::flame_graph::FlameGraph;
+use longpole_analysis::scheduling::sampled_waits::SampledWait;
 use longpole_analysis::timeline::{PacketAt, Timeline};
 use longpole_trace::EventIndex;
 use serde::Serialize;
@@ -60,13 +62,23 @@ pub trait Analyst: Send + Sync + 'static {
         complete: &dyn Fn(&mut EventLine) -> bool,
     ) -> Result<EventLines, String>;
 
-    /// Returns the sampled stacks of some threads or CPUs in a range, in ns on the trace's clock;
-    /// `None` if the trace has none.
+    /// Returns the sampled stacks of running code and of waits in a range of a trace that was read,
+    /// in ns on the trace's clock; `None` if the trace has none.
     ///
     /// # Errors
     ///
     /// A text for people, such as that the trace has gone.
-    fn stacks(&self, path: &Path, range: Range<u64>, scope: SampleScope) -> Result<Option<FlameGraph>, String>;
+    fn stacks(&self, path: &Path, reading: &Reading, range: Range<i64>, scope: SampleScope) -> Result<Option<FlameGraph>, String>;
+
+    /// Returns the stacks of a sampled wait of the timeline; `None` if the trace does not have
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// A text for people, such as that the trace has gone.
+    fn wait_stack(&self, _path: &Path, _reading: &Reading, _wait: &SampledWait) -> Result<Option<WaitStack>, String> {
+        Ok(None)
+    }
 
     /// Returns a packet of a row of packets: its path through the kernel, and its bytes.
     ///

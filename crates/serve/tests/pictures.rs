@@ -36,6 +36,30 @@ fn a_flame_graph_has_the_frames_with_the_most_samples_and_tells_how_many_are_lef
 }
 
 #[test]
+fn a_sampled_wait_is_found_in_its_row_and_has_the_row_of_its_waker() {
+    let served = served();
+    let rows = served.ask("traces/1/rows").json()["rows"].clone();
+    let row = |tid: u64| rows.as_array().unwrap().iter().find(|row| row["tid"] == tid).unwrap()["id"].as_u64().unwrap();
+    let marks = |begin: u64, end: u64| served.ask(&format!("traces/1/sampled-waits?begin={begin}&end={end}")).json()["waits"].clone();
+    assert_eq!(marks(0, 1000), json!([[row(12), 100, 800]]));
+    assert_eq!((marks(0, 100), marks(800, 1000)), (json!([]), json!([])));
+    let wait = |tid: u64, begin: u64| {
+        served.ask(&format!("traces/1/sampled-wait?row={}&begin={begin}&end={}", row(tid), begin + 10)).json()["wait"].clone()
+    };
+    let found = wait(12, 700);
+    let fields = ["begin", "end", "woken", "waker_row", "kind"].map(|key| found[key].clone());
+    assert_eq!(fields, [json!(100), json!(800), json!(790), json!(row(11)), json!("waiting")]);
+    assert_eq!((&found["waiter"]["tid"], &found["waker"]["tid"]), (&json!(12), &json!(11)));
+    assert_eq!((wait(12, 850), wait(11, 700)), (Value::Null, Value::Null));
+}
+
+#[test]
+fn stacks_of_a_state_without_rows_are_refused() {
+    let answer = served().ask("traces/1/stacks?state=1");
+    assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some("name the rows of the state: rows=R,R…")));
+}
+
+#[test]
 fn a_trace_that_cannot_be_read_has_no_pictures() {
     let served = served();
     for (what, expected) in [

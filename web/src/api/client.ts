@@ -14,6 +14,7 @@ import type {
   SearchResult,
   Sums,
   Trace,
+  WaitMark,
 } from './types.ts';
 
 /** Most rows that one request may be about. */
@@ -67,6 +68,8 @@ export interface TraceClient {
     segments: PathSegment[];
     more: boolean;
   }>;
+  /** Where the stacks of waits are, by row and time. */
+  sampledWaits(begin: number, end: number, signal: AbortSignal): Promise<WaitMark[]>;
   sums(
     begin: number,
     end: number,

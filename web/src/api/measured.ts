@@ -36,14 +36,81 @@ export function readStacks(trace: Trace, signal: AbortSignal): Promise<Stacks | 
   return measurement(trace, 'stacks', signal);
 }
 
-/** The stacks of some rows in a range, as `all`; they are read from the trace. */
+/** A part of the stacks of a trace. */
+export interface StacksPart {
+  /** Null for the whole trace. */
+  range: { begin: number; end: number } | null;
+  rows: readonly number[];
+  /** A state in which the rows are; null for all states. */
+  state: number | null;
+}
+
+/** The stacks of running code and of waits of some rows, as `all`; they are read from the trace. */
 export function readStacksOf(
   trace: Trace,
-  range: { begin: number; end: number; rows: number[] },
+  { range, rows, state }: StacksPart,
   signal: AbortSignal,
 ): Promise<Stacks | null> {
-  const [begin, end] = [Math.max(0, Math.floor(range.begin)), Math.ceil(range.end)];
-  return measurement(trace, `stacks?begin=${begin}&end=${end}&rows=${range.rows.join(',')}`, signal);
+  const query = new URLSearchParams({ rows: rows.join(',') });
+  if (range) {
+    query.set('begin', String(Math.max(0, Math.floor(range.begin))));
+    query.set('end', String(Math.ceil(range.end)));
+  }
+  if (state !== null) query.set('state', String(state));
+  return measurement(trace, `stacks?${query}`, signal);
+}
+
+/** A place in a function. */
+export interface StackFrame {
+  function: string;
+  /** File with the code, without folders. */
+  module: string;
+  /** Source file and line; null without debug information. */
+  file: string | null;
+  line: number | null;
+  code: 'program' | 'kernel' | 'made';
+}
+
+export interface ThreadStack {
+  tid: number;
+  process: string;
+  /** The innermost function first. */
+  frames: StackFrame[];
+  /** Index of the innermost frame of the program's own code, else of any program. */
+  own: number | null;
+  /** The outermost functions are missing. */
+  truncated: boolean;
+}
+
+/** A wait whose stack was sampled. */
+export interface SampledWait {
+  begin: number;
+  end: number;
+  /** What the thread waited for until it was woken. */
+  kind: 'running' | 'cpu' | 'timer' | 'disk' | 'network' | 'waiting';
+  waiter: ThreadStack;
+  /** Null if no thread woke it, or if the wake-up was not sampled. */
+  waker: ThreadStack | null;
+  woken: number | null;
+  waker_row: number | null;
+}
+
+/** The sampled wait that has most of a part of a row; null if there is none. */
+export async function readSampledWait(
+  trace: Trace,
+  { row, begin, end }: { row: number; begin: number; end: number },
+  signal: AbortSignal,
+): Promise<SampledWait | null> {
+  const query = `row=${row}&begin=${Math.max(0, Math.floor(begin))}&end=${Math.ceil(end)}`;
+  type Answer = { wait: SampledWait | null };
+  return (await measurement<Answer>(trace, `sampled-wait?${query}`, signal))?.wait ?? null;
+}
+
+/** The place of a frame as a text: source file without folders and line, or the module. */
+export function placeOf({ file, line, module }: StackFrame): string {
+  if (file === null) return module;
+  const name = file.slice(file.lastIndexOf('/') + 1);
+  return line === null ? name : `${name}:${line}`;
 }
 
 export type LatencyKind = 'rpc' | 'span' | 'signal' | 'activity' | 'object' | 'custom';

@@ -14,6 +14,7 @@ import type {
   SearchResult,
   Sums,
   Trace,
+  WaitMark,
 } from './types.ts';
 
 /** Asks the server. An answer with an error is an exception whose text says what to do next. */
@@ -106,6 +107,11 @@ class ServerClient implements TraceClient {
     more: boolean;
   }> {
     return json(`${this.base}/path?${range(begin, end)}&limit=${limit}`, { signal });
+  }
+
+  async sampledWaits(begin: number, end: number, signal: AbortSignal): Promise<WaitMark[]> {
+    const address = `${this.base}/sampled-waits?${range(begin, end)}`;
+    return (await json<{ waits: WaitMark[] }>(address, { signal })).waits;
   }
 
   sums(

@@ -118,6 +118,9 @@ export interface PathSegment {
   joined: number;
 }
 
+/** A part of a row with a sampled wait, or with several that are close to each other. */
+export type WaitMark = [row: number, begin: number, end: number];
+
 export interface StateSum {
   row: number;
   state: number;

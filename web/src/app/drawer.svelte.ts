@@ -6,6 +6,9 @@ import type { Trace } from '../api/types.ts';
 import { readLink } from './link.ts';
 import { page } from './page.svelte.ts';
 
+/** Whose stacks the flame graph shows. */
+export type ShownStacks = 'all' | 'path' | 'range' | 'state';
+
 export type DrawerPanel = 'graph' | 'stacks' | 'latency' | 'queues' | 'interaction' | 'events';
 
 interface PanelTitle {
@@ -34,6 +37,7 @@ class Drawer {
   private open = $state<DrawerPanel | null>(null);
   /** Place of the latency that is shown. */
   latency = $state(0);
+  stacks = $state<ShownStacks>('all');
   /** Row of the queue that is to be shown; null once it is chosen. */
   queueRow = $state<number | null>(null);
   height = $state(Math.round(Math.max(LOWEST, Math.min(320, window.innerHeight * 0.3))));
@@ -63,6 +67,12 @@ class Drawer {
   showQueue(row: number): void {
     this.panel = 'queues';
     this.queueRow = row;
+  }
+
+  /** Shows the stacks of the selected state. */
+  showStateStacks(): void {
+    this.panel = 'stacks';
+    this.stacks = 'state';
   }
 
   toggle(panel: DrawerPanel): void {

@@ -85,6 +85,37 @@ export function unpack(packed: PackedFlameGraph): FlameGraph {
   return { frames, total: next[0] };
 }
 
+/** The part of a graph that runs, or that waits. What a frame has on top of it runs, unless the
+ * frame itself is what the stack waits for. */
+export function partOf(graph: FlameGraph, part: 'running' | 'waiting'): FlameGraph {
+  const firstWait = CODES.indexOf('cpu');
+  const waits = (frame: Frame) => CODES.indexOf(frame.code) >= firstWait;
+  const counts = graph.frames.map((frame) =>
+    waits(frame) === (part === 'waiting') ? frame.own : 0,
+  );
+  // A frame is followed by those that it called.
+  const sums = [...counts];
+  for (let i = sums.length - 1; i >= 0; i--) {
+    const { caller } = graph.frames[i];
+    if (caller >= 0) sums[caller] += sums[i];
+  }
+  const places = new Map<number, number>();
+  const next: number[] = [0];
+  const frames: Frame[] = [];
+  graph.frames.forEach((frame, i) => {
+    if (sums[i] === 0) return;
+    const index = frames.length;
+    const { depth } = frame;
+    const start = next[depth];
+    next[depth] = start + sums[i];
+    next[depth + 1] = start;
+    places.set(i, index);
+    const caller = places.get(frame.caller) ?? -1;
+    frames.push({ ...frame, index, caller, count: sums[i], own: counts[i], start });
+  });
+  return { frames, total: next[0] };
+}
+
 /** The frames that are at least `narrowest` (a share of the width) wide. `zoomed` is the frame that
  * fills the width; null for all frames. */
 export function boxes(graph: FlameGraph, zoomed: Frame | null, narrowest: number): Box[] {

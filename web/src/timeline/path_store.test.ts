@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { firstSegmentAfter, windowOf } from './path_store.ts';
+import { firstSegmentAfter } from './path_store.ts';
 import { ViewHistory } from './view_history.ts';
 import { span } from './viewport.ts';
+import { windowOf } from './window_store.ts';
 
 test('the window of a view contains it and is at most four times as wide', () => {
   for (let width = 1; width < 1e15; width *= 2.9) {

@@ -6,7 +6,7 @@
 // path and selections (2D). Nothing in a frame looks at single items of tiles.
 
 import type { Part, TraceClient } from '../api/client.ts';
-import type { State } from '../api/types.ts';
+import type { PathSegment, State } from '../api/types.ts';
 import { CanvasRenderer } from './canvas_renderer.ts';
 import { HEADER_HEIGHT, timeAt, visibleRows, type Frame, type PlacedRow } from './frame.ts';
 import { GlRenderer } from './gl_renderer.ts';
@@ -14,7 +14,7 @@ import { paletteOf, stateLooks, type Palette } from './palette.ts';
 import { drawPart } from './part_drawing.ts';
 import { drawChain } from './chain_drawing.ts';
 import { drawPathLine } from './path_drawing.ts';
-import { PathStore } from './path_store.ts';
+import { pathStore } from './path_store.ts';
 import { RowSlots, type Renderer } from './renderer.ts';
 import { RowTree, stickyHeads, type Layout, type LayoutRow } from './row_tree.ts';
 import { drawRuler, rulerTicks } from './ruler.ts';
@@ -32,6 +32,8 @@ import { TileLoader } from './tile_loader.ts';
 import type { Item } from './tiles.ts';
 import type { OnAxis, TimeAxis } from './time_axis.ts';
 import { levelOf, pixelToTime, shifted, span, TILE_BINS, type View } from './viewport.ts';
+import { drawWaitMarks, hasMark, waitMarkStore, type WaitMarks } from './wait_marks.ts';
+import type { WindowStore } from './window_store.ts';
 
 /** Time without a change after which the view has come to rest. */
 const REST_MS = 150;
@@ -45,6 +47,8 @@ export interface TimelineEvents {
   rested(view: View, scroll: number): void;
   failed(error: unknown): void;
 }
+
+const NO_MARKS: WaitMarks = new Map();
 
 const NO_LAYOUT: Layout = {
   path: null,
@@ -73,7 +77,8 @@ export class Timeline implements OnAxis {
   private renderer: Renderer;
   private cache = new TileCache();
   private loader: TileLoader | null = null;
-  private path: PathStore | null = null;
+  private path: WindowStore<PathSegment[]> | null = null;
+  private waits: WindowStore<WaitMarks> | null = null;
   private part: Part | null = null;
   private readonly stateDrawing = new StateDrawing();
   private version = 0;
@@ -108,6 +113,7 @@ export class Timeline implements OnAxis {
     this.resizing.disconnect();
     this.loader?.abortAll();
     this.path?.clear();
+    this.waits?.clear();
     this.renderer.dispose();
     clearTimeout(this.restTimer);
     this.element.replaceChildren();
@@ -117,6 +123,7 @@ export class Timeline implements OnAxis {
   open(client: TraceClient): void {
     this.loader?.abortAll();
     this.path?.clear();
+    this.waits?.clear();
     this.cache.clear();
     this.cache = new TileCache();
     this.cache.onDrop = (batch) => this.renderer.forget(batch);
@@ -125,10 +132,9 @@ export class Timeline implements OnAxis {
     );
     this.loader.onArrival = () => this.invalidate();
     this.loader.onError = (error) => this.events.failed(error);
-    this.path = new PathStore((begin, end, limit, signal) =>
-      client.path(begin, end, limit, signal),
-    );
-    this.path.onArrival = () => this.invalidate();
+    this.path = pathStore(client);
+    this.waits = waitMarkStore(client);
+    for (const store of [this.path, this.waits]) store.onArrival = () => this.invalidate();
     this.part = client.part;
     this.invalidate();
   }
@@ -264,7 +270,13 @@ export class Timeline implements OnAxis {
   }
 
   segments() {
-    return this.path?.segments(this.view) ?? [];
+    return this.path?.best(this.view) ?? [];
+  }
+
+  /** True if a wait in this part of a row has a stack, as far as the page knows. */
+  hasWaitStack(row: number, { begin, end }: View): boolean {
+    const marks = this.waits?.best(this.view);
+    return marks ? hasMark(marks, row, begin, end) : false;
   }
 
   invalidate(): void {
@@ -338,7 +350,7 @@ export class Timeline implements OnAxis {
       this.renderer, context, frame, rows, this.cache, this.length, grid.times, moving,
       this.frameNumber,
     );
-    this.drawOverlay(frame, grid);
+    this.drawOverlay(frame, rows, grid);
     this.request(now, frame, rows, moving);
     if (!complete) this.invalidate();
     if (this.moved) {
@@ -347,7 +359,11 @@ export class Timeline implements OnAxis {
     }
   }
 
-  private drawOverlay(frame: Frame, grid: { step: number; times: number[] }): void {
+  private drawOverlay(
+    frame: Frame,
+    rows: readonly PlacedRow[],
+    grid: { step: number; times: number[] },
+  ): void {
     const { context } = this;
     const segments = this.segments();
     context.save();
@@ -356,6 +372,7 @@ export class Timeline implements OnAxis {
     context.clip();
     drawPathLine(context, frame, segments);
     context.restore();
+    drawWaitMarks(context, frame, rows, this.waits?.best(frame.view) ?? NO_MARKS);
     drawSelection(context, frame);
     drawChain(context, frame);
     drawRuler(context, frame, grid);
@@ -381,5 +398,6 @@ export class Timeline implements OnAxis {
       this.version,
     );
     this.path?.want(this.view, this.length, this.version);
+    this.waits?.want(this.view, this.length, this.version);
   }
 }

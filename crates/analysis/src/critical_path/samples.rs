@@ -16,9 +16,10 @@ mod path_stacks;
 mod time;
 mod within;
 
-pub use ended_waits::{EndedWait, EndedWaits, WaitEnd};
+pub use ended_waits::{EndedWait, EndedWaits, WaitEnd, WakeUps};
 pub use functions::{Code, CriticalFunction, FunctionTable, Top};
 pub use on_path::{Group, OfWait, OnPath, Piece};
-pub use path_stacks::{own_frame, Divided, Estimate, PathStack, PathStacks, Sampled};
-pub use time::PathTime;
+pub use path_stacks::{own_frame, waiting_frame, Divided, Estimate, PathStack, PathStacks, Sampled};
 pub use within::Within;
+
+pub use crate::scheduling::time_kind::TimeKind as PathTime;

@@ -8,15 +8,18 @@ use crate::critical_path::samples::{
 use crate::critical_path::{Answer, Path};
 use crate::scheduling::flame_graph::{Code, FlameGraph, FlameGraphs, Unit, WeighedStack};
 use crate::scheduling::probed::Cpu;
-use crate::scheduling::sampled_waits::{SampledWait, SampledWaits};
+use crate::scheduling::sampled_waits::{find, SampledWait, SampledWaits};
 use crate::scheduling::stack_gaps::{SampledStack, StackGaps, StackGapsCollector};
 use crate::scheduling::stacks::{folded, lines, shown, Counts, Folded, FunctionShare, Functions};
+use crate::scheduling::time_kind::TimeKind;
+use crate::timeline::StateTimes;
 use longpole_model::causes::RunsOn;
 use longpole_model::rules::RuleError;
 use longpole_symbols::{Cause, Stack, Stacks};
 use longpole_trace::event::Event;
-use longpole_trace::{Catalogue, Item, StreamKind, Trace};
+use longpole_trace::{Catalogue, EnvValue, Item, StreamKind, Trace};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
 use std::rc::Rc;
 
@@ -28,14 +31,11 @@ pub struct StackSamples<'a> {
     stacks: Option<Stacks>,
     /// Functions of all samples of running code.
     functions: Functions,
-    /// Stacks of the same samples, or of waits; collected instead of functions.
-    folded: Option<Folded>,
-    /// Waits whose stacks `folded` collects instead of those of running code.
-    off_cpu: Option<&'a SampledWaits>,
+    /// Stacks, collected instead of functions.
+    folded: Option<FoldedSamples<'a>>,
     /// Process to which the samples are limited.
     pid: Option<i32>,
-    /// Threads and CPUs to which the samples are limited.
-    scope: Option<SampleScope>,
+    scope: SampleScope,
     on_path: Option<PathSamples<'a>>,
     /// Stacks of all samples of running code, in addition to the functions.
     flames: Option<Box<Folded>>,
@@ -53,16 +53,72 @@ struct PathSamples<'a> {
     ended_waits: EndedWaits,
 }
 
-/// Threads and CPUs whose samples count.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Stacks of running code, of waits, or of both.
+struct FoldedSamples<'a> {
+    folded: Folded,
+    has_running: bool,
+    waits: &'a [SampledWait],
+    /// Time to which they are limited. Of a wait, the part within it counts.
+    range: Range<i64>,
+}
+
+/// What the samples are limited to. By default, they are not limited.
+#[derive(Clone, Debug, Default)]
 pub struct SampleScope {
-    pub tids: HashSet<i32>,
-    pub cpus: HashSet<u32>,
+    /// Threads, and CPUs on which code ran; `None` for all.
+    pub only: Option<(HashSet<i32>, HashSet<u32>)>,
+    /// The state in which the threads are, on a timeline.
+    pub state: Option<StateTimes>,
 }
 
 impl SampleScope {
-    fn holds(&self, tid: i32, cpu: Option<u32>) -> bool {
-        self.tids.contains(&tid) || cpu.is_some_and(|cpu| self.cpus.contains(&cpu))
+    fn has_thread(&self, tid: i32) -> bool {
+        self.only.as_ref().is_none_or(|(tids, _)| tids.contains(&tid))
+    }
+
+    fn has_run(&self, stack: &Stack<'_>) -> bool {
+        let on_cpu = |(_, cpus): &(_, HashSet<u32>)| stack.cpu.is_some_and(|cpu| cpus.contains(&cpu));
+        let is_of = self.has_thread(stack.tid) || self.only.as_ref().is_some_and(on_cpu);
+        is_of && self.state.as_ref().is_none_or(|state| state.runs_in(stack.tid, stack.t_ns))
+    }
+
+    /// Returns the part of this time of a thread that counts, in ns.
+    fn ns_of(&self, tid: i32, range: Range<i64>) -> u64 {
+        match &self.state {
+            _ if range.is_empty() || !self.has_thread(tid) => 0,
+            Some(state) => state.ns_in(tid, range),
+            None => range.end.abs_diff(range.start),
+        }
+    }
+}
+
+impl FoldedSamples<'_> {
+    /// Returns true if the sample is one of those that are collected.
+    fn run(&mut self, stack: &Stack<'_>, scope: &SampleScope) -> bool {
+        let is_meant = self.has_running && self.range.contains(&stack.t_ns) && scope.has_run(stack);
+        if is_meant {
+            self.folded.run(stack);
+        }
+        is_meant
+    }
+
+    /// Adds the part of a wait that is in the range and the scope. A wait of length L that was
+    /// sampled with the probability L / period stands for period / L waits. Returns the time in ns
+    /// that it stands for.
+    fn wait(&mut self, stack: &Stack<'_>, scope: &SampleScope) -> Option<f64> {
+        let wait = find(self.waits, stack.t_ns, stack.tid)?;
+        let length = wait.length_ns();
+        let represents = length.max(stack.waiting_period_ns.unwrap_or(0)) as f64 / length as f64;
+        let part = |(kind, part): (TimeKind, Range<i64>)| {
+            let within = part.start.max(self.range.start)..part.end.min(self.range.end);
+            (kind, scope.ns_of(stack.tid, within) as f64 * represents)
+        };
+        let [blocked, ready] = wait.parts().map(part);
+        let all = blocked.1 + ready.1;
+        if all > 0.0 {
+            self.folded.wait(stack, [blocked, ready].into_iter().map(|(kind, ns)| (kind, ns.round() as u64)));
+        }
+        (all > 0.0).then_some(all)
     }
 }
 
@@ -75,10 +131,9 @@ impl<'a> StackSamples<'a> {
             recording,
             stacks: None,
             functions: Functions::default(),
-            folded: fold.then(Folded::default),
-            off_cpu: None,
+            folded: fold.then(|| FoldedSamples { folded: Folded::default(), has_running: true, waits: &[], range: i64::MIN..i64::MAX }),
             pid,
-            scope: None,
+            scope: SampleScope::default(),
             on_path: None,
             flames: None,
             gaps: StackGapsCollector::built_in(),
@@ -87,9 +142,9 @@ impl<'a> StackSamples<'a> {
         }
     }
 
-    /// Limits the samples to those of some threads or CPUs.
+    /// Limits the stacks that are collected instead of functions.
     pub fn of(self, scope: SampleScope) -> StackSamples<'a> {
-        StackSamples { scope: Some(scope), ..self }
+        StackSamples { scope, ..self }
     }
 
     /// Also collects the samples on a path. `waits` are those that the first reading of the trace
@@ -99,9 +154,19 @@ impl<'a> StackSamples<'a> {
         StackSamples { on_path: Some(on_path), ..self }
     }
 
-    /// Collects the stacks of waits instead of those of running code.
-    pub fn off_cpu(self, waits: &'a SampledWaits) -> StackSamples<'a> {
-        StackSamples { folded: Some(Folded::default()), off_cpu: Some(waits), ..self }
+    /// Collects the stacks of waits in a range: of `waits`, those which the samples are of. With
+    /// `has_running`, those of running code are collected, too. Must be passed all items of the
+    /// trace up to [`StackSamples::last_ns`].
+    pub fn waits(self, waits: &'a [SampledWait], range: Range<i64>, has_running: bool) -> StackSamples<'a> {
+        StackSamples { folded: Some(FoldedSamples { folded: Folded::default(), has_running, waits, range }), ..self }
+    }
+
+    /// Returns the time after which no sample counts. A wait that begins in the range is sampled at
+    /// its end.
+    pub fn last_ns(&self) -> i64 {
+        let Some(FoldedSamples { waits, range, .. }) = &self.folded else { return i64::MAX };
+        let within = waits.iter().filter(|wait| wait.begin_ns < range.end && wait.end_ns > range.start);
+        within.map(|wait| wait.t_ns).fold(range.end, i64::max)
     }
 
     /// Collects a flame graph, too.
@@ -127,7 +192,8 @@ impl<'a> StackSamples<'a> {
         match item {
             Item::Event(event) => self.event(catalogue, event, in_part),
             Item::Loss(loss) => {
-                if in_part {
+                let t_ns = item.t_ns();
+                if in_part && self.folded.as_ref().is_none_or(|of| of.range.contains(&t_ns)) {
                     self.lost = self.lost.saturating_add(loss.events.unwrap_or(0));
                 }
             }
@@ -137,28 +203,22 @@ impl<'a> StackSamples<'a> {
     fn event(&mut self, catalogue: &Catalogue, event: &Event<'_>, in_part: bool) {
         let stacks = self.stacks.get_or_insert_with(|| Stacks::open(self.recording.as_deref()));
         let Some(stack) = stacks.follow(catalogue, event) else { return };
-        let is_other = self.pid.is_some_and(|pid| pid != stack.pid);
-        if !in_part || is_other || self.scope.as_ref().is_some_and(|scope| !scope.holds(stack.tid, stack.cpu)) {
+        if !in_part || self.pid.is_some_and(|pid| pid != stack.pid) {
             return;
         }
         let Stack { t_ns, tid, cpu, cause, waiting_period_ns, truncated, copied, .. } = stack;
-        let found = |waits: &SampledWaits| waits.find(t_ns, tid).filter(|_| cause == Cause::Waited);
-        let length = |wait: SampledWait| (wait.end_ns - wait.begin_ns).unsigned_abs();
-        let mut collected = None;
-        if cause == Cause::Running && self.off_cpu.is_none() {
-            if let Some(flames) = &mut self.flames {
-                flames.sample(&stack, 1);
+        // What the stack counts, in samples or ns, if it was collected.
+        let collected = match (cause, &mut self.folded) {
+            (Cause::Running, Some(folded)) => folded.run(&stack, &self.scope).then_some(1.0),
+            (Cause::Running, None) => {
+                self.functions.sample(&stack);
+                Some(1.0)
             }
-            match &mut self.folded {
-                Some(folded) => folded.sample(&stack, 1),
-                None => self.functions.sample(&stack),
-            }
-            collected = Some(1);
-        }
-        if let (Some(wait), Some(folded)) = (self.off_cpu.and_then(found), &mut self.folded) {
-            let weight = length(wait).max(waiting_period_ns.unwrap_or(0));
-            folded.sample(&stack, weight);
-            collected = Some(weight);
+            (Cause::Waited, Some(folded)) => folded.wait(&stack, &self.scope),
+            _ => None,
+        };
+        if let (Cause::Running, Some(flames)) = (cause, &mut self.flames) {
+            flames.run(&stack);
         }
         self.sampled.process = Rc::clone(&stack.process);
         self.sampled.truncated = copied.then_some(truncated);
@@ -168,7 +228,7 @@ impl<'a> StackSamples<'a> {
         }
         if let (Some(weight), Ok(gaps)) = (collected, &mut self.gaps) {
             let Sampled { process, frames, truncated, .. } = &self.sampled;
-            gaps.add(stacks, SampledStack { process, frames, truncated: *truncated, samples: 1, weight: weight as f64 });
+            gaps.add(stacks, SampledStack { process, frames, truncated: *truncated, samples: 1, weight });
         }
         let Some(PathSamples { on_path, waits, stacks: of_path, ended_waits }) = &mut self.on_path else { return };
         match cause {
@@ -179,19 +239,19 @@ impl<'a> StackSamples<'a> {
             }
             Cause::Woke { tid } => ended_waits.wake(tid, t_ns, &self.sampled),
             Cause::Waited => {
-                let Some(wait) = found(waits) else { return };
-                let Some(of_wait) = on_path.wait(&wait) else { return };
+                let Some(wait) = find(waits.all(), t_ns, tid) else { return };
+                let Some(of_wait) = on_path.wait(wait) else { return };
                 let certain = waiting_period_ns.unwrap_or(0).max(1) as f64;
-                let probability = (length(wait) as f64 / certain).min(1.0);
+                let probability = (wait.length_ns() as f64 / certain).min(1.0);
                 of_path.wait(&of_wait, probability, stacks, &self.sampled);
-                ended_waits.wait(&wait, &self.sampled, of_wait.for_others_ns, probability);
+                ended_waits.wait(wait, &self.sampled, of_wait.for_others_ns, probability);
             }
         }
     }
 
     /// Returns the numbers of samples, also of lost ones.
     pub fn counts(&self) -> Counts {
-        let counts = self.folded.as_ref().map_or(self.functions.counts, |folded| folded.counts);
+        let counts = self.folded.as_ref().map_or(self.functions.counts, |of| of.folded.counts);
         Counts { lost: self.lost, ..counts }
     }
 
@@ -212,23 +272,25 @@ impl<'a> StackSamples<'a> {
 
     /// Returns all stacks, folded into one line each.
     pub fn lines(&self) -> Vec<String> {
-        self.folded.as_ref().zip(self.stacks.as_ref()).map_or_else(Vec::new, |(folded, stacks)| folded.lines(stacks))
+        self.folded.as_ref().zip(self.stacks.as_ref()).map_or_else(Vec::new, |(of, stacks)| lines(of.folded.stacks(1), stacks))
     }
 
-    /// Returns the flame graph of the stacks that were collected instead of functions.
-    pub fn flame_graph(&self) -> FlameGraph {
-        let unit = if self.off_cpu.is_some() { Unit::Ns } else { Unit::Samples };
-        FlameGraph { unit, ..self.folded.as_ref().map(|folded| self.joined(folded)).unwrap_or_default() }
+    /// Returns the flame graph of the stacks that were collected instead of functions. `period_ns`
+    /// is the time between two samples of running code; without one, the graph counts samples.
+    pub fn flame_graph(&self, period_ns: Option<u64>) -> FlameGraph {
+        let counts = period_ns.map_or((Unit::Samples, 1), |period_ns| (Unit::Ns, period_ns));
+        self.folded.as_ref().map(|of| self.joined(&of.folded, counts)).unwrap_or_default()
     }
 
     /// Returns the flame graph of all samples of running code; `None` if it was not requested.
     pub fn flames(&self) -> Option<FlameGraphs> {
-        Some(FlameGraphs { all: self.joined(self.flames.as_ref()?), on_path: None })
+        Some(FlameGraphs { all: self.joined(self.flames.as_ref()?, (Unit::Samples, 1)), on_path: None })
     }
 
-    fn joined(&self, folded: &Folded) -> FlameGraph {
-        let graph = self.stacks.as_ref().map(|stacks| FlameGraph::new(folded, stacks)).unwrap_or_default();
-        FlameGraph { counts: Counts { lost: self.lost, ..folded.counts }, ..graph }
+    fn joined(&self, folded: &Folded, (unit, run_weight): (Unit, u64)) -> FlameGraph {
+        let graph = |stacks: &Stacks| FlameGraph::of(folded.stacks(run_weight), stacks, unit);
+        let graph = self.stacks.as_ref().map(graph).unwrap_or_default();
+        FlameGraph { unit, counts: Counts { lost: self.lost, ..folded.counts }, ..graph }
     }
 
     /// Divides the path among its stacks. `None` without a path, or without samples.
@@ -259,6 +321,16 @@ impl<'a> StackSamples<'a> {
 /// Returns true if the trace contains stack samples.
 pub fn has_samples(trace: &Trace) -> bool {
     trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Samples)
+}
+
+/// Returns the time in ns between two samples of running code on a CPU, 0 if it was not sampled;
+/// `None` if the trace does not tell it.
+pub fn sampling_period_ns(trace: &Trace) -> Option<u64> {
+    let rate = trace.ctf_traces().iter().flat_map(|of| &of.environment).find_map(|(key, value)| match value {
+        EnvValue::Int(hz) if key == "sample_hz" => u64::try_from(*hz).ok(),
+        _ => None,
+    });
+    rate.map(|hz| (1_000_000_000 + hz / 2).checked_div(hz).unwrap_or(0))
 }
 
 /// Counts of the samples on a path.

@@ -4,10 +4,10 @@
 //! Example: the stacks `p main a` (3 samples) and `p main b` (1 sample) yield the frames `p` (4),
 //! `main` (4) above it, and above that `a` (3) and `b` (1).
 //!
-//! A graph of the critical path counts nanoseconds instead of samples. There, the innermost frame
-//! of a wait says for what the stack waits.
+//! A graph with waits counts nanoseconds instead of samples. There, the innermost frame of a wait
+//! says for what the stack waits.
 
-use crate::scheduling::stacks::{Counts, Folded};
+use crate::scheduling::stacks::Counts;
 use longpole_symbols::{FrameId, Origin, Stacks};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -102,31 +102,26 @@ struct Node {
 }
 
 impl FlameGraph {
-    /// Joins the stacks. Processes with one name are merged.
-    pub fn new(folded: &Folded, stacks: &Stacks) -> FlameGraph {
-        FlameGraph { counts: folded.counts, ..FlameGraph::of(folded.stacks(), stacks, Unit::Samples) }
-    }
-
-    /// Joins stacks with their counts.
+    /// Joins stacks with their counts. Processes with one name are merged.
     pub fn of<'a>(all: impl Iterator<Item = WeighedStack<'a>>, stacks: &Stacks, unit: Unit) -> FlameGraph {
         let mut root = Node::default();
         for WeighedStack { process, truncated, frames, leaf, count } in all {
             let mut node = root.above.entry((process.to_owned(), Code::Process)).or_default();
-            node.count += count;
+            node.count = node.count.saturating_add(count);
             if truncated {
                 node = node.above.entry((TRUNCATED.to_owned(), Code::Truncated)).or_default();
-                node.count += count;
+                node.count = node.count.saturating_add(count);
             }
             for &frame in frames.iter().rev().take(MAX_DEPTH) {
                 let frame = stacks.frame(frame);
                 node = node.above.entry((frame.function.clone(), Code::of(frame.origin))).or_default();
-                node.count += count;
+                node.count = node.count.saturating_add(count);
             }
             if let Some((name, code)) = leaf {
                 node = node.above.entry((name.to_owned(), code)).or_default();
-                node.count += count;
+                node.count = node.count.saturating_add(count);
             }
-            node.own += count;
+            node.own = node.own.saturating_add(count);
         }
         let mut graph = FlameGraph { counts: Counts::default(), unit, frames: Vec::new(), left_out: 0, least: 1 };
         graph.add_above(root, 0);
@@ -166,7 +161,7 @@ impl FlameGraph {
 }
 
 impl Code {
-    fn of(origin: Origin) -> Code {
+    pub(crate) fn of(origin: Origin) -> Code {
         match origin {
             Origin::Kernel => Code::Kernel,
             Origin::Made => Code::Made,

@@ -6,6 +6,7 @@
 //! counted.
 
 use crate::scheduling::flame_graph::{WeighedStack, TRUNCATED};
+use crate::scheduling::time_kind::TimeKind;
 use longpole_symbols::{FrameId, Origin, Stack, Stacks};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -109,21 +110,31 @@ impl Functions {
     }
 }
 
-/// Different stacks, with their numbers of samples.
+/// Different stacks of running code and of waits, with their counts.
 #[derive(Debug, Default)]
 pub struct Folded {
     pub counts: Counts,
-    /// Stacks by process, frames, and whether the outermost functions are missing.
-    stacks: HashMap<(Rc<str>, Box<[FrameId]>, bool), u64>,
+    /// Stacks by process, frames, whether the outermost functions are missing, and kind of time.
+    stacks: HashMap<(Rc<str>, Box<[FrameId]>, bool, TimeKind), u64>,
     frames: usize,
 }
 
 impl Folded {
-    /// Adds a stack with its count.
-    pub fn sample(&mut self, stack: &Stack<'_>, weight: u64) {
+    /// Adds a sample of running code.
+    pub fn run(&mut self, stack: &Stack<'_>) {
         // The recorder takes no samples of idle CPUs.
         self.counts.busy += 1;
-        let key = (Rc::clone(&stack.process), Box::from(stack.frames), stack.truncated);
+        self.add(stack, TimeKind::Running, 1);
+    }
+
+    /// Adds a sampled wait, which stands for this time of each kind in ns.
+    pub fn wait(&mut self, stack: &Stack<'_>, parts: impl Iterator<Item = (TimeKind, u64)>) {
+        self.counts.busy += 1;
+        parts.filter(|(_, ns)| *ns > 0).for_each(|(kind, ns)| self.add(stack, kind, ns));
+    }
+
+    fn add(&mut self, stack: &Stack<'_>, kind: TimeKind, weight: u64) {
+        let key = (Rc::clone(&stack.process), Box::from(stack.frames), stack.truncated, kind);
         if let Some(count) = self.stacks.get_mut(&key) {
             *count = count.saturating_add(weight);
         } else if self.frames >= MAX_STACK_FRAMES {
@@ -134,20 +145,15 @@ impl Folded {
         }
     }
 
-    /// Returns the stacks, each with its number of samples.
-    pub fn stacks(&self) -> impl Iterator<Item = WeighedStack<'_>> {
-        self.stacks.iter().map(|((process, frames, truncated), &count)| WeighedStack {
+    /// Returns the stacks. A sample of running code counts `run_weight`, a wait its time in ns.
+    pub fn stacks(&self, run_weight: u64) -> impl Iterator<Item = WeighedStack<'_>> {
+        self.stacks.iter().map(move |((process, frames, truncated, kind), &count)| WeighedStack {
             process: shown(process),
             truncated: *truncated,
             frames,
-            leaf: None,
-            count,
+            leaf: kind.code().map(|code| (kind.text(), code)),
+            count: if *kind == TimeKind::Running { count.saturating_mul(run_weight) } else { count },
         })
-    }
-
-    /// Returns lines in the format of flame graph tools ([`lines`]).
-    pub fn lines(&self, stacks: &Stacks) -> Vec<String> {
-        lines(self.stacks(), stacks)
     }
 }
 
@@ -184,7 +190,8 @@ pub fn folded<'a>(all: impl Iterator<Item = WeighedStack<'a>>, stacks: &Stacks) 
     // Stacks that differ only in what is not shown are merged into one line.
     let mut merged: BTreeMap<String, u64> = BTreeMap::new();
     for (line, count) in all.map(line) {
-        *merged.entry(line).or_default() += count;
+        let sum = merged.entry(line).or_default();
+        *sum = sum.saturating_add(count);
     }
     merged
 }

@@ -9,6 +9,7 @@
 //! yield wrong states, but always states of the row and the time that are asked for.
 
 use super::rows::Rows;
+use super::sampled_waits::Waits;
 use super::state_names::StateNames;
 use super::store::tables::MAX_TIME;
 use super::store::{RowId, Store};
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
-const MARK: &[u8; 8] = b"LPTIME02";
+const MARK: &[u8; 8] = b"LPTIME03";
 
 /// Number of parts, and size of their lengths with the mark.
 const PARTS: usize = 5;
@@ -28,9 +29,10 @@ const MAX_WHOLE: u64 = 256 << 20;
 
 /// Everything but the states.
 #[derive(Serialize, Deserialize)]
-struct Head<R, N> {
+struct Head<R, N, W> {
     rows: R,
     names: N,
+    waits: W,
     path: Option<RowId>,
     begin: u64,
     end: u64,
@@ -45,12 +47,13 @@ impl Timeline {
     /// If the file cannot be written, or the file of the states cannot be read.
     pub fn write_file(&self, file: &mut File, key: &[u8], attachment: &[u8]) -> io::Result<()> {
         let content = self.read();
-        let Content { store, names, rows, path, begin, end, version, .. } = &*content;
+        let Content { store, names, rows, waits, path, begin, end, version, .. } = &*content;
         let mut lengths = vec![store.write_data(file)?];
         let mut out = Counted { out: BufWriter::new(file), count: 0 };
         store.write_tables(&mut out)?;
         lengths.push(out.taken());
-        serde_json::to_writer(&mut out, &Head { rows, names, path: *path, begin: *begin, end: *end, version: *version })?;
+        let head = Head { rows, names, waits, path: *path, begin: *begin, end: *end, version: *version };
+        serde_json::to_writer(&mut out, &head)?;
         lengths.push(out.taken());
         for part in [attachment, key] {
             out.write_all(part)?;
@@ -84,17 +87,17 @@ impl Timeline {
             return Ok(None);
         }
         source.seek(SeekFrom::Start(data + tables))?;
-        let head: Head<Rows, StateNames> = serde_json::from_slice(&whole(&mut source, head)?)?;
+        let head: Head<Rows, StateNames, Waits> = serde_json::from_slice(&whole(&mut source, head)?)?;
         let attachment = parse(&whole(&mut source, attachment)?).ok_or_else(invalid)?;
         source.seek(SeekFrom::Start(data))?;
-        let Head { rows, names, path, begin, end, version } = head;
+        let Head { rows, names, waits, path, begin, end, version } = head;
         let count = rows.stored_count();
         let is_stored = path.is_none_or(|path| (path.0 as usize) < count);
         if begin > end || end - begin > MAX_TIME || !is_stored || !rows.is_sound(count) {
             return Err(invalid());
         }
         let store = Store::read(file, data, &mut source.take(tables), (count, names.all().len() as u32))?;
-        *self.write() = Content { store, names, rows, packet_groups: Default::default(), path, begin, end, version, generation: 0 };
+        *self.write() = Content { store, names, rows, packet_groups: Default::default(), path, waits, begin, end, version, generation: 0 };
         Ok(Some(attachment))
     }
 }

@@ -99,6 +99,9 @@ pub fn read(
     if let (Some(shown), Ok(critical)) = (shown, &critical) {
         shown.add_path(&interactions, &critical.answer);
     }
+    if let Some(shown) = shown {
+        shown.timeline.set_sampled_waits(answers.waits.all());
+    }
     let graph = critical.as_ref().ok().filter(|_| shown.is_some()).and_then(|critical| Shown::graph(&critical.answer));
     let (functions, flames) = sampled(input, &interactions, critical.as_mut().ok(), &answers.waits, shown.is_some());
     let pictures = shown.map_or_else(Pictures::default, |Shown { timeline, .. }| {

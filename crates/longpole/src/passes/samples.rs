@@ -5,14 +5,16 @@ use crate::render::diagnostics::print_one;
 use anyhow::bail;
 use longpole_analysis::critical_path::Answer;
 use longpole_analysis::pipeline::pictures::MAX_FRAMES;
-use longpole_analysis::pipeline::samples::{has_samples, path_functions, PathFunctions, SampleScope, StackSamples};
+use longpole_analysis::pipeline::samples::{has_samples, path_functions, sampling_period_ns, PathFunctions, SampleScope, StackSamples};
+use longpole_analysis::pipeline::wait_stacks::{WaitStacks, WaitStacksReader};
 use longpole_analysis::pipeline::Interactions;
 use longpole_analysis::scheduling::flame_graph::FlameGraph;
-use longpole_analysis::scheduling::sampled_waits::SampledWaits;
+use longpole_analysis::scheduling::sampled_waits::{SampledWait, SampledWaits};
 use longpole_trace::Moment;
 use longpole_trace::Options;
 use longpole_trace::Shifts;
 use longpole_trace::Trace;
+use std::ops::Range;
 use std::path::Path;
 
 /// Reads the samples only, for a verb that needs nothing else. Prints the trace's diagnostics. An
@@ -58,12 +60,37 @@ pub fn read_recording(
     Ok(trace)
 }
 
-/// Reads the stacks of some threads or CPUs in a part of a trace; `None` if it has no samples.
-/// `input` names the trace and the part.
-pub fn flame_graph(input: &Input, scope: SampleScope) -> anyhow::Result<Option<FlameGraph>> {
-    let mut samples = StackSamples::new(input.sampled()?, None, true).of(scope);
-    let trace = read_quietly(input, &mut samples)?;
-    Ok(has_samples(&trace).then(|| samples.flame_graph().limited(MAX_FRAMES)))
+/// Reads the stacks of running code and of waits in a range of a trace, which is on the trace's
+/// clock in ns; `None` if it has no samples. `waits` are those which the samples are of.
+pub fn flame_graph(input: &Input, waits: &[SampledWait], range: Range<i64>, scope: SampleScope) -> anyhow::Result<Option<FlameGraph>> {
+    let input = &input.whole();
+    let mut samples = StackSamples::new(input.sampled()?, None, true).of(scope).waits(waits, range, true);
+    let trace = read_up_to_last(input, &mut samples)?;
+    Ok(has_samples(&trace).then(|| samples.flame_graph(sampling_period_ns(&trace)).limited(MAX_FRAMES)))
+}
+
+/// Reads the samples up to the last one that counts. `input` names the whole trace.
+pub fn read_up_to_last(input: &Input, samples: &mut StackSamples) -> anyhow::Result<Trace> {
+    // The end of a part belongs to it.
+    let end = samples.last_ns();
+    read_quietly(&Input { end: (end < i64::MAX).then_some(Moment::At(end)), ..input.whole() }, samples)
+}
+
+/// Reads the stacks of all waits of a trace. `waits` are those which the samples are of.
+pub fn wait_stacks(input: &Input, waits: &[SampledWait]) -> anyhow::Result<WaitStacks> {
+    let input = &input.whole();
+    let recording = input.sampled()?;
+    let mut reader = WaitStacksReader::new(recording.as_deref(), waits);
+    // The other streams of a recording have no samples.
+    let (paths, options) = match &recording {
+        Some(recording) => (vec![recording.join("samples")], Options { end: None, ..input.options() }),
+        None => (input.paths()?, input.options()),
+    };
+    let mut trace = input::open(&paths, options)?;
+    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+        reader.item(catalogue, &item);
+    }
+    Ok(reader.finish())
 }
 
 /// Returns the functions on the path, and sets the function of each row in `answer`. `waits` are

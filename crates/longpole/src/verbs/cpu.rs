@@ -19,6 +19,7 @@ use longpole_analysis::report::ProbePass;
 use longpole_analysis::scheduling::cpus::{CpuTimes, WakerLine};
 use longpole_analysis::scheduling::probed::{Cpu, CpuTime, KernelTime, ThreadTime};
 use longpole_analysis::scheduling::sampled_waits::SampledWaits;
+use longpole_trace::Moment;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -147,16 +148,26 @@ fn functions(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints the stacks of waits. The kernel's events say how long each wait was, so that the trace is
-/// read twice.
+/// read twice. Of a wait that is not completely in the requested part, the time within counts; its
+/// sample may come after that part.
 fn waits(args: &Args) -> anyhow::Result<ExitCode> {
     let mut waits = SampledWaits::default();
-    let reading = kernel::read_with(&args.input, &mut waits, |linux, waits, catalogue, item, _| waits.item(linux, catalogue, item))?;
-    kernel::needs_switches(&args.input, &reading.linux)?;
-    let mut samples = StackSamples::new(args.input.sampled()?, args.pid, true).off_cpu(&waits);
-    let trace = stack_samples::read_quietly(&args.input, &mut samples)?;
+    let whole = args.input.whole();
+    let reading = kernel::read_with(&whole, &mut waits, |linux, waits, catalogue, item, _| waits.item(linux, catalogue, item))?;
+    kernel::needs_switches(&whole, &reading.linux)?;
+    let start_ns = reading.trace.start_ns().unwrap_or(0);
+    let resolved = |moment: Option<Moment>| moment.map(|moment| moment.resolve(start_ns));
+    // The end of a part belongs to it.
+    let end = resolved(args.input.end).map_or(i64::MAX, |end| end.saturating_add(1));
+    let range = resolved(args.input.begin).unwrap_or(i64::MIN)..end;
+    let mut samples = StackSamples::new(whole.sampled()?, args.pid, true).waits(waits.all(), range, false);
+    let trace = stack_samples::read_up_to_last(&whole, &mut samples)?;
     let counts = samples.counts();
     if counts.busy == 0 {
-        bail!("the trace holds no stacks of waits; record them as root with `longpole record --stacks-waiting HZ`");
+        match args.input.begin.or(args.input.end) {
+            Some(_) => bail!("the requested part holds no stacks of waits; leave --begin and --end out to see if the trace holds some"),
+            None => bail!("the trace holds no stacks of waits; record them as root with `longpole record --stacks-waiting HZ`"),
+        }
     }
     let mut out = output::raw();
     samples.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;

@@ -22,12 +22,14 @@ use crate::WrongUsage;
 use anyhow::{bail, Context};
 use longpole_analysis::pipeline::samples::SampleScope;
 use longpole_analysis::pipeline::spool_to_end;
+use longpole_analysis::pipeline::wait_stacks::{WaitStack, WaitStacks};
 use longpole_analysis::scheduling::flame_graph::FlameGraph;
+use longpole_analysis::scheduling::sampled_waits::SampledWait;
 use longpole_analysis::timeline::{PacketAt, Timeline};
 use longpole_analysis::what_if::predicted::Predicted;
 use longpole_analysis::what_if::{Options, Scenario};
 use longpole_serve::{is_included, Analyst, EventLine, EventLines, EventQuery, PictureAnswers, Reading, Server, TraceCounts};
-use longpole_trace::{EventIndex, Moment};
+use longpole_trace::EventIndex;
 use serde_json::Value;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -154,6 +156,9 @@ pub(super) struct Viewed {
     to_keep: Mutex<HashMap<PathBuf, (Kept, TraceCounts)>>,
     /// What is compared of each trace, which is read again at its first comparison.
     sides: Sides,
+    /// Stacks of the waits of each trace, with the generation of its timeline. They are read at the
+    /// first question for one of them.
+    wait_stacks: Mutex<HashMap<PathBuf, (u64, Arc<WaitStacks>)>>,
 }
 
 impl Analyst for Viewed {
@@ -221,11 +226,26 @@ impl Analyst for Viewed {
         event_lines::read(&source, query, complete).map_err(|error| format!("{error:#}"))
     }
 
-    fn stacks(&self, path: &Path, range: Range<u64>, scope: SampleScope) -> Result<Option<FlameGraph>, String> {
-        let at = |ns: u64| Some(Moment::At(i64::try_from(ns).unwrap_or(i64::MAX)));
-        // The end of a part belongs to it.
-        let part = Input { begin: at(range.start), end: at(range.end.saturating_sub(1)), ..self.input.of(path) };
-        samples::flame_graph(&part, scope).map_err(|error| in_one_line(&error))
+    fn stacks(&self, path: &Path, reading: &Reading, range: Range<i64>, scope: SampleScope) -> Result<Option<FlameGraph>, String> {
+        let waits = reading.timeline.sampled_waits();
+        samples::flame_graph(&self.input.of(path), &waits, range, scope).map_err(|error| in_one_line(&error))
+    }
+
+    fn wait_stack(&self, path: &Path, reading: &Reading, wait: &SampledWait) -> Result<Option<WaitStack>, String> {
+        // Read while the lock is held, so that requests at the same time wait for the first one.
+        let mut all = self.wait_stacks.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = reading.timeline.generation();
+        let stacks = match all.get(path).filter(|(of, _)| *of == generation) {
+            Some((_, stacks)) => stacks.clone(),
+            None => {
+                let waits = reading.timeline.sampled_waits();
+                let stacks = samples::wait_stacks(&self.input.of(path), &waits).map_err(|error| in_one_line(&error))?;
+                let stacks = Arc::new(stacks);
+                all.insert(path.to_owned(), (generation, stacks.clone()));
+                stacks
+            }
+        };
+        Ok(stacks.of(wait))
     }
 
     fn packet(&self, path: &Path, reading: &Reading, packet: &PacketAt) -> Result<Value, String> {
@@ -242,7 +262,8 @@ impl Analyst for Viewed {
 impl Viewed {
     /// Reads traces with these arguments.
     pub fn new(input: Input) -> Viewed {
-        Viewed { input, followed: None, replays: Mutex::default(), to_keep: Mutex::default(), sides: Sides::default() }
+        let (replays, to_keep, sides, wait_stacks) = Default::default();
+        Viewed { input, followed: None, replays, to_keep, sides, wait_stacks }
     }
 
     /// Reads a trace into a timeline. Returns the report, and what else is shown with the states.

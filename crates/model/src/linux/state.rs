@@ -95,6 +95,13 @@ pub struct Context {
     pub allowed: Option<CpuSet>,
 }
 
+impl Context {
+    /// Returns true if timers run in it.
+    pub fn runs_timers(&self) -> bool {
+        self.runs_timers
+    }
+}
+
 /// The state of a thread.
 #[derive(Debug)]
 pub struct Thread {

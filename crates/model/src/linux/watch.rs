@@ -547,6 +547,8 @@ pub(crate) fn softirq_name(number: i64) -> Option<&'static str> {
 }
 
 impl Key {
+    /// The softirq in which the kernel receives packets.
+    pub const NET_RX_SOFTIRQ: Key = Key::Softirq(3);
     /// Numbers of softirqs, as in the kernel's `enum` of them.
     pub(crate) const TIMER_SOFTIRQ: i64 = 1;
     pub(crate) const HRTIMER_SOFTIRQ: i64 = 8;

@@ -7,8 +7,11 @@ use longpole_analysis::critical_path::{CriticalPath, Options as PathOptions};
 use longpole_analysis::machine_log::Reader;
 use longpole_analysis::pipeline::pictures::Pictures;
 use longpole_analysis::pipeline::samples::SampleScope;
+use longpole_analysis::pipeline::wait_stacks::{ShownStack, WaitStack};
 use longpole_analysis::scheduling::flame_graph::{Code, FlameGraph, FlameGraphs, Frame};
+use longpole_analysis::scheduling::sampled_waits::SampledWait;
 use longpole_analysis::scheduling::stacks::Counts;
+use longpole_analysis::scheduling::time_kind::TimeKind;
 use longpole_analysis::timeline::{add_path, CpuRows, RowKind, ThreadFacts, TimelineWriter, ValueSeries};
 use longpole_model::interaction::MachineId;
 use longpole_model::linux::watch::{ContextId, CpuId, Occupant};
@@ -108,6 +111,13 @@ fn add_queue(reading: &Reading) {
     reading.timeline.add_values(&series).unwrap();
 }
 
+/// The wait of writer, from 100 to 800 ns, whose end was sampled 20 ns later.
+fn sampled_wait() -> SampledWait {
+    let at = |t: u64| (ORIGIN + t) as i64;
+    let (kind, lock) = (TimeKind::Waiting, None);
+    SampledWait { t_ns: at(820), tid: 12, begin_ns: at(100), ready_ns: at(790), end_ns: at(800), kind, by_thread: true, lock }
+}
+
 /// Number of functions that `main` of the flame graph calls.
 pub const CALLED: u64 = 30_000;
 
@@ -168,6 +178,7 @@ impl Analyst for LogAnalyst {
         };
         let threads: HashMap<MachineId, ThreadFacts> = vocabulary.machines().filter_map(facts).collect();
         writer.finish(vocabulary, &threads);
+        reading.timeline.set_sampled_waits(&[sampled_wait()]);
         if text.starts_with(CPU_MARK.as_bytes()) {
             add_cpus(reading);
             add_queue(reading);
@@ -191,8 +202,13 @@ impl Analyst for LogAnalyst {
         Ok(EventLines::default())
     }
 
-    fn stacks(&self, _: &Path, _: Range<u64>, _: SampleScope) -> Result<Option<FlameGraph>, String> {
+    fn stacks(&self, _: &Path, _: &Reading, _: Range<i64>, _: SampleScope) -> Result<Option<FlameGraph>, String> {
         Ok(None)
+    }
+
+    fn wait_stack(&self, _: &Path, _: &Reading, wait: &SampledWait) -> Result<Option<WaitStack>, String> {
+        let stack = |tid: i32| ShownStack { tid, process: "shop".to_owned(), frames: Vec::new(), own: None, truncated: false };
+        Ok(Some(WaitStack { kind: wait.kind, waiter: stack(wait.tid), waker: Some(stack(11)), woken_ns: Some(wait.ready_ns) }))
     }
 
     fn what_if(&self, _: &Path, _: &[String]) -> Result<Value, String> {

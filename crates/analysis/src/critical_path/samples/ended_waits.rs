@@ -24,11 +24,37 @@ type End = (Rc<str>, Box<[FrameId]>);
 /// Both ends of a wait, and the lock for which it was.
 type Ends = (End, End, Option<AwaitedLock>);
 
+/// The newest sampled wake-up of each thread, with its time and the waker.
+#[derive(Debug)]
+pub struct WakeUps<W>(HashMap<i32, (i64, W)>);
+
+impl<W> Default for WakeUps<W> {
+    fn default() -> WakeUps<W> {
+        WakeUps(HashMap::new())
+    }
+}
+
+impl<W> WakeUps<W> {
+    /// Adds a sampled wake-up of the thread `tid`.
+    pub fn add(&mut self, tid: i32, t_ns: i64, waker: W) {
+        if self.0.len() < MAX_WAKES || self.0.contains_key(&tid) {
+            self.0.insert(tid, (t_ns, waker));
+        }
+    }
+
+    /// Removes the newest wake-up of the thread that waited, and returns its time and the waker if
+    /// it ended this wait. A wake-up in an interrupt is left out: its stack is that of the
+    /// interrupted thread.
+    pub fn take(&mut self, wait: &SampledWait) -> Option<(i64, W)> {
+        let (t_ns, waker) = self.0.remove(&wait.tid)?;
+        (wait.by_thread && (wait.begin_ns..=wait.end_ns).contains(&t_ns)).then_some((t_ns, waker))
+    }
+}
+
 /// Pairs of stacks, while samples are read.
 #[derive(Debug, Default)]
 pub struct EndedWaits {
-    /// The newest wake-up of each thread, with its time and the waker.
-    wakes: HashMap<i32, (i64, End)>,
+    wakes: WakeUps<End>,
     pairs: HashMap<Ends, (f64, Estimate)>,
 }
 
@@ -71,18 +97,12 @@ struct Merged<'a> {
 impl EndedWaits {
     /// Adds a sampled wake-up of the thread `tid`.
     pub fn wake(&mut self, tid: i32, t_ns: i64, waker: &Sampled) {
-        if self.wakes.len() < MAX_WAKES || self.wakes.contains_key(&tid) {
-            self.wakes.insert(tid, (t_ns, end(waker)));
-        }
+        self.wakes.add(tid, t_ns, end(waker));
     }
 
     /// Adds a sampled wait on the path, during which the path went through other machines for `ns`.
-    /// A wake-up in an interrupt is left out: its stack is that of the interrupted thread.
     pub fn wait(&mut self, wait: &SampledWait, waiter: &Sampled, ns: u64, probability: f64) {
-        let Some((t_ns, waker)) = self.wakes.remove(&wait.tid) else { return };
-        if ns == 0 || !wait.by_thread || t_ns < wait.begin_ns || t_ns > wait.end_ns {
-            return;
-        }
+        let Some((_, waker)) = self.wakes.take(wait).filter(|_| ns > 0) else { return };
         let mut key = (end(waiter), waker, wait.lock);
         if self.pairs.len() >= MAX_PAIRS && !self.pairs.contains_key(&key) {
             key.2 = None;

@@ -6,7 +6,7 @@
 //! kernel and of the system's libraries.
 
 use super::path_stacks::{own_frame, waiting_frame, Divided, Estimate, PathStack};
-use super::time::PathTime;
+use super::PathTime;
 use crate::critical_path::{Path, Row};
 use crate::scheduling::stacks::FunctionShare;
 use longpole_symbols::{Frame, FrameId, Origin, Stacks};

@@ -6,7 +6,8 @@
 //! after which it continued. The part of a wait in which the path went through other machines is
 //! the time that the thread waited for them; it is theirs.
 
-use super::time::{of_segment, PathTime};
+use super::time::of_segment;
+use super::PathTime;
 use crate::critical_path::{Path, Stretch};
 use crate::scheduling::sampled_waits::SampledWait;
 use longpole_model::causes::RunsOn;

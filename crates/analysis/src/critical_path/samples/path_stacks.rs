@@ -11,7 +11,7 @@
 //! certainly sampled contributes nothing.
 
 use super::on_path::{Group, OfWait, OnPath};
-use super::time::PathTime;
+use super::PathTime;
 use crate::scheduling::stacks::interval_of;
 use longpole_symbols::{FrameId, Origin, Stacks};
 use std::collections::{BTreeMap, HashMap};
