@@ -4,8 +4,8 @@
 //! by probes. [`wakeups`] and [`interrupts`] measure delays, [`blocked`] gives the reasons of
 //! waits, [`system_calls`] counts entries into the kernel, [`stacks`] evaluates stack samples,
 //! [`sampled_waits`] finds the waits at whose ends they were taken, [`time_kind`] tells kinds of
-//! waiting apart, [`flame_graph`] joins stacks, [`flame_difference`] compares two such pictures, and
-//! [`stack_gaps`] says what stacks lack.
+//! waiting apart, [`flame_graph`] joins stacks, [`flame_difference`] compares two such pictures,
+//! and [`stack_gaps`] says what stacks lack.
 //! [`occupancy`] and [`cpu_holders`] name the threads that had the CPU while another one waited for
 //! it. [`thread_time`] keeps the account that other analyses need for net times, and [`family`] the
 //! threads of one command.

@@ -95,11 +95,11 @@ fn runtimes_that_list_their_functions_name_the_code_that_they_generate() {
     let command = ["node", script.to_str().unwrap()];
     let cache = place.path("cache");
     let (answer, lines) = record(&place, &[], &command, &cache);
-    let before = unnamed(&answer, "[jit]", "runtime");
+    let before = unnamed(&answer, "Node", "runtime");
     assert!(before > 0.1, "{}", answer["stack_gaps"]);
-    assert!(lines.iter().any(|line| line.contains("[jit] in ") && line.contains("record --runtimes")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("functions of Node in ") && line.contains("record --runtimes")), "{lines:?}");
 
     let (answer, _) = record(&place, &["--runtimes"], &command, &cache);
     assert!(answer["functions"].as_array().unwrap().iter().any(|row| row["function"] == "hot"), "{answer}");
-    assert!(unnamed(&answer, "[jit]", "runtime") < before / 2.0, "{before}: {}", answer["stack_gaps"]);
+    assert!(unnamed(&answer, "Node", "runtime") < before / 2.0, "{before}: {}", answer["stack_gaps"]);
 }

@@ -112,8 +112,8 @@ fn executions_of_threads_are_those_between_the_switches_of_the_trace() {
         let next = switch["fields"]["next_tid"].as_i64().unwrap();
         let Some((tid, since)) = running.insert(cpu, (next, t)) else { continue };
         // Some kernels do not record the switches away from some threads.
-        let is_told = switch["fields"]["prev_tid"] == tid;
-        let Some(row) = row_of.get(&tid).filter(|_| tid != 0 && is_told && since > origin && checked < 200) else { continue };
+        let is_recorded = switch["fields"]["prev_tid"] == tid;
+        let Some(row) = row_of.get(&tid).filter(|_| tid != 0 && is_recorded && since > origin && checked < 200) else { continue };
         // Rows of a thread id that was used again are not told apart here.
         let middle = (since + t) / 2 - origin;
         let instance = view.get(&format!("/instance?row={row}&at={middle}"))["instance"].clone();

@@ -1,48 +1,15 @@
 //! Samples as stacks of named frames, for analyses.
 
+use crate::frame::{Frame, FrameId, Origin};
 use crate::kernel::Kernel;
+use crate::library::Libraries;
+use crate::runtime::{self, Runtime};
 use crate::spaces::{Cause, Place, Spaces};
 use crate::table::{clean, Function, Table};
 use longpole_trace::event::{Catalogue, Event};
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
-
-/// Index for [`Stacks::frame`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FrameId(pub u32);
-
-/// Origin of a frame's code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Origin {
-    Kernel,
-    File,
-    /// Code that the process generated itself.
-    Made,
-    Unknown,
-}
-
-/// A function ([`Stack::frames`]), or a place in one ([`Stack::places`]). Frames with equal content
-/// have the same [`FrameId`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Frame {
-    /// Name of the function. If only the module is known, the name of the module, for a place
-    /// followed by `+0xoffset`. `[unknown]` if nothing is known.
-    pub function: String,
-    /// Name of the file without folders; `[kernel]` or the kernel's module; `[jit]`; `[unknown]`.
-    pub module: String,
-    pub origin: Origin,
-    /// Set if `function` is the name of a function.
-    pub named: bool,
-    /// Set if the file is a shared library of the system, or is provided by the kernel: it is no
-    /// code of the program's own.
-    pub of_system: bool,
-    /// Source location; only places have one, if there is debug information.
-    pub file: Option<Rc<str>>,
-    pub line: Option<u32>,
-    /// Set if an interpreter executes the function.
-    pub interpreted: bool,
-}
 
 /// One sample.
 #[derive(Clone, Debug)]
@@ -72,6 +39,8 @@ pub struct Stack<'a> {
     /// Place in each function of `frames`: the same function, with file and line where they are
     /// known, or the offset in a module without names.
     pub places: &'a [FrameId],
+    /// Position in `frames` of the function that runs ([`Stacks::running_frame`]).
+    pub running: usize,
 }
 
 /// Maximum number of different frames. Further ones are `[unknown]`.
@@ -85,6 +54,7 @@ pub struct Stacks {
     spaces: Spaces,
     kernel: Kernel,
     table: Table,
+    libraries: Libraries,
     frames: Vec<Frame>,
     ids: HashMap<Frame, FrameId>,
     /// Functions of a place, and the places in them.
@@ -98,7 +68,12 @@ impl Stacks {
     /// Loads the names from a recording. Without a recording, frames are modules with offsets.
     pub fn open(recording: Option<&Path>) -> Stacks {
         match recording {
-            Some(recording) => Stacks { kernel: Kernel::load(recording), table: Table::load(recording), ..Stacks::default() },
+            Some(recording) => {
+                let (kernel, table) = (Kernel::load(recording), Table::load(recording));
+                let mut libraries = Libraries::default();
+                table.functions().for_each(|function| libraries.add(function));
+                Stacks { kernel, table, libraries, ..Stacks::default() }
+            }
             None => Stacks::default(),
         }
     }
@@ -131,11 +106,35 @@ impl Stacks {
             None => Rc::from(""),
         };
         let (frames, places) = (&*self.functions, &*self.places);
-        Some(Stack { t_ns, pid, tid, cpu, process, cause, truncated, copied, waiting_period_ns, frames, places })
+        let running = self.running_frame(frames).unwrap_or(0);
+        Some(Stack { t_ns, pid, tid, cpu, process, cause, truncated, copied, waiting_period_ns, frames, places, running })
+    }
+
+    /// Returns the position of the function that runs: the innermost one, except that the time of
+    /// an inlined function of a library belongs to the function that contains it, and the time of
+    /// an interpreter to the function that it executes. `None` if there are no frames.
+    pub fn running_frame(&self, frames: &[FrameId]) -> Option<usize> {
+        let frame = |at: usize| &self.frames[frames[at].0 as usize];
+        let scripted = (0..frames.len()).find(|&at| frame(at).interpreted);
+        // The function that the code of the script calls is one of the interpreter.
+        let interpreter = scripted.and_then(|at| at.checked_sub(1)).map(frame);
+        if let Some(interpreter) = interpreter.filter(|interpreter| interpreter.origin == Origin::File) {
+            let mut inner = (0..frames.len()).map(frame).take_while(|frame| !frame.interpreted);
+            if inner.all(|frame| frame.module == interpreter.module) {
+                return scripted;
+            }
+        }
+        (0..frames.len()).find(|&at| !frame(at).inlined).or_else(|| (!frames.is_empty()).then_some(0))
     }
 
     pub fn frame(&self, id: FrameId) -> &Frame {
         &self.frames[id.0 as usize]
+    }
+
+    /// Returns the runtime that executes functions without names in a stack. `None` if the stack
+    /// has names of such functions, or no runtime.
+    pub fn runtime_without_names(&self, frames: &[FrameId]) -> Option<Runtime> {
+        runtime::without_names(frames.iter().map(|&id| self.frame(id)))
     }
 
     /// Removes the frames of the interpreter between two functions that it executes, which are
@@ -201,21 +200,26 @@ impl Stacks {
             of_system = is_of_system(&self.spaces.modules()[module.0 as usize].path);
         }
         let named = |functions: &[Function], module: &str, origin| -> Vec<Frame> {
-            let frame = |function: &Function| Frame {
-                function: function.name.clone(),
-                module: module.to_owned(),
-                origin,
-                named: true,
-                of_system,
-                file: function.file.as_deref().map(Rc::from),
-                line: function.line,
-                interpreted: function.interpreted,
+            let frame = |(at, function): (usize, &Function)| {
+                let of_library = origin != Origin::Kernel && self.libraries.contain(function);
+                Frame {
+                    function: function.name.clone(),
+                    module: module.to_owned(),
+                    origin,
+                    named: true,
+                    of_system: of_system || of_library,
+                    inlined: of_library && at + 1 < functions.len(),
+                    file: function.file.as_deref().map(Rc::from),
+                    line: function.line,
+                    interpreted: function.interpreted,
+                    runtime: function.runtime,
+                }
             };
-            functions.iter().map(frame).collect()
+            functions.iter().enumerate().map(frame).collect()
         };
         let unnamed = |module: &str, offset: u64, origin| {
             let (function, module) = (format!("{module}+{offset:#x}"), module.to_owned());
-            vec![Frame { function, module, origin, named: false, of_system, file: None, line: None, interpreted: false }]
+            vec![Frame { function, module, origin, of_system, ..unknown() }]
         };
         match place {
             Place::Kernel(address) => match self.kernel.find(address) {
@@ -253,7 +257,18 @@ const KERNEL: &str = "[kernel]";
 fn unknown() -> Frame {
     let (function, module) = (UNKNOWN.to_owned(), UNKNOWN.to_owned());
     let origin = Origin::Unknown;
-    Frame { function, module, origin, named: false, of_system: false, file: None, line: None, interpreted: false }
+    Frame {
+        function,
+        module,
+        origin,
+        named: false,
+        of_system: false,
+        inlined: false,
+        file: None,
+        line: None,
+        interpreted: false,
+        runtime: false,
+    }
 }
 
 /// Folders in which the system's packages install shared libraries.

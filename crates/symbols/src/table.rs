@@ -31,6 +31,9 @@ pub struct Function {
     /// of them belong to the outer one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interpreted: bool,
+    /// Set for code that a runtime generated for itself, such as its interpreter.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub runtime: bool,
 }
 
 impl Function {
@@ -135,6 +138,11 @@ impl Table {
                 _ => {}
             }
         }
+    }
+
+    /// Returns all functions.
+    pub fn functions(&self) -> impl Iterator<Item = &Function> {
+        self.files.values().flat_map(HashMap::values).chain(self.made.values()).flatten()
     }
 
     /// Returns the functions at an offset, innermost first; empty if none is known.

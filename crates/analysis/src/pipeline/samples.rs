@@ -14,7 +14,6 @@ use crate::scheduling::stacks::{folded, lines, shown, Counts, Folded, FunctionSh
 use crate::scheduling::time_kind::TimeKind;
 use crate::timeline::StateTimes;
 use longpole_model::causes::RunsOn;
-use longpole_model::rules::RuleError;
 use longpole_symbols::{Cause, Stack, Stacks};
 use longpole_trace::event::Event;
 use longpole_trace::{Catalogue, EnvValue, Item, StreamKind, Trace};
@@ -40,7 +39,7 @@ pub struct StackSamples<'a> {
     /// Stacks of all samples of running code, in addition to the functions.
     flames: Option<Box<Folded>>,
     /// What the collected stacks lack; those of the path have their own.
-    gaps: Result<StackGapsCollector, RuleError>,
+    gaps: StackGapsCollector,
     sampled: Sampled,
     lost: u64,
 }
@@ -136,7 +135,7 @@ impl<'a> StackSamples<'a> {
             scope: SampleScope::default(),
             on_path: None,
             flames: None,
-            gaps: StackGapsCollector::built_in(),
+            gaps: StackGapsCollector::default(),
             sampled: Sampled::default(),
             lost: 0,
         }
@@ -226,9 +225,9 @@ impl<'a> StackSamples<'a> {
             own.clear();
             own.extend_from_slice(of_stack);
         }
-        if let (Some(weight), Ok(gaps)) = (collected, &mut self.gaps) {
+        if let Some(weight) = collected {
             let Sampled { process, frames, truncated, .. } = &self.sampled;
-            gaps.add(stacks, SampledStack { process, frames, truncated: *truncated, samples: 1, weight });
+            self.gaps.add(stacks, SampledStack { process, frames, truncated: *truncated, samples: 1, weight });
         }
         let Some(PathSamples { on_path, waits, stacks: of_path, ended_waits }) = &mut self.on_path else { return };
         match cause {
@@ -261,13 +260,8 @@ impl<'a> StackSamples<'a> {
     }
 
     /// Returns what the collected stacks lack.
-    ///
-    /// # Errors
-    ///
-    /// A built-in rule file is wrong.
-    pub fn gaps(&self) -> Result<StackGaps, RuleError> {
-        let gaps = self.gaps.as_ref().map_err(RuleError::clone)?;
-        Ok(self.stacks.as_ref().map(|stacks| gaps.answer(stacks)).unwrap_or_default())
+    pub fn gaps(&self) -> StackGaps {
+        self.stacks.as_ref().map(|stacks| self.gaps.answer(stacks)).unwrap_or_default()
     }
 
     /// Returns all stacks, folded into one line each.
@@ -303,18 +297,13 @@ impl<'a> StackSamples<'a> {
     }
 
     /// Adds samples and functions to the answer, if there are samples.
-    ///
-    /// # Errors
-    ///
-    /// A built-in rule file is wrong.
-    pub fn add(&self, answer: &mut Cpu) -> Result<(), RuleError> {
+    pub fn add(&self, answer: &mut Cpu) {
         let counts = self.counts();
         if counts.busy > 0 {
             answer.samples = Some(counts);
-            answer.stack_gaps = Some(self.gaps()?);
+            answer.stack_gaps = Some(self.gaps());
             answer.functions = Some(self.functions());
         }
-        Ok(())
     }
 }
 
@@ -396,18 +385,14 @@ impl PathStacksOf<'_> {
     }
 
     /// Returns what the stacks lack.
-    ///
-    /// # Errors
-    ///
-    /// A built-in rule file is wrong.
-    pub fn gaps(&self) -> Result<StackGaps, RuleError> {
-        let mut gaps = StackGapsCollector::built_in()?;
+    pub fn gaps(&self) -> StackGaps {
+        let mut gaps = StackGapsCollector::default();
         for PathStack { process, frames, truncated, time, .. } in &self.divided.stacks {
             gaps.add(&self.stacks, SampledStack { process, frames, truncated: *truncated, samples: time.samples, weight: time.ns });
         }
         let gaps = gaps.answer(&self.stacks);
         // A sample of a wait may be in several stacks, one for each state of the wait.
-        Ok(StackGaps { truncated: gaps.truncated.map(|_| self.counts.truncated), ..gaps })
+        StackGaps { truncated: gaps.truncated.map(|_| self.counts.truncated), ..gaps }
     }
 
     /// Returns the stacks, folded into one line each, with their time in ns.
@@ -484,7 +469,7 @@ pub fn path_functions<E: From<Error>>(
         codes: table.codes(),
         ended_waits: of_path.ended_waits(answer.length_ns),
         counts: of_path.counts,
-        gaps: of_path.gaps().map_err(Error::from)?,
+        gaps: of_path.gaps(),
         running,
         waiting,
         flames,

@@ -6,10 +6,9 @@
 //! Example: a stripped program waits in a function of its own. Its stack is `one poll`, where `one`
 //! is the program's file. The debug information of `one` would show the function.
 
-use longpole_model::rules::{self, RuleError};
-use longpole_symbols::{Frame, FrameId, Origin, Stacks};
-use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use longpole_symbols::{Frame, FrameId, Origin, Runtime, Stacks};
+use serde::Serialize;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Largest number of modules of processes that are distinguished.
@@ -21,7 +20,7 @@ const MAX_LISTED: usize = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Remedy {
-    /// The process generates the code, or interprets it: its runtime has to list the functions.
+    /// A runtime generates the code, or interprets it, and has to list the functions.
     Runtime,
     /// The module is a file without symbols: its debug information has them.
     DebugInformation,
@@ -34,8 +33,11 @@ pub enum Remedy {
 pub struct Unnamed {
     /// `None` for the kernel's code, which is counted for all processes together.
     pub process: Option<String>,
+    /// File of the code, or name of the runtime; `[jit]` if that is not known.
     pub module: String,
     pub remedy: Remedy,
+    /// Which runtime, if it has to list the functions.
+    pub runtime: Option<Runtime>,
     /// Share of the stacks that go through this code.
     pub share: f64,
 }
@@ -71,16 +73,27 @@ enum Class {
     Unnamed(Remedy),
     /// A function of the kernel.
     NamedKernel,
-    /// A function of an interpreted program.
-    Interpreted,
-    /// The function of a runtime that interprets programs.
-    Interpreter,
+}
+
+/// Code without names, of which the sum is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Lacking {
+    Module(FrameId, Remedy),
+    Runtime(Runtime),
+}
+
+impl Lacking {
+    fn remedy(self) -> Remedy {
+        match self {
+            Lacking::Module(_, remedy) => remedy,
+            Lacking::Runtime(_) => Remedy::Runtime,
+        }
+    }
 }
 
 /// Collects what stacks lack.
 #[derive(Debug, Default)]
 pub struct StackGapsCollector {
-    interpreters: HashSet<String>,
     classes: Vec<Option<Class>>,
     all: f64,
     /// Weight of the stacks of which it is known whether they are truncated, and of those that are.
@@ -91,9 +104,9 @@ pub struct StackGapsCollector {
     /// Set if a function of the kernel has its name. Code of the kernel without a name is then code
     /// that the kernel generated, which nothing names.
     names_kernel: bool,
-    /// Sums of the stacks by process, function of a module, and remedy.
-    sums: HashMap<(Option<Rc<str>>, FrameId, Remedy), f64>,
-    seen: Vec<(FrameId, Remedy)>,
+    /// Sums of the stacks by process and what lacks names.
+    sums: HashMap<(Option<Rc<str>>, Lacking), f64>,
+    seen: Vec<Lacking>,
 }
 
 /// A stack, and the number of samples that it stands for.
@@ -109,14 +122,6 @@ pub struct SampledStack<'a> {
 }
 
 impl StackGapsCollector {
-    /// # Errors
-    ///
-    /// A built-in rule file is wrong.
-    pub fn built_in() -> Result<StackGapsCollector, RuleError> {
-        let Runtimes { interpreters } = rules::parse("runtimes.toml", include_str!("../../rules/runtimes.toml"))?;
-        Ok(StackGapsCollector { interpreters, ..StackGapsCollector::default() })
-    }
-
     pub fn add(&mut self, stacks: &Stacks, stack: SampledStack<'_>) {
         self.all += stack.weight;
         if let Some(truncated) = stack.truncated {
@@ -130,22 +135,22 @@ impl StackGapsCollector {
             }
         }
         self.seen.clear();
-        let (mut interpreter, mut is_interpreted) = (None, false);
+        self.seen.extend(stacks.runtime_without_names(stack.frames).map(Lacking::Runtime));
         for &frame in stack.frames {
             match self.class(stacks, frame) {
                 Class::Other => {}
-                Class::Unnamed(remedy) if self.seen.contains(&(frame, remedy)) => {}
-                Class::Unnamed(remedy) => self.seen.push((frame, remedy)),
+                Class::Unnamed(remedy) => {
+                    let lacking = Lacking::Module(frame, remedy);
+                    if !self.seen.contains(&lacking) {
+                        self.seen.push(lacking);
+                    }
+                }
                 Class::NamedKernel => self.names_kernel = true,
-                Class::Interpreted => is_interpreted = true,
-                Class::Interpreter => interpreter = Some(frame),
             }
         }
-        let interpreter = interpreter.filter(|_| !is_interpreted);
-        self.seen.extend(interpreter.map(|frame| (frame, Remedy::Runtime)));
-        for &(frame, remedy) in &self.seen {
-            let process = (remedy != Remedy::KernelSymbols).then(|| Rc::clone(stack.process));
-            let key = (process, frame, remedy);
+        for &lacking in &self.seen {
+            let process = (lacking.remedy() != Remedy::KernelSymbols).then(|| Rc::clone(stack.process));
+            let key = (process, lacking);
             if self.sums.len() < MAX_MODULES || self.sums.contains_key(&key) {
                 *self.sums.entry(key).or_default() += stack.weight;
             }
@@ -157,19 +162,21 @@ impl StackGapsCollector {
         if self.classes.len() <= at {
             self.classes.resize(at + 1, None);
         }
-        *self.classes[at].get_or_insert_with(|| class(stacks.frame(id), &self.interpreters))
+        *self.classes[at].get_or_insert_with(|| class(stacks.frame(id)))
     }
 
     pub fn answer(&self, stacks: &Stacks) -> StackGaps {
         let share = |weight: f64| if self.all > 0.0 { (weight / self.all).min(1.0) } else { 0.0 };
-        let unnamed = |((process, frame, remedy), &weight): (&(Option<Rc<str>>, FrameId, Remedy), &f64)| Unnamed {
-            process: process.as_deref().map(str::to_owned),
-            module: stacks.frame(*frame).module.clone(),
-            remedy: *remedy,
-            share: share(weight),
+        let unnamed = |((process, lacking), &weight): (&(Option<Rc<str>>, Lacking), &f64)| {
+            let (module, runtime) = match lacking {
+                Lacking::Module(frame, _) => (stacks.frame(*frame).module.clone(), None),
+                Lacking::Runtime(Runtime::Other) => ("[jit]".to_owned(), Some(Runtime::Other)),
+                Lacking::Runtime(runtime) => (runtime.name().to_owned(), Some(*runtime)),
+            };
+            Unnamed { process: process.as_deref().map(str::to_owned), module, remedy: lacking.remedy(), runtime, share: share(weight) }
         };
         let has_remedy = |remedy: Remedy| remedy != Remedy::KernelSymbols || !self.names_kernel;
-        let mut unnamed: Vec<Unnamed> = self.sums.iter().filter(|((.., remedy), _)| has_remedy(*remedy)).map(unnamed).collect();
+        let mut unnamed: Vec<Unnamed> = self.sums.iter().filter(|((_, lacking), _)| has_remedy(lacking.remedy())).map(unnamed).collect();
         let words = |it: &Unnamed| (it.process.clone(), it.module.clone(), it.remedy);
         unnamed.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| words(a).cmp(&words(b))));
         unnamed.truncate(MAX_LISTED);
@@ -183,23 +190,12 @@ impl StackGapsCollector {
     }
 }
 
-fn class(frame: &Frame, interpreters: &HashSet<String>) -> Class {
-    // A compiler may divide a function into parts, `name.cold`.
-    let name = || frame.function.split('.').next().unwrap_or_default();
+fn class(frame: &Frame) -> Class {
     match (frame.named, frame.origin) {
-        (true, _) if frame.interpreted => Class::Interpreted,
-        (true, _) if interpreters.contains(name()) => Class::Interpreter,
         (true, Origin::Kernel) => Class::NamedKernel,
-        (true, _) | (false, Origin::Unknown) => Class::Other,
-        (false, Origin::Made) => Class::Unnamed(Remedy::Runtime),
+        // The runtime of generated code depends on the whole stack.
+        (true, _) | (false, Origin::Unknown | Origin::Made) => Class::Other,
         (false, Origin::File) => Class::Unnamed(Remedy::DebugInformation),
         (false, Origin::Kernel) => Class::Unnamed(Remedy::KernelSymbols),
     }
-}
-
-/// The file of rules.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Runtimes {
-    interpreters: HashSet<String>,
 }

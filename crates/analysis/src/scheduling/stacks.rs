@@ -29,7 +29,7 @@ pub struct FunctionShare {
     pub module: String,
     /// Number of samples with the function anywhere on the stack.
     pub samples: u64,
-    /// Number of samples with the function on top of the stack.
+    /// Number of samples in which the function runs ([`Stacks::running_frame`]).
     pub self_samples: u64,
     pub self_share: f64,
     pub total_share: f64,
@@ -67,7 +67,7 @@ impl Functions {
         self.seen.dedup();
         let mut beyond = false;
         for &frame in &self.seen {
-            let own = u64::from(stack.frames.first() == Some(&frame));
+            let own = u64::from(stack.frames.get(stack.running) == Some(&frame));
             let full = self.rows.len() >= MAX_FUNCTIONS;
             let key = ((stack.pid, Rc::clone(&stack.process)), frame);
             match self.rows.get_mut(&key) {

@@ -41,9 +41,9 @@ pub fn read(path: &Path, part: Options, rules: &Rules, all: bool) -> anyhow::Res
     let length_ns = answer.length_ns;
     let found = with_stacks(path, &interactions, (&answer, &waits), (begin_ns, &part), |of_path, _| {
         let (graph, folded, counts) = (of_path.flame_graph(), of_path.folded(), of_path.counts);
-        of_path.gaps().map(|gaps| PathFlames { graph, folded, length_ns, counts, gaps, is_damaged: false })
+        PathFlames { graph, folded, length_ns, counts, gaps: of_path.gaps(), is_damaged: false }
     })?;
-    let Some(flames) = found.transpose()?.filter(|flames| flames.counts.running + flames.counts.waits > 0) else {
+    let Some(flames) = found.filter(|flames| flames.counts.running + flames.counts.waits > 0) else {
         bail!("{}: no sampled stack is on the path; record as root with `longpole record --stacks 99`", path.display());
     };
     Ok(PathFlames { is_damaged: interactions.trace().is_some_and(Trace::is_damaged), ..flames })

@@ -7,6 +7,7 @@ use longpole_analysis::critical_path::samples::{CriticalFunction, EndedWait, Pat
 use longpole_analysis::profile::busy_functions;
 use longpole_analysis::scheduling::stack_gaps::{Remedy, StackGaps, Unnamed};
 use longpole_analysis::scheduling::stacks::{Counts, FunctionShare};
+use longpole_symbols::Runtime;
 use std::io::{self, Write};
 
 pub fn print(out: &mut impl Write, functions: &[FunctionShare], counts: Counts, most: usize) -> io::Result<()> {
@@ -129,29 +130,44 @@ fn gap_lines(gaps: &StackGaps) -> Vec<String> {
         let of = if of.is_empty() { String::new() } else { format!(": {}", of.join(", ")) };
         lines.push(format!("{share} of the stacks ({count} samples{of}) end before the first function of their thread"));
     }
+    lines.extend(runtimes(gaps, WORTH_A_WORD).map(runtime_line));
     let of = |remedy: Remedy| {
         let unnamed = gaps.unnamed.iter().filter(move |it| it.remedy == remedy && it.share >= WORTH_A_WORD);
         unnamed.take(MAX_LISTED).map(called).collect::<Vec<_>>().join(", ")
     };
-    for (remedy, what, how) in [
-        (
-            Remedy::Runtime,
-            "code that is generated or interpreted: ",
-            "`longpole record --runtimes -- COMMAND` names functions of Python (3.12 or later), Node and Java",
-        ),
-        (
-            Remedy::DebugInformation,
-            "",
-            "their debug packages, or `debuginfod-find debuginfo FILE`, name them in recordings made afterwards",
-        ),
-        (Remedy::KernelSymbols, "", "a recording by root, or with kernel.kptr_restrict=0, has the names of the kernel's functions"),
+    for (remedy, how) in [
+        (Remedy::DebugInformation, "their debug packages, or `debuginfod-find debuginfo FILE`, name them in recordings made afterwards"),
+        (Remedy::KernelSymbols, "a recording by root, or with kernel.kptr_restrict=0, has the names of the kernel's functions"),
     ] {
         let unnamed = of(remedy);
         if !unnamed.is_empty() {
-            lines.push(format!("without names: {what}{unnamed}; {how}"));
+            lines.push(format!("without names: {unnamed}; {how}"));
         }
     }
     lines
+}
+
+/// Runtimes whose functions have no names in this share of the stacks.
+fn runtimes(gaps: &StackGaps, least: f64) -> impl Iterator<Item = (&Unnamed, Runtime)> {
+    let meant = gaps.unnamed.iter().filter(move |it| it.share >= least);
+    meant.filter_map(|it| Some((it, it.runtime?))).take(MAX_LISTED)
+}
+
+fn runtime_line((it, runtime): (&Unnamed, Runtime)) -> String {
+    let of = match runtime {
+        Runtime::Other => "functions that were generated".to_owned(),
+        runtime => format!("functions of {}", runtime.name()),
+    };
+    let process = it.process.as_ref().map_or_else(String::new, |process| format!(" in {process}"));
+    format!("without names: {of}{process} ({} of the stacks); {}", percent(it.share), runtime.remedy())
+}
+
+/// Share of the stacks from which a report mentions the runtime whose functions have no names.
+const WORTH_A_LINE: f64 = 0.05;
+
+/// Returns a line for each runtime whose functions are a considerable part and have no names.
+pub fn unnamed_runtimes(gaps: &StackGaps) -> Vec<String> {
+    runtimes(gaps, WORTH_A_LINE).map(|it| plain(runtime_line(it))).collect()
 }
 
 fn called(it: &Unnamed) -> String {

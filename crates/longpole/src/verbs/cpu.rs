@@ -87,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     let Reading { linux, trace, events } = &reading;
     let mut answer = pass.cpu(trace.probe_cost_ns());
-    samples.add(&mut answer)?;
+    samples.add(&mut answer);
     if linux.counts.switches.in_all == 0 {
         // The parts of the answer from probes and samples need no scheduler events.
         let others = !answer.threads.is_empty() || answer.samples.is_some();
@@ -138,10 +138,10 @@ fn functions(args: &Args) -> anyhow::Result<ExitCode> {
     if args.folded {
         samples.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
         stacks::footer(&mut io::stderr(), samples.counts())?;
-        stacks::report_gaps(&samples.gaps()?);
+        stacks::report_gaps(&samples.gaps());
     } else {
         stacks::print(&mut out, &samples.functions(), samples.counts(), args.functions_shown())?;
-        stacks::print_gaps(&mut out, &samples.gaps()?)?;
+        stacks::print_gaps(&mut out, &samples.gaps())?;
     }
     out.flush()?;
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -173,7 +173,7 @@ fn waits(args: &Args) -> anyhow::Result<ExitCode> {
     samples.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
     out.flush()?;
     eprintln!("longpole: {} sampled waits, {} lost; each line ends with the time in ns", number(counts.busy), number(counts.lost));
-    stacks::report_gaps(&samples.gaps()?);
+    stacks::report_gaps(&samples.gaps());
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -183,7 +183,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
         let (of_path, all, _) = path_stacks(&runs_on, answer.segments.as_ref(), (&waits, input.sampled()?), read)?;
         graph.set_functions(&of_path.table(&all));
-        gaps = Some(of_path.gaps()?);
+        gaps = Some(of_path.gaps());
     }
     let exit = to(args.output.as_deref(), format, |out| write((format, args.length), &answer, (&graph, gaps.as_ref()), out))?;
     if let Some(gaps) = gaps.filter(|_| args.output.is_some() || matches!(format, Format::Dot | Format::Svg)) {

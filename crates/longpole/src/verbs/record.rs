@@ -5,6 +5,7 @@
 //! run to its end.
 
 mod command;
+mod java;
 mod outcome;
 mod runtimes;
 mod units;
@@ -449,6 +450,14 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
     let status = run_until_the_end(&mut recorder, &stop, args.time, args.pid, child);
     if let Some(recorded) = &recorded {
         recorded.drain_output(&mut recorder);
+        if args.runtimes && lives(recorded.child.id() as i32) {
+            let pid = recorded.child.id();
+            let asking = std::thread::spawn(move || java::list_functions(pid));
+            while !asking.is_finished() {
+                let longest = recorder.turn().unwrap_or(PAUSE);
+                recorder.wait(longest.min(PAUSE));
+            }
+        }
     }
     if let Some(steady) = args.steady {
         // The remaining work may take long, and at normal priority it disturbs nobody.

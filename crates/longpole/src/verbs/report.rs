@@ -176,9 +176,13 @@ fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
             _ => writeln!(out, "{line}")?,
         }
     }
-    // Below the rows: how many more there are, an empty line, and up to two lines of the footer.
+    // Below the rows: code without names, how many more rows there are, an empty line, and up to
+    // two lines of the footer.
     let columns = screen::columns().unwrap_or(screen::COLUMNS);
-    let above: usize = lines.iter().map(|line| screen::wrapped(line, columns).len()).sum();
+    // With all details, these lines are among them.
+    let unnamed = report.stack_gaps.as_ref().filter(|_| !full).map(stacks::unnamed_runtimes).unwrap_or_default();
+    let texts: Vec<String> = lines.into_iter().chain(unnamed.iter().cloned()).collect();
+    let above: usize = texts.iter().map(|line| screen::wrapped(line, columns).len()).sum();
     let all = report.criticality.as_deref().unwrap_or_default();
     let by_class = if full { Vec::new() } else { rows_by_class(all) };
     let rows = if full { all } else { &by_class };
@@ -194,6 +198,7 @@ fn head(out: &mut impl Write, report: &Report, full: bool) -> io::Result<()> {
     } else if !full {
         writeln!(out, "  (longpole report --full: findings, and more)")?;
     }
+    unnamed.into_iter().try_for_each(|line| writeln!(out, "{}", painted(Role::Caveat, line)))?;
     if full {
         details(out, report, all)?;
     }

@@ -111,9 +111,9 @@ impl KernelAction {
     ];
 }
 
-/// Flags of an event that an interrupt of a device or a timer, or one that cannot be masked, caused:
-/// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_NMI` (Linux, include/linux/trace_events.h). A softirq may
-/// run on behalf of the thread, which sends a packet to another one for example.
+/// Flags of an event that an interrupt of a device or a timer caused, or one that cannot be masked:
+/// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_NMI` (Linux, include/linux/trace_events.h). A softirq may run
+/// on behalf of the thread, for example one that sends a packet, so it is not meant.
 const IN_INTERRUPT: i64 = 0x08 | 0x40;
 
 #[derive(Deserialize)]

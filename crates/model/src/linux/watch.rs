@@ -143,7 +143,7 @@ pub enum Waker {
         id: ContextId,
         began_ns: i64,
     },
-    /// An interrupt that is not traced: the CPU was idle, or the event says so.
+    /// An interrupt that is not traced: the CPU was idle, or the event has that flag.
     UntracedInterrupt,
     Unknown,
 }

@@ -64,7 +64,7 @@ impl Space for Process<'_, '_> {
         if (known.version, known.address) != (self.version, address) {
             let found = match self.spaces.place(self.pid, address) {
                 Place::File(id, offset) => self.modules.find(self.spaces, id, offset),
-                Place::Made(..) => Found::FramePointers,
+                Place::Made(..) => Found::Made,
                 Place::Kernel(_) | Place::Unknown(_) => Found::Outside,
             };
             *known = Known { version: self.version, address, found };
@@ -73,6 +73,7 @@ impl Space for Process<'_, '_> {
             Found::Row(row, Some(id)) => Code::Row(row, self.modules.section(*id, row)),
             Found::Row(row, None) => Code::Row(row, &[]),
             Found::FramePointers => Code::FramePointers,
+            Found::Made => Code::Made,
             Found::First => Code::First,
             Found::Switch(row) => Code::Switch(row.as_deref()),
             Found::Unknown => Code::Unknown,
@@ -88,6 +89,7 @@ enum Found {
     /// A row, and its module if it has expressions.
     Row(Rc<Row>, Option<ModuleId>),
     FramePointers,
+    Made,
     First,
     Switch(Option<Rc<Row>>),
     Unknown,

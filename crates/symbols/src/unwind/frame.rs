@@ -38,6 +38,11 @@ pub struct Snapshot<'a> {
 }
 
 impl Snapshot<'_> {
+    /// Returns whether an address is above the copied bytes.
+    fn ends_before(&self, address: u64) -> bool {
+        address.saturating_sub(self.sp) >= self.stack.len().saturating_sub(7) as u64
+    }
+
     /// Returns a word of the stack, if it was copied.
     pub fn read(&self, address: u64) -> Option<u64> {
         let at = usize::try_from(address.checked_sub(self.sp)?).ok()?;
@@ -69,6 +74,10 @@ impl Registers {
     pub fn get(&self, number: u16) -> Option<u64> {
         let value = self.values.get(usize::from(number))?;
         (self.known >> number & 1 != 0).then_some(*value)
+    }
+
+    pub fn is_by_frame_pointer(&self) -> bool {
+        self.by_frame_pointer
     }
 
     pub fn sp(&self) -> Option<u64> {
@@ -136,6 +145,8 @@ pub enum Step {
     Caller(u64),
     /// The function is the thread's first one.
     First,
+    /// The caller cannot be determined, because the copied bytes end before its address.
+    Beyond,
     /// The caller cannot be determined.
     Lost,
 }
@@ -191,6 +202,7 @@ pub fn step(row: &Row, section: &[u8], snapshot: &Snapshot<'_>, ip: u64, registe
         Rule::Undefined | Rule::Same if arch.has_link && is_innermost => {}
         Rule::Undefined => return Step::First,
         Rule::Same => return Step::Lost,
+        Rule::Offset(offset) if advances && snapshot.ends_before(cfa.wrapping_add_signed(offset)) => return Step::Beyond,
         _ => {}
     }
     finish(advances, registers)
@@ -209,12 +221,39 @@ pub fn step_by_frame_pointer(snapshot: &Snapshot<'_>, registers: &mut Registers)
         return Step::Lost;
     }
     let arch = registers.arch;
+    if registers.by_frame_pointer && snapshot.ends_before(fp.wrapping_add(8)) {
+        return Step::Beyond;
+    }
     let (Some(next), Some(address)) = (snapshot.read(fp), snapshot.read(fp.wrapping_add(8))) else { return Step::Lost };
     registers.known = 0;
     registers.set(arch.sp, Some(fp.wrapping_add(16)));
     registers.set(arch.fp, Some(next));
     registers.set(arch.return_address, Some(address));
     registers.by_frame_pointer = true;
+    finish(true, registers)
+}
+
+/// Number of words that [`step_by_slot`] tries. Stubs that other code calls have small frames.
+pub fn slots(arch: Arch) -> usize {
+    // Elsewhere a stub has to save the return address with the frame pointer.
+    if arch.has_link {
+        0
+    } else {
+        4
+    }
+}
+
+/// Replaces the registers by those of the caller, for code without frame pointers that changes no
+/// other register. The return address is in the word number `slot` of those that can hold one: the
+/// ABI of x86-64 aligns the stack to 16 bytes at each call.
+pub fn step_by_slot(snapshot: &Snapshot<'_>, registers: &mut Registers, slot: usize) -> Step {
+    let Some(sp) = registers.sp().filter(|_| slot < slots(registers.arch)) else { return Step::Lost };
+    let at = (sp.wrapping_add(7) & !15).wrapping_add(8 + 16 * slot as u64);
+    let arch = registers.arch;
+    let Some(address) = snapshot.read(at).filter(|&address| address != 0) else { return Step::Lost };
+    registers.by_frame_pointer = false;
+    registers.set(arch.sp, Some(at.wrapping_add(8)));
+    registers.set(arch.return_address, Some(address));
     finish(true, registers)
 }
 
@@ -261,6 +300,22 @@ mod tests {
     }
 
     #[test]
+    fn a_return_address_in_a_word_of_the_stack_is_aligned_as_at_a_call() {
+        let stack = words(&[1, 0x4440, 2, 0x5550, 3, 0x6660]);
+        for sp in [0x1000, 0x1008] {
+            let snapshot = Snapshot { ip: 0x3330, sp, fp: 7, lr: 0, stack: &stack[(sp - 0x1000) as usize..] };
+            let mut registers = Registers::new(Arch::X86_64, &snapshot);
+            assert_eq!(step_by_slot(&snapshot, &mut registers, 0), Step::Caller(0x4440));
+            assert_eq!((registers.sp(), registers.fp()), (Some(0x1010), Some(7)));
+            assert_eq!(step_by_slot(&snapshot, &mut registers, 1), Step::Caller(0x6660));
+            assert_eq!(step_by_slot(&snapshot, &mut registers, 0), Step::Lost);
+            assert_eq!(step_by_slot(&snapshot, &mut registers, 4), Step::Lost);
+        }
+        let of_arm64 = Snapshot { ip: 0x3330, sp: 0x1000, fp: 7, lr: 0, stack: &stack };
+        assert_eq!(step_by_slot(&of_arm64, &mut Registers::new(Arch::ARM64, &of_arm64), 0), Step::Lost);
+    }
+
+    #[test]
     fn a_frame_pointer_of_zero_ends_only_a_chain_of_frame_pointers() {
         let stack = words(&[0, 0x4440]);
         let snapshot = Snapshot { ip: 0x3330, sp: 0x1000, fp: 0, lr: 0, stack: &stack };
@@ -282,7 +337,7 @@ mod tests {
         let result = |cfa: Cfa, rule: Rule| step(&row(cfa, &[(16, rule)]), &[], &snapshot, 0x3330, &mut registers.clone(), false);
         assert_eq!(result(Cfa::Register(7, 16), Rule::Offset(-8)), Step::Caller(0x4440));
         assert_eq!(result(Cfa::Register(7, 0), Rule::Offset(8)), Step::Lost);
-        assert_eq!(result(Cfa::Register(7, 24), Rule::Offset(-8)), Step::Lost);
+        assert_eq!(result(Cfa::Register(7, 24), Rule::Offset(-8)), Step::Beyond);
         // The register is not known.
         assert_eq!(result(Cfa::Register(3, 16), Rule::Offset(-8)), Step::Lost);
         assert_eq!(result(Cfa::Expression(9, 9), Rule::Offset(-8)), Step::Lost);

@@ -1,9 +1,10 @@
 //! Functions on the path: those that ran, next to their rank in the ordinary profile, and those in
 //! which threads waited.
 //!
-//! A function that ran is the one on top of the stack, as in a profile. A function that waited is
-//! the innermost one of the program's own code, since all waits end in the same functions of the
-//! kernel and of the system's libraries.
+//! A function that ran is the one on top of the stack, as in a profile, except that the frames of
+//! an interpreter and the inlined functions of a library count for the function below. A function
+//! that waited is the innermost one of the program's own code, since all waits end in the same
+//! functions of the kernel and of the system's libraries.
 
 use super::path_stacks::{own_frame, waiting_frame, Divided, Estimate, PathStack};
 use super::PathTime;
@@ -126,7 +127,7 @@ impl Sums {
 /// Returns the position of the function that a stack counts for.
 fn counted_frame(stacks: &Stacks, stack: &PathStack) -> Option<usize> {
     if stack.group.time == PathTime::Running {
-        return (!stack.frames.is_empty()).then_some(0);
+        return stacks.running_frame(&stack.frames);
     }
     waiting_frame(stacks, &stack.frames)
 }

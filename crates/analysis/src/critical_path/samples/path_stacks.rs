@@ -218,7 +218,7 @@ impl PathStacks {
 pub fn own_frame(stacks: &Stacks, frames: &[FrameId]) -> Option<usize> {
     let is_script = |frame: &FrameId| {
         let frame = stacks.frame(*frame);
-        frame.interpreted || frame.origin == Origin::Made && frame.named
+        !frame.of_system && (frame.interpreted || frame.origin == Origin::Made && frame.named)
     };
     let is_own = |frame: &FrameId| {
         let frame = stacks.frame(*frame);
