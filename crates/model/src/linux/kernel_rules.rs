@@ -112,8 +112,9 @@ impl KernelAction {
 }
 
 /// Flags of an event that an interrupt of a device or a timer caused, or one that cannot be masked:
-/// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_NMI` (Linux, include/linux/trace_events.h). A softirq may run
-/// on behalf of the thread, for example one that sends a packet, so it is not meant.
+/// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_NMI` (Linux, include/linux/trace_events.h).
+///
+/// A softirq is not meant. It may run on behalf of the thread, for example one that sends a packet.
 const IN_INTERRUPT: i64 = 0x08 | 0x40;
 
 #[derive(Deserialize)]
