@@ -163,12 +163,23 @@ mod tests {
     /// input.
     fn names_of(mut command: Command) -> (i32, String) {
         let mut child: Child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let pid = child.id() as i32;
+        // The process exists before its program has its arguments.
+        while !waits(pid) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         let file = tempfile::NamedTempFile::new().unwrap();
         drop(Names::begin(file.reopen().unwrap()).unwrap());
-        let pid = child.id() as i32;
         child.kill().unwrap();
         child.wait().unwrap();
         (pid, fs::read_to_string(file.path()).unwrap())
+    }
+
+    /// Returns whether a process has its arguments and waits.
+    fn waits(pid: i32) -> bool {
+        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap();
+        let stat = String::from_utf8_lossy(&read("stat")).into_owned();
+        !read("cmdline").is_empty() && stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
     }
 
     fn has(names: &str, kind: &str, pid: i32, name: &str) -> bool {
