@@ -211,8 +211,10 @@ test('each finding leads to a view', async () => {
 /** The lines of `--folded`, as the server's flame graph has them. */
 function folded({ names, frames }) {
   const suffix = ['', '', '_[k]', '_[j]'];
-  // From the fifth on, a frame is what the stack waits for, or a state without stacks.
-  const text = (name, code) => (code < suffix.length ? name + suffix[code] : `[${name}]`);
+  // From the fifth on, a frame is what the stack waits for, or a state without stacks; the last one
+  // stands for functions that are missing, and has its brackets.
+  const TRUNCATED = 10;
+  const text = (name, code) => (code < suffix.length ? name + suffix[code] : code === TRUNCATED ? name : `[${name}]`);
   const lines = new Map();
   const stack = [];
   for (const [depth, name, code, , own] of frames) {
