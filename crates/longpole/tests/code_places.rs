@@ -60,6 +60,8 @@ fn record(place: &Place, options: &[&str], program: &[&str], seconds: &str) -> O
     // The list of functions has the number of the process in its name.
     let shell = ["--", "sh", "-c", "echo pid $$; exec \"$0\" \"$@\""];
     let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
+    // Node writes a file into its folder.
+    command.current_dir(place.path(""));
     let output = ok(command.args(kernel).args(options).args(shell).args(program).arg(seconds).output().unwrap());
     let output = String::from_utf8_lossy(&output.stdout).into_owned();
     let pid = output.lines().find_map(|line| line.strip_prefix("pid ")).unwrap();
