@@ -281,16 +281,7 @@ impl Instance {
     pub fn remove(mut self) -> Result<(), TraceFsError> {
         self.removed = true;
         self.held = None;
-        let mut attempts = 0;
-        loop {
-            match fs::remove_dir(&self.path) {
-                Ok(()) => return Ok(()),
-                // Another process has one of its files open for a moment.
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && attempts < REMOVALS => attempts += 1,
-                Err(error) => return Err(io_error(&self.path, error)),
-            }
-            std::thread::sleep(BETWEEN_REMOVALS);
-        }
+        remove_folder(&self.path).map_err(|error| io_error(&self.path, error))
     }
 }
 
@@ -306,9 +297,9 @@ impl Drop for Instance {
     fn drop(&mut self) {
         if !self.removed {
             self.held = None;
-            // Fails only while another process has a file of the instance open. Then the instance
-            // is found as a dead one after this process has ended.
-            let _ = fs::remove_dir(&self.path);
+            // Fails only while another process has a file of the instance open for long. Then the
+            // instance is found as a dead one after this process has ended.
+            let _ = remove_folder(&self.path);
         }
     }
 }
@@ -340,6 +331,19 @@ impl DeadInstance {
     /// Returns `true` if the instance still exists.
     pub fn exists(&self) -> bool {
         self.path.is_dir()
+    }
+}
+
+/// Removes an instance of this process.
+fn remove_folder(instance: &Path) -> io::Result<()> {
+    let mut attempts = 0;
+    loop {
+        match fs::remove_dir(instance) {
+            // Another process has one of its files open for a moment.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && attempts < REMOVALS => attempts += 1,
+            result => return result,
+        }
+        std::thread::sleep(BETWEEN_REMOVALS);
     }
 }
 
