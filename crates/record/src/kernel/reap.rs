@@ -11,7 +11,7 @@ use super::source::cpu_loss::CpuLoss;
 use super::source::describe;
 use super::source::pause::since;
 use crate::output::folder::Folder;
-use longpole_ftrace::{DeadInstance, Instance, TraceFs};
+use longpole_ftrace::{CpuStats, DeadInstance, Instance, TraceFs};
 use rustix::fs::{flock, FlockOperation};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -213,6 +213,10 @@ fn read_description(recording: &Path) -> Option<Value> {
     serde_json::from_reader(io::BufReader::new(file)).ok()
 }
 
+/// In the description, instead of the counters before this recording: the recorder was killed
+/// between two recordings.
+pub const BEFORE_UNKNOWN: &str = "unknown";
+
 /// Saves the pages. Returns their size in bytes.
 fn save(dead: DeadInstance, recording: &Path) -> Result<u64, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
@@ -236,7 +240,11 @@ fn save(dead: DeadInstance, recording: &Path) -> Result<u64, String> {
             file.seek(SeekFrom::Start(whole)).map_err(|error| text(&error))?;
             saved += reader.drain_to(file.as_fd()).map_err(|error| format!("{}: {error}", raw.join(&name).display()))? as u64;
             let before = before.iter().find(|before| before.cpu == cpu).map(|before| before.stats).unwrap_or_default();
-            let stats = since(instance.stats(cpu).map_err(|error| text(&error))?, before);
+            let stats = match description["before"] == BEFORE_UNKNOWN {
+                // The pages themselves state what was lost before them.
+                true => CpuStats::default(),
+                false => since(instance.stats(cpu).map_err(|error| text(&error))?, before),
+            };
             cpus.push(CpuLoss { cpu, stats }.to_json());
         }
         Ok(())

@@ -37,6 +37,8 @@ impl KernelSource {
         let now = self.clock.map(|clock| clock.now());
         let mut last = self.description.clone();
         self.description["state_dump"] = json!({ "begin": now, "end": now });
+        // Until the pages are shifted, it is not known how many events the old recording has.
+        self.description["before"] = json!(reap::BEFORE_UNKNOWN);
         let old = std::mem::replace(&mut self.raw, raw);
         self.describe()?;
         if let Some(instance) = &self.instance {
