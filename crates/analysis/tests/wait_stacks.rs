@@ -9,7 +9,7 @@ mod support;
 
 use composed::{drawn, options, two_cpus, BLOCKED};
 use linux_support::{Kernel, Val, DEAD};
-use longpole_analysis::critical_path::samples::{CriticalFunction, PathTime};
+use longpole_analysis::critical_path::samples::CriticalFunction;
 use longpole_analysis::critical_path::{Answer, CriticalPath};
 use longpole_analysis::pipeline::samples::{path_stacks, PathStacksOf, StackSamples};
 use longpole_analysis::pipeline::wait_stacks::{WaitStack, WaitStacksReader};
@@ -18,6 +18,7 @@ use longpole_analysis::scheduling::flame_graph::{Code, Unit};
 use longpole_analysis::scheduling::sampled_waits::{SampledWait, SampledWaits};
 use longpole_analysis::scheduling::stack_gaps::{Remedy, StackGaps, Unnamed};
 use longpole_analysis::scheduling::stacks::FunctionShare;
+use longpole_analysis::scheduling::time_kind::TimeKind;
 use longpole_analysis::verdict::because::Because;
 use longpole_analysis::verdict::code::add_places;
 use longpole_analysis::verdict::data::{Basis, Locks, Named, Outcome, SubjectLevel, Verdict, WaitPlaces};
@@ -232,8 +233,8 @@ fn a_wait_on_the_path_belongs_to_the_programs_own_function_that_waits() {
          40100-40200 t11::nanosleep, 40200-50100 t11::user"
     );
     let functions = read.functions();
-    let row = |name: &str, time: PathTime| functions.iter().find(|row| row.function == name && row.time == time).unwrap();
-    let waits = row("waits", PathTime::Timer);
+    let row = |name: &str, time: TimeKind| functions.iter().find(|row| row.function == name && row.time == time).unwrap();
+    let waits = row("waits", TimeKind::Timer);
     // The wait was certainly sampled. The interval allows for the few samples of the running code.
     assert!((waits.share - 29_900.0 / 50_000.0).abs() < 1e-9 && waits.low < waits.share && waits.high > waits.share, "{waits:?}");
     assert_eq!(
@@ -241,9 +242,9 @@ fn a_wait_on_the_path_belongs_to_the_programs_own_function_that_waits() {
         ("p11", "one", Some("/src/a.c"), Some(12))
     );
     assert_eq!((waits.caller.as_deref(), waits.profile_rank), (Some("main"), None));
-    let for_cpu = row("waits", PathTime::Cpu);
+    let for_cpu = row("waits", TimeKind::Cpu);
     assert!((for_cpu.share - 100.0 / 50_000.0).abs() < 1e-9, "{for_cpu:?}");
-    let computes = row("computes", PathTime::Running);
+    let computes = row("computes", TimeKind::Running);
     assert!((computes.share - 20_000.0 / 50_000.0).abs() < 1e-9 && computes.profile_rank == Some(1), "{computes:?}");
     assert!(!functions.iter().any(|row| row.function == "in_the_library"), "{functions:?}");
 }
@@ -253,7 +254,7 @@ fn a_wait_that_was_sampled_by_chance_has_an_interval() {
     let mut stream = sleeper_samples(300_000);
     stream.ran(46_000, 11, &[COMPUTES, MAIN]);
     let functions = Read::new(&sleeper(), &stream).functions();
-    let waits = functions.iter().find(|row| row.time == PathTime::Timer).unwrap();
+    let waits = functions.iter().find(|row| row.time == TimeKind::Timer).unwrap();
     // The state's time is known, however rarely its waits are sampled.
     assert!((waits.share - 29_900.0 / 50_000.0).abs() < 1e-9, "{waits:?}");
     assert!(waits.low < 0.3 && waits.high > 0.8, "{waits:?}");
@@ -332,7 +333,7 @@ fn a_wait_is_of_the_kind_of_what_ended_it() {
         let parts = read.waits.all()[0].parts();
         parts.map(|(kind, part)| (kind, part.start, part.end))
     };
-    let of = |kind: PathTime| [(kind, 10_100, 40_000), (PathTime::Cpu, 40_000, 40_100)];
+    let of = |kind: TimeKind| [(kind, 10_100, 40_000), (TimeKind::Cpu, 40_000, 40_100)];
     let softirq = |number: i64| {
         move |kernel: &mut Kernel| {
             kernel.event(39_900, 0, "irq_softirq_entry", &[("vec", Val::I(number))]);
@@ -340,10 +341,10 @@ fn a_wait_is_of_the_kind_of_what_ended_it() {
             kernel.event(40_050, 0, "irq_softirq_exit", &[("vec", Val::I(number))]);
         }
     };
-    assert_eq!(kinds(&softirq(1)), of(PathTime::Timer));
-    assert_eq!(kinds(&softirq(3)), of(PathTime::Network));
-    assert_eq!(kinds(&softirq(6)), of(PathTime::Waiting));
-    assert_eq!(kinds(&|kernel| kernel.waking(40_000, 1, 11, 0)), of(PathTime::Waiting));
+    assert_eq!(kinds(&softirq(1)), of(TimeKind::Timer));
+    assert_eq!(kinds(&softirq(3)), of(TimeKind::Network));
+    assert_eq!(kinds(&softirq(6)), of(TimeKind::Waiting));
+    assert_eq!(kinds(&|kernel| kernel.waking(40_000, 1, 11, 0)), of(TimeKind::Waiting));
 }
 
 #[test]

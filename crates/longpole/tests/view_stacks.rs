@@ -164,7 +164,7 @@ fn sampled_waits_have_their_stacks_and_those_of_their_wakers_also_when_the_trace
             assert!(waiter["file"].as_str().unwrap().ends_with("places.c") && waiter["line"].is_u64(), "{wait}");
         }
         if waiter["function"] == "holds_lock" {
-            // It sleeps, or loses its CPU on the way to it.
+            // It sleeps, or loses its CPU before it sleeps.
             assert!(wait["waker"].is_null() && (wait["kind"] == "timer" || wait["kind"] == "cpu"), "{wait}");
         }
         if let (Some(waits), Some(wakes)) = (waiter["function"].as_str(), waker["function"].as_str()) {

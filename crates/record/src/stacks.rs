@@ -50,8 +50,8 @@ const RING: usize = 512 << 10;
 /// Size of each CPU's ring with copied stacks, and of all rings together on hosts with many CPUs.
 const COPY_RING: usize = 2 << 20;
 const COPY_RINGS: usize = 256 << 20;
-/// Bytes of the stack that a timer's sample copies. Compilers and interpreters have more than half
-/// of that between their first and their newest frame, and most other programs far less.
+/// Bytes of the stack that a timer's sample copies. Stacks of compilers and interpreters are
+/// often longer than half of that; those of most other programs are shorter.
 const COPY: u32 = 32 << 10;
 /// Bytes of the stack that a sample of a wait copies: fewer, because these samples are many, and
 /// their bytes are limited.

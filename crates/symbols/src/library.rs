@@ -1,8 +1,8 @@
 //! Which functions belong to the library or the runtime of a language instead of the program.
 //!
-//! Such a function is not in a shared library if the language links statically (Rust, Go), if it
-//! is a template (C++), or if it was generated at run time (Node, Java, Python). A language
-//! reserves names, or its tools record where its sources were, so both identify its library.
+//! The file that contains a function does not show this if the language links statically (Rust,
+//! Go), if the function is a template (C++), or if it was generated at run time (Node, Java,
+//! Python). It is known by a name that the language reserves, or by the folder of its source.
 //!
 //! Example: a Rust program waits in `std::thread::sleep`, whose source is
 //! `/rustc/HASH/library/std/src/thread/mod.rs`. The function of the program is its caller.

@@ -27,7 +27,7 @@ pub struct Stack<'a> {
     /// Set if the stack is known to lack its outermost functions.
     pub truncated: bool,
     /// Set if the stack was copied, so that `truncated` is known. The kernel follows other stacks
-    /// by frame pointers, which may lead nowhere.
+    /// by frame pointers, and does not report where these are wrong.
     pub copied: bool,
     /// Sampling period of waits on this CPU in ns: a wait of length L was recorded with probability
     /// min(1, L / period). `None` if waits are not sampled.

@@ -21,5 +21,3 @@ pub use functions::{Code, CriticalFunction, FunctionTable, Top};
 pub use on_path::{Group, OfWait, OnPath, Piece};
 pub use path_stacks::{own_frame, waiting_frame, Divided, Estimate, PathStack, PathStacks, Sampled};
 pub use within::Within;
-
-pub use crate::scheduling::time_kind::TimeKind as PathTime;

@@ -74,7 +74,8 @@ type Content = (Arc<str>, Box<[u32]>, Option<u32>, bool);
 pub struct WaitStacks {
     frames: Vec<ShownFrame>,
     kept: Vec<Content>,
-    /// By time and thread of the sample: the thread that waited, and the one that woke it.
+    /// Stack of the thread that waited, and time and stack of the thread that woke it. The key is
+    /// the time and the thread of the wait's sample.
     waits: HashMap<(i64, i32), (KeptStack, Option<(i64, KeptStack)>)>,
 }
 

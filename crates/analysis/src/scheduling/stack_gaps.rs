@@ -55,7 +55,8 @@ pub struct TruncatedStacks {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StackGaps {
     /// Number of samples whose stacks end before the first function of their thread. `None` if no
-    /// stack was copied: the kernel follows frame pointers, which may lead nowhere.
+    /// stack was copied: the kernel follows frame pointers, and does not report where these are
+    /// wrong.
     pub truncated: Option<u64>,
     /// Their share of the copied stacks.
     pub truncated_share: Option<f64>,

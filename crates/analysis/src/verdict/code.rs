@@ -8,8 +8,9 @@ use super::because::Because;
 use super::data::{ClassState, Code, Named, StateNamed, SubjectLevel, SubjectState, Verdict, WaitPlaces};
 use super::limits::Limits;
 use super::waits_for::{Awaited, WaitsFor};
-use crate::critical_path::samples::{Code as CodeOnPath, EndedWait, Estimate, PathTime};
+use crate::critical_path::samples::{Code as CodeOnPath, EndedWait, Estimate};
 use crate::scheduling::sampled_waits::AwaitedLock;
+use crate::scheduling::time_kind::TimeKind;
 use longpole_model::kinds::LinkKind;
 use longpole_model::system_calls::CallFamily;
 
@@ -97,16 +98,16 @@ fn is_by(code: &CodeOnPath, subject: &Named, row: Option<&ClassState>) -> bool {
 fn is_in(code: &CodeOnPath, state: &StateNamed, row: Option<&ClassState>) -> bool {
     let is_named = row.is_some_and(|row| row.state == code.state) || state.name == code.state;
     match state.kind {
-        SubjectState::Running => code.time == PathTime::Running,
-        SubjectState::SystemCall => code.time == PathTime::Running && is_named,
+        SubjectState::Running => code.time == TimeKind::Running,
+        SubjectState::SystemCall => code.time == TimeKind::Running && is_named,
         SubjectState::Declared => is_named,
         SubjectState::Sleep => {
-            code.time == PathTime::Timer && (is_named || LinkKind::Timer.call_of(&code.state) == Some(&state.name) || state.name == "timer")
+            code.time == TimeKind::Timer && (is_named || LinkKind::Timer.call_of(&code.state) == Some(&state.name) || state.name == "timer")
         }
-        SubjectState::KernelTimer | SubjectState::GracePeriod => code.time == PathTime::Timer && is_named,
-        SubjectState::Disk => code.time == PathTime::Disk && is_named,
-        SubjectState::Transit => matches!(code.time, PathTime::Network | PathTime::Waiting) && is_named,
-        SubjectState::Unknown => code.time == PathTime::Waiting && is_named,
+        SubjectState::KernelTimer | SubjectState::GracePeriod => code.time == TimeKind::Timer && is_named,
+        SubjectState::Disk => code.time == TimeKind::Disk && is_named,
+        SubjectState::Transit => matches!(code.time, TimeKind::Network | TimeKind::Waiting) && is_named,
+        SubjectState::Unknown => code.time == TimeKind::Waiting && is_named,
         _ => false,
     }
 }
@@ -118,7 +119,7 @@ mod tests {
 
     const LENGTH_NS: u64 = 1_000;
 
-    fn code(class: &str, (time, state): (PathTime, &str), function: &str, ns: f64) -> CodeOnPath {
+    fn code(class: &str, (time, state): (TimeKind, &str), function: &str, ns: f64) -> CodeOnPath {
         CodeOnPath {
             process: "p".to_owned(),
             class: class.to_owned(),
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_code_of_a_thread_is_not_that_of_other_threads_of_its_program() {
-        let runs = (PathTime::Running, "run");
+        let runs = (TimeKind::Running, "run");
         let codes = [code("p/b", runs, "of_another", 600.0), code("p/a", runs, "own", 300.0)];
         let of = |level, name| verdict(level, name, (SubjectState::Running, "run"), 0.3);
         assert_eq!(named(of(SubjectLevel::Thread, "p/a"), &codes).as_deref(), Some("own"));
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn the_code_of_a_wait_is_of_the_state_that_the_verdict_names() {
         let codes =
-            [code("p", (PathTime::Waiting, "blocked:futex"), "locks", 500.0), code("p", (PathTime::Waiting, "unknown"), "reads", 400.0)];
+            [code("p", (TimeKind::Waiting, "blocked:futex"), "locks", 500.0), code("p", (TimeKind::Waiting, "unknown"), "reads", 400.0)];
         let of = |state| verdict(SubjectLevel::Process, "p", (SubjectState::Unknown, state), 0.5);
         assert_eq!(named(of("unknown"), &codes).as_deref(), Some("reads"));
         assert_eq!(named(of("outside"), &codes), None);

@@ -3,10 +3,11 @@
 use crate::render::profile;
 use crate::render::style::{painted, title, Role};
 use crate::render::table::{number, percent, plain, Table};
-use longpole_analysis::critical_path::samples::{CriticalFunction, EndedWait, PathTime};
+use longpole_analysis::critical_path::samples::{CriticalFunction, EndedWait};
 use longpole_analysis::profile::busy_functions;
 use longpole_analysis::scheduling::stack_gaps::{Remedy, StackGaps, Unnamed};
 use longpole_analysis::scheduling::stacks::{Counts, FunctionShare};
+use longpole_analysis::scheduling::time_kind::TimeKind;
 use longpole_symbols::Runtime;
 use std::io::{self, Write};
 
@@ -32,7 +33,7 @@ pub fn print(out: &mut impl Write, functions: &[FunctionShare], counts: Counts, 
 
 /// Prints shares of a critical path, next to those of a profile.
 pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most: Option<usize>) -> io::Result<()> {
-    let has_waits = functions.iter().any(|row| row.time != PathTime::Running);
+    let has_waits = functions.iter().any(|row| row.time != TimeKind::Running);
     let waits: &[&str] = if has_waits { &["time"] } else { &[] };
     let rest = ["~module", "~place", "process", ">share of path", "~>95 %", ">CPU-sample rank", "~>share"];
     let mut table = Table::new(&[&["function (sampled)"], waits, &rest].concat());

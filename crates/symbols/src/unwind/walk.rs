@@ -23,8 +23,8 @@ pub enum Code<'a> {
     Made,
     /// A function that has no caller.
     First,
-    /// A function that changes to this stack, so its caller is on another one. The row holds before
-    /// it has changed.
+    /// A function that changes to this stack, so its caller is on another one. The row is valid up
+    /// to the change.
     Switch(Option<&'a Row>),
     /// Code that the tables of its module do not cover.
     Unknown,
@@ -81,7 +81,7 @@ struct Position {
     guessed: bool,
 }
 
-/// Where an attempt ended.
+/// Reason for which an attempt found no further caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     First,

@@ -2,12 +2,13 @@
 
 use super::MIN_SHARE;
 use crate::compare::change::Change;
-use crate::critical_path::samples::{CriticalFunction, PathTime};
+use crate::critical_path::samples::CriticalFunction;
+use crate::scheduling::time_kind::TimeKind;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Process, function, and whether it runs or for what it waits.
-type Name = (String, String, PathTime);
+type Name = (String, String, TimeKind);
 
 /// Shares of functions with the bounds of their intervals.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +19,7 @@ pub(super) struct FunctionShares(BTreeMap<Name, [f64; 3]>);
 pub struct FunctionChange {
     pub process: String,
     pub function: String,
-    pub time: PathTime,
+    pub time: TimeKind,
     pub share_a: f64,
     pub share_b: f64,
     #[serde(flatten)]

@@ -43,7 +43,7 @@ impl<W> WakeUps<W> {
     }
 
     /// Removes the newest wake-up of the thread that waited, and returns its time and the waker if
-    /// it ended this wait. A wake-up in an interrupt is left out: its stack is that of the
+    /// it ended this wait. A wake-up in an interrupt does not count: its stack is that of the
     /// interrupted thread.
     pub fn take(&mut self, wait: &SampledWait) -> Option<(i64, W)> {
         let (t_ns, waker) = self.0.remove(&wait.tid)?;

@@ -7,9 +7,9 @@
 //! functions of the kernel and of the system's libraries.
 
 use super::path_stacks::{own_frame, waiting_frame, Divided, Estimate, PathStack};
-use super::PathTime;
 use crate::critical_path::{Path, Row};
 use crate::scheduling::stacks::FunctionShare;
+use crate::scheduling::time_kind::TimeKind;
 use longpole_symbols::{Frame, FrameId, Origin, Stacks};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -31,7 +31,7 @@ pub struct CriticalFunction {
     /// Function from which it was called for most of the time.
     pub caller: Option<String>,
     /// Whether the function runs, or what it waits for.
-    pub time: PathTime,
+    pub time: TimeKind,
     /// Estimated share of the path.
     pub share: f64,
     /// Bounds of the share with 95 % confidence.
@@ -75,7 +75,7 @@ pub struct Code {
     /// Class of the thread to which the time belongs; for a link that no state follows, the link's.
     pub class: String,
     pub state: String,
-    pub time: PathTime,
+    pub time: TimeKind,
     /// Name of the function; `None` if it is not known.
     pub function: Option<String>,
     pub file: Option<String>,
@@ -86,7 +86,7 @@ pub struct Code {
 
 /// A function of a process, running or waiting. In sums, the order of keys is fixed, because the
 /// order of additions changes the last digit.
-type FunctionKey = (Rc<str>, FrameId, PathTime);
+type FunctionKey = (Rc<str>, FrameId, TimeKind);
 
 /// The sums over the stacks of one function.
 #[derive(Debug, Default)]
@@ -126,7 +126,7 @@ impl Sums {
 
 /// Returns the position of the function that a stack counts for.
 fn counted_frame(stacks: &Stacks, stack: &PathStack) -> Option<usize> {
-    if stack.group.time == PathTime::Running {
+    if stack.group.time == TimeKind::Running {
         return stacks.running_frame(&stack.frames);
     }
     waiting_frame(stacks, &stack.frames)
@@ -169,7 +169,7 @@ impl<'a> FunctionTable<'a> {
         for ((process, frame, time), sums) in self.sums() {
             let Frame { function, module, named, .. } = self.stacks.frame(frame);
             let names = [process.to_string(), function.clone(), module.clone()];
-            let profiled = if time == PathTime::Running { profile.remove(&names) } else { None };
+            let profiled = if time == TimeKind::Running { profile.remove(&names) } else { None };
             let (low, high) = sums.estimate.interval(all);
             let (file, line) = sums.place(self.stacks);
             let [process, function, module] = names;
@@ -202,7 +202,7 @@ impl<'a> FunctionTable<'a> {
                 file: None,
                 line: None,
                 caller: None,
-                time: PathTime::Running,
+                time: TimeKind::Running,
                 share: 0.0,
                 low: 0.0,
                 high: covered * high,
@@ -281,7 +281,7 @@ impl<'a> FunctionTable<'a> {
     fn top(&self, (process, frame, time): &FunctionKey, sums: &Sums, all: Estimate) -> Top {
         let Frame { function, module, .. } = self.stacks.frame(*frame);
         let names = [process.to_string(), function.clone(), module.clone()];
-        let profiled = self.profile.get(&names).filter(|_| *time == PathTime::Running);
+        let profiled = self.profile.get(&names).filter(|_| *time == TimeKind::Running);
         let (low, high) = sums.estimate.interval(all);
         let (file, line) = sums.place(self.stacks);
         let [process, function, module] = names;
@@ -304,7 +304,7 @@ impl<'a> FunctionTable<'a> {
 
     /// Returns the program's own functions in each state.
     pub fn codes(&self) -> Vec<Code> {
-        type OfState<'a> = (Rc<str>, [&'a str; 2], PathTime, Option<FrameId>);
+        type OfState<'a> = (Rc<str>, [&'a str; 2], TimeKind, Option<FrameId>);
         let mut sums: HashMap<OfState, Sums> = HashMap::new();
         for stack in &self.divided.stacks {
             let (_, state) = self.path.class_and_state(stack.group.of);

@@ -7,9 +7,9 @@
 //! the time that the thread waited for them; it is theirs.
 
 use super::time::of_segment;
-use super::PathTime;
 use crate::critical_path::{Path, Stretch};
 use crate::scheduling::sampled_waits::SampledWait;
+use crate::scheduling::time_kind::TimeKind;
 use longpole_model::causes::RunsOn;
 use longpole_model::kinds::{SegmentKind, StateKind};
 use std::collections::{HashMap, VecDeque};
@@ -21,7 +21,7 @@ pub struct Group {
     pub of: u32,
     /// Number of a stretch of the machine to which the time belongs.
     pub owner: u32,
-    pub time: PathTime,
+    pub time: TimeKind,
 }
 
 /// A part of a wait that is on the path.
@@ -53,7 +53,7 @@ pub struct OnPath<'a> {
     own: Option<u32>,
     /// Seats for each number of stretches; empty for links, and if no sample could be taken there.
     seats: Vec<&'a [RunsOn]>,
-    times: Vec<PathTime>,
+    times: Vec<TimeKind>,
     /// For each number of stretches, the first number of the same machine.
     machines: Vec<u32>,
     /// Links after the last state, which belong to the thread that continues.
@@ -149,7 +149,7 @@ impl<'a> OnPath<'a> {
 
     /// Returns whether a timer may sample running code in stretches of this number.
     fn runs(&self, of: u32) -> bool {
-        self.times[of as usize] == PathTime::Running && !self.seats[of as usize].is_empty()
+        self.times[of as usize] == TimeKind::Running && !self.seats[of as usize].is_empty()
     }
 
     /// Returns whether samples of running code can be taken in stretches of this group.
@@ -179,7 +179,7 @@ impl<'a> OnPath<'a> {
             RunsOn::Cpu(number) => Some(number) == cpu,
         };
         let is_of_same = |own: &u32| self.is_interrupted(of) && self.machines[*own as usize] == self.machines[of as usize];
-        let group = |of: u32| Group { of, owner: self.machines[of as usize], time: PathTime::Running };
+        let group = |of: u32| Group { of, owner: self.machines[of as usize], time: TimeKind::Running };
         self.seats[of as usize].iter().any(is_here).then(|| group(self.own.filter(is_of_same).unwrap_or(of)))
     }
 
@@ -206,7 +206,7 @@ impl<'a> OnPath<'a> {
 impl Group {
     /// The time in which a thread in this state has no CPU.
     fn waiting(self) -> Group {
-        let time = if self.time == PathTime::Running { PathTime::Timer } else { self.time };
+        let time = if self.time == TimeKind::Running { TimeKind::Timer } else { self.time };
         Group { time, ..self }
     }
 }

@@ -11,8 +11,8 @@
 //! certainly sampled contributes nothing.
 
 use super::on_path::{Group, OfWait, OnPath};
-use super::PathTime;
 use crate::scheduling::stacks::interval_of;
+use crate::scheduling::time_kind::TimeKind;
 use longpole_symbols::{FrameId, Origin, Stacks};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -180,8 +180,8 @@ impl PathStacks {
             *sums.entry(*group).or_default() += counted.estimate.ns;
         }
         // A state in which a thread runs and waits: its samples say how long it waited.
-        let state = |group: Group| Group { time: PathTime::Running, ..group };
-        let is_in_running = |group: &Group| group.time != PathTime::Running && on_path.can_run(*group);
+        let state = |group: Group| Group { time: TimeKind::Running, ..group };
+        let is_in_running = |group: &Group| group.time != TimeKind::Running && on_path.can_run(*group);
         let mut waited: HashMap<Group, f64> = HashMap::new();
         for (group, ns) in sums.iter().filter(|(group, _)| is_in_running(group)) {
             *waited.entry(state(*group)).or_default() += ns;
@@ -190,7 +190,7 @@ impl PathStacks {
         let running = on_path.sums.keys().filter(|group| on_path.can_run(**group));
         let running_ns: f64 = running.map(|group| (length(*group) - waited.get(group).copied().unwrap_or(0.0)).max(0.0)).sum();
         let factor = |group: Group| match group.time {
-            PathTime::Running => running_ns / self.running.max(1) as f64,
+            TimeKind::Running => running_ns / self.running.max(1) as f64,
             _ if is_in_running(&group) => (length(state(group)) / waited.get(&state(group)).copied().unwrap_or(1.0)).min(1.0),
             _ => length(group) / sums.get(&group).copied().unwrap_or(1.0).max(1.0),
         };
@@ -206,7 +206,7 @@ impl PathStacks {
         };
         let stacks: Vec<PathStack> = stacks.into_iter().map(stack).collect();
         let with_stacks = stacks.iter().map(|stack| stack.time).sum();
-        let waits = stacks.iter().filter(|stack| stack.group.time != PathTime::Running);
+        let waits = stacks.iter().filter(|stack| stack.group.time != TimeKind::Running);
         let waiting_ns = waits.map(|stack| stack.time.ns).sum();
         Divided { stacks, without, with_stacks, running_ns: if has_running { running_ns } else { 0.0 }, waiting_ns }
     }
