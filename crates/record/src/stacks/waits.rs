@@ -20,8 +20,8 @@ mod programs;
 pub use programs::SampleData;
 
 use super::perf::Ring;
-use programs::Maps;
-use std::ffi::CStr;
+use btf::Types;
+use programs::{Maps, TaskFields};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -62,21 +62,19 @@ impl WaitsError {
     }
 }
 
-/// The programs that sample waits. No thread is noted yet, so nothing is sampled.
+/// The programs that sample waits. They do not run yet.
 #[derive(Debug)]
 pub struct Waits {
     maps: Maps,
-    /// Attached already, to find out early that the kernel has the tracepoint.
-    resume: OwnedFd,
-    leave: OwnedFd,
-    wake: OwnedFd,
+    switched: OwnedFd,
+    woken: OwnedFd,
 }
 
 /// The programs while they run. Waits are sampled until this value is dropped.
 #[derive(Debug)]
 pub struct RunningWaits {
     maps: Maps,
-    _attached: [OwnedFd; 3],
+    _attached: [OwnedFd; 2],
 }
 
 impl Waits {
@@ -85,34 +83,34 @@ impl Waits {
     pub fn prepare(rings: &mut [(u32, Ring)], bytes: u32, period_ns: u32) -> Result<Waits, WaitsError> {
         let pid_max = fs::read_to_string(PID_MAX).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_PID_MAX);
         let max_cpu = rings.iter().map(|(cpu, _)| *cpu).max().unwrap_or(0);
-        let types = fs::read(BTF).map_err(|_| WaitsError::NoTypes)?;
-        let pid_offset = btf::offset(&types, b"task_struct", b"pid").ok_or(WaitsError::NoTypes)?;
+        let btf = fs::read(BTF).map_err(|_| WaitsError::NoTypes)?;
+        let types = Types::parse(&btf).ok_or(WaitsError::NoTypes)?;
+        let fields = task_fields(&types).ok_or(WaitsError::NoTypes)?;
+        let (at_switch, at_wakeup) = (types.typedef(b"btf_trace_sched_exit_tp"), types.typedef(b"btf_trace_sched_waking"));
+        let (at_switch, at_wakeup) = (at_switch.ok_or(WaitsError::NoTracepoint)?, at_wakeup.ok_or(WaitsError::NoTypes)?);
         let maps = Maps::new(pid_max, max_cpu, std::process::id() as i32).map_err(WaitsError::new("make a BPF map"))?;
         maps.set_period(period_ns).map_err(WaitsError::new("write a BPF map"))?;
-        let load = |code: Vec<[u8; 8]>, name| bpf::load(&code, name).map_err(WaitsError::new("load a BPF program"));
-        let resume = attach(&load(programs::resume(&maps), "longpole_resume")?, c"sched_exit_tp")?;
-        let leave = load(programs::leave(&maps), "longpole_leave")?;
-        let wake = load(programs::wake(&maps, pid_offset as i32), "longpole_wake")?;
+        let load = |code: Vec<[u8; 8]>, name, at| bpf::load(&code, name, at).map_err(WaitsError::new("load a BPF program"));
+        let switched = load(programs::switched(&maps), "longpole_switch", at_switch)?;
+        let woken = load(programs::woken(&maps, fields), "longpole_waking", at_wakeup)?;
         for (cpu, ring) in rings {
             let event = ring.open_output(*cpu, bytes).map_err(WaitsError::new("open a perf event for BPF programs"))?;
             maps.set_event(*cpu, event).map_err(WaitsError::new("write a BPF map"))?;
         }
-        Ok(Waits { maps, resume, leave, wake })
+        Ok(Waits { maps, switched, woken })
     }
 
     /// Starts the sampling.
     pub fn start(self) -> Result<RunningWaits, WaitsError> {
-        let wake = attach(&self.wake, c"sched_waking")?;
-        let leave = attach(&self.leave, c"sched_switch")?;
-        Ok(RunningWaits { maps: self.maps, _attached: [self.resume, wake, leave] })
+        let attach = |program| bpf::attach(program).map_err(WaitsError::new("attach a BPF program"));
+        let attached = [attach(&self.woken)?, attach(&self.switched)?];
+        Ok(RunningWaits { maps: self.maps, _attached: attached })
     }
 }
 
-fn attach(program: &OwnedFd, tracepoint: &CStr) -> Result<OwnedFd, WaitsError> {
-    bpf::attach(program, tracepoint).map_err(|error| match error.raw_os_error() {
-        Some(libc::ENOENT) => WaitsError::NoTracepoint,
-        _ => WaitsError::new("attach a BPF program")(error),
-    })
+fn task_fields(types: &Types<'_>) -> Option<TaskFields> {
+    let offset = |field| types.offset(b"task_struct", field)?.try_into().ok();
+    Some(TaskFields { tid: offset(b"pid")?, process: offset(b"tgid")? })
 }
 
 impl RunningWaits {

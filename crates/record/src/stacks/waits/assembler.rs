@@ -24,11 +24,10 @@ pub const R10: Register = Register(10);
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
 pub enum Helper {
-    LookUp = 1,
     Time = 5,
+    CurrentCpu = 8,
     CurrentPidTgid = 14,
     PerfEventOutput = 25,
-    ReadKernel = 113,
 }
 
 /// Operations on 64-bit numbers.

@@ -9,7 +9,8 @@ const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE: libc::c_int = 2;
 const PROGRAM_LOAD: libc::c_int = 5;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
-const PROGRAM_RAW_TRACEPOINT: u32 = 17;
+const PROGRAM_TRACING: u32 = 26;
+const ATTACH_RAW_TRACEPOINT: u32 = 23;
 /// The functions of the kernel that the programs call are for programs under the GPL only.
 const LICENSE: &CStr = c"Dual MIT/GPL";
 
@@ -19,7 +20,6 @@ const LICENSE: &CStr = c"Dual MIT/GPL";
 pub enum MapKind {
     Array = 2,
     PerfEvents = 4,
-    PerCpuArray = 6,
 }
 
 #[repr(C)]
@@ -52,6 +52,12 @@ struct ProgramAttributes {
     kernel_version: u32,
     flags: u32,
     name: [u8; 16],
+    /// Network device, description of types, functions and lines: not used.
+    device: u32,
+    attach_type: u32,
+    unused: [u32; 9],
+    /// What the program is attached to: the type of this number in the kernel's description.
+    attach_type_id: u32,
 }
 
 #[repr(C)]
@@ -73,12 +79,13 @@ pub fn update<V>(map: &OwnedFd, key: u32, value: &V) -> io::Result<()> {
     bpf(MAP_UPDATE, &attributes).map(drop)
 }
 
-/// Loads a program. The kernel refuses it if it could harm the kernel.
-pub fn load(code: &[[u8; 8]], name: &str) -> io::Result<OwnedFd> {
+/// Loads a program for the tracepoint of this type. The kernel refuses it if it could harm the
+/// kernel.
+pub fn load(code: &[[u8; 8]], name: &str, tracepoint_type: u32) -> io::Result<OwnedFd> {
     let mut short = [0; 16];
     name.bytes().take(15).zip(&mut short).for_each(|(byte, to)| *to = byte);
     let attributes = ProgramAttributes {
-        kind: PROGRAM_RAW_TRACEPOINT,
+        kind: PROGRAM_TRACING,
         instructions: code.len() as u32,
         code: code.as_ptr() as u64,
         license: LICENSE.as_ptr() as u64,
@@ -88,13 +95,17 @@ pub fn load(code: &[[u8; 8]], name: &str) -> io::Result<OwnedFd> {
         kernel_version: 0,
         flags: 0,
         name: short,
+        device: 0,
+        attach_type: ATTACH_RAW_TRACEPOINT,
+        unused: [0; 9],
+        attach_type_id: tracepoint_type,
     };
     descriptor(PROGRAM_LOAD, &attributes)
 }
 
-/// Lets a program run at a tracepoint, until the returned descriptor is closed.
-pub fn attach(program: &OwnedFd, tracepoint: &CStr) -> io::Result<OwnedFd> {
-    let attributes = TracepointAttributes { name: tracepoint.as_ptr() as u64, program: number(program), reserved: 0 };
+/// Lets a program run at its tracepoint, until the returned descriptor is closed.
+pub fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
+    let attributes = TracepointAttributes { name: 0, program: number(program), reserved: 0 };
     descriptor(RAW_TRACEPOINT_OPEN, &attributes)
 }
 

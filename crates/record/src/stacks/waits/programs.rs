@@ -1,16 +1,20 @@
-//! The three BPF programs that decide in the kernel which waits are sampled.
+//! The two BPF programs that decide in the kernel which waits are sampled.
 //!
-//! - At `sched_switch`, the thread that leaves the CPU is noted with the time ([`leave`]).
-//! - At `sched_exit_tp`, a thread has just got the CPU again, still in the function of the kernel
-//!   in which it waited. The time since the note is the length of its wait ([`resume`]).
-//! - At `sched_waking`, the current thread wakes a thread that was noted ([`wake`]).
+//! - At `sched_exit_tp`, a thread has just got the CPU, and is still in the function of the kernel
+//!   in which it waited. The program notes the time for the thread that had this CPU before, whose
+//!   wait begins. The time since the thread's own note is the length of the wait that has just
+//!   ended ([`switched`]).
+//! - At `sched_waking`, the current thread wakes a thread that was noted ([`woken`]).
 //!
-//! The latter two sample a wait of length L with the probability min(1, L / period): if L is larger
-//! than a number in 0..period that looks random but depends only on the thread and the time of the
-//! note. So the wake-up is sampled only if the wait that it ends is sampled, too.
+//! Both sample a wait of length L with the probability min(1, L / period): if L is larger than a
+//! number in 0..period that looks random but depends only on the thread and the time of the note.
+//! So the wake-up is sampled only if the wait that it ends is sampled, too.
 //!
 //! A sample is taken by the perf event of the CPU, whose samples have the stacks of the current
 //! thread. The program only adds the cause and the woken thread ([`SampleData`]).
+//!
+//! The programs run at each switch and wake-up of the host, so they call few functions of the
+//! kernel and look nothing up in maps: each map has one value, whose address is in the program.
 
 use super::assembler::{Assembler, Condition, Helper, Operation, Register, Width, R0, R1, R10, R2, R3, R4, R5, R6, R7, R8, R9};
 use super::bpf::{self, MapKind};
@@ -39,48 +43,72 @@ impl SampleData {
     }
 }
 
-/// Size of a note in bytes: the time in ns at which the thread left the CPU, or 0 if it has it; the
-/// thread; padding.
-const NOTE: u32 = 16;
+/// Size of a note in bytes, as a power of two: the time in ns at which the thread left the CPU, or
+/// 0 if it has it; the thread; padding.
+const NOTE: u32 = 4;
 const BEGIN: i16 = 0;
 const TID: i16 = 8;
 /// Largest number of notes. A thread has the note at its tid modulo their number, and two threads
-/// with the same note lose samples.
+/// with the same note lose samples. All idle CPUs share the note of thread 0.
 const MAX_NOTES: u32 = 1 << 17;
+/// Size in bytes of what is kept of a CPU, as a power of two: the tid of its thread. It is as large
+/// as a line of the cache, so that CPUs do not write into each other's lines.
+const CPU: u32 = 6;
 /// Flag of the kernel: the entry of the current CPU.
 const CURRENT_CPU: u64 = 0xffff_ffff;
 /// Factor whose products have evenly distributed upper bits: 2^64 divided by the golden ratio.
 const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Place of the key and of the data on a program's stack.
-const KEY: i16 = -4;
-const WOKEN: i16 = -8;
-const DATA: i16 = -16;
+/// Place of the data on a program's stack.
+const DATA: i16 = -8;
 
 /// What the programs share, and constants in them.
 #[derive(Debug)]
 pub struct Maps {
-    notes: OwnedFd,
-    /// Number of notes, a power of two.
-    count: u32,
+    notes: Table,
+    /// The thread that each CPU runs.
+    cpus: Table,
     /// The period in ns.
     period: OwnedFd,
-    /// The time of each CPU's newest switch, in ns.
-    switched: OwnedFd,
     /// The perf event of each CPU.
     events: OwnedFd,
     /// Process whose threads are not sampled.
     excluded: i32,
 }
 
+/// A map with one value, which is an array. So the programs have its address and need no look-up.
+#[derive(Debug)]
+struct Table {
+    map: OwnedFd,
+    /// Number of elements, a power of two.
+    count: u32,
+    /// Size in bytes of an element, as a power of two.
+    size: u32,
+}
+
+impl Table {
+    /// Makes a table with at least `count` elements.
+    fn new(count: u32, size: u32) -> io::Result<Table> {
+        let count = count.max(2).next_power_of_two();
+        Ok(Table { map: bpf::map(MapKind::Array, count << size, 1)?, count, size })
+    }
+
+    /// Sets a register to the address of the element at `index` modulo the number of elements.
+    /// `index` is overwritten.
+    fn element(&self, program: &mut Assembler, to: Register, index: Register) {
+        program.calculate(Operation::And, index, (self.count - 1) as i32);
+        program.calculate(Operation::ShiftLeft, index, self.size as i32);
+        program.map_value(to, self.map.as_raw_fd());
+        program.calculate(Operation::Add, to, index);
+    }
+}
+
 impl Maps {
     /// Makes the maps for threads up to `max_tid` and CPUs up to `max_cpu`.
     pub fn new(max_tid: u32, max_cpu: u32, excluded: i32) -> io::Result<Maps> {
-        let count = max_tid.clamp(2, MAX_NOTES).next_power_of_two();
         Ok(Maps {
-            notes: bpf::map(MapKind::Array, NOTE, count)?,
-            count,
+            notes: Table::new(max_tid.min(MAX_NOTES), NOTE)?,
+            cpus: Table::new(max_cpu + 1, CPU)?,
             period: bpf::map(MapKind::Array, 8, 1)?,
-            switched: bpf::map(MapKind::PerCpuArray, 8, 1)?,
             events: bpf::map(MapKind::PerfEvents, 4, max_cpu + 1)?,
             excluded,
         })
@@ -96,64 +124,58 @@ impl Maps {
     }
 }
 
-/// Arguments of `sched_switch`: preempted, previous task, next task, state of the previous task.
-pub fn leave(maps: &Maps) -> Vec<[u8; 8]> {
-    let mut program = Assembler::default();
-    program.call(Helper::CurrentPidTgid);
-    program.copy_low(R7, R0);
-    program.copy(R8, R0);
-    program.calculate(Operation::ShiftRight, R8, 32);
-    program.call(Helper::Time);
-    program.copy(R9, R0);
-    switched(&mut program, maps);
-    program.store(Width::Eight, (R0, 0), R9);
-    // Thread 0 is an idle CPU.
-    program.end_if(R7, Condition::Equal, 0);
-    program.end_if(R8, Condition::Equal, maps.excluded);
-    note(&mut program, maps);
-    program.store(Width::Four, (R0, TID), R7);
-    program.store(Width::Eight, (R0, BEGIN), R9);
-    program.finish()
+/// Positions in bytes of fields of the kernel's structure of a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskFields {
+    pub tid: i16,
+    pub process: i16,
 }
 
 /// Argument of `sched_exit_tp`: true if the thread was off the CPU meanwhile.
-pub fn resume(maps: &Maps) -> Vec<[u8; 8]> {
+pub fn switched(maps: &Maps) -> Vec<[u8; 8]> {
     let mut program = Assembler::default();
     program.copy(R6, R1);
     program.load(Width::Eight, R1, (R1, 0));
     program.end_if(R1, Condition::Equal, 0);
     program.call(Helper::CurrentPidTgid);
+    program.copy(R8, R0);
     program.copy_low(R7, R0);
+    program.call(Helper::CurrentCpu);
+    maps.cpus.element(&mut program, R9, R0);
+    program.call(Helper::Time);
+    // The thread that had the CPU until now.
+    program.load(Width::Four, R1, (R9, 0));
+    program.store(Width::Four, (R9, 0), R7);
+    program.copy(R2, R1);
+    maps.notes.element(&mut program, R3, R2);
+    program.store(Width::Four, (R3, TID), R1);
+    program.store(Width::Eight, (R3, BEGIN), R0);
+    // The thread that has it now. Thread 0 is an idle CPU.
     program.end_if(R7, Condition::Equal, 0);
-    note(&mut program, maps);
-    begin_of_wait(&mut program);
+    program.copy(R1, R0);
+    begin_of_wait(&mut program, maps);
     // A thread may be woken while it has the CPU, which ends no wait.
-    program.store(Width::Eight, (R8, BEGIN), 0);
-    // The thread got the CPU at the newest switch, so the clock need not be read again.
-    switched(&mut program, maps);
-    program.load(Width::Eight, R1, (R0, 0));
+    program.store(Width::Eight, (R3, BEGIN), 0);
     end_unless_sampled(&mut program, maps);
+    program.calculate(Operation::ShiftRight, R8, 32);
+    program.end_if(R8, Condition::Equal, maps.excluded);
     program.store(Width::Four, (R10, DATA + 4), 0);
     take_sample(&mut program, maps, WAITED);
     program.finish()
 }
 
-/// Argument of `sched_waking`: the task that is woken. `pid_offset` is the offset of the tid in a
-/// task.
-pub fn wake(maps: &Maps, pid_offset: i32) -> Vec<[u8; 8]> {
+/// Argument of `sched_waking`: the task that is woken.
+pub fn woken(maps: &Maps, fields: TaskFields) -> Vec<[u8; 8]> {
     let mut program = Assembler::default();
     program.copy(R6, R1);
-    stack_address(&mut program, R1, WOKEN);
-    program.set(R2, 4);
-    program.load(Width::Eight, R3, (R6, 0));
-    program.calculate(Operation::Add, R3, pid_offset);
-    program.call(Helper::ReadKernel);
-    program.load(Width::Four, R7, (R10, WOKEN));
-    note(&mut program, maps);
-    begin_of_wait(&mut program);
+    program.load(Width::Eight, R8, (R6, 0));
+    program.load(Width::Four, R7, (R8, fields.tid));
+    begin_of_wait(&mut program, maps);
     program.call(Helper::Time);
     program.copy(R1, R0);
     end_unless_sampled(&mut program, maps);
+    program.load(Width::Four, R8, (R8, fields.process));
+    program.end_if(R8, Condition::Equal, maps.excluded);
     program.call(Helper::CurrentPidTgid);
     program.calculate(Operation::ShiftRight, R0, 32);
     program.end_if(R0, Condition::Equal, maps.excluded);
@@ -162,35 +184,14 @@ pub fn wake(maps: &Maps, pid_offset: i32) -> Vec<[u8; 8]> {
     program.finish()
 }
 
-/// Sets R0 to the address of the CPU's time of the newest switch.
-fn switched(program: &mut Assembler, maps: &Maps) {
-    program.store(Width::Four, (R10, KEY), 0);
-    look_up(program, &maps.switched);
-}
-
-/// Sets R0 to the address of the note of thread R7.
-fn note(program: &mut Assembler, maps: &Maps) {
-    program.copy(R2, R7);
-    program.calculate(Operation::And, R2, (maps.count - 1) as i32);
-    program.store(Width::Four, (R10, KEY), R2);
-    look_up(program, &maps.notes);
-}
-
-/// Sets R0 to the address of the value of the key on the stack.
-fn look_up(program: &mut Assembler, map: &OwnedFd) {
-    program.map(R1, map.as_raw_fd());
-    stack_address(program, R2, KEY);
-    program.call(Helper::LookUp);
-    program.end_if(R0, Condition::Equal, 0);
-}
-
-/// Sets R8 to the note at R0, and R9 to the begin of the wait of thread R7. Ends the program if the
+/// Sets R3 to the note of thread R7, and R9 to the begin of its wait. Ends the program if the
 /// thread has no note.
-fn begin_of_wait(program: &mut Assembler) {
-    program.copy(R8, R0);
-    program.load(Width::Four, R1, (R8, TID));
-    program.end_if(R1, Condition::NotEqual, R7);
-    program.load(Width::Eight, R9, (R8, BEGIN));
+fn begin_of_wait(program: &mut Assembler, maps: &Maps) {
+    program.copy(R2, R7);
+    maps.notes.element(program, R3, R2);
+    program.load(Width::Four, R2, (R3, TID));
+    program.end_if(R2, Condition::NotEqual, R7);
+    program.load(Width::Eight, R9, (R3, BEGIN));
     program.end_if(R9, Condition::Equal, 0);
 }
 
