@@ -132,6 +132,54 @@ fn an_interrupt_continues_the_critical_path_of_the_request_that_it_completes() {
     );
 }
 
+/// The device is busy, so a kernel worker that another request's completion woke issues the request
+/// of `t11`. It stays the request of `t11`.
+#[test]
+fn a_request_that_waits_in_the_queue_belongs_to_the_thread_that_inserted_it() {
+    let mut kernel = two_cpus();
+    let of = |sector| [("dev", Val::I(8 << 20)), ("sector", Val::I(sector))];
+    kernel.syscall(120, 0, "fsync", None);
+    kernel.event(130, 0, "block_rq_insert", &of(77));
+    kernel.switch(140, 0, 11, 2, 0);
+    kernel.switch(200, 1, 0, 0, 12);
+    kernel.event(210, 1, "block_rq_issue", &of(77));
+    kernel.event(215, 1, "block_rq_requeue", &of(77));
+    kernel.event(300, 1, "block_rq_issue", &of(77));
+    kernel.switch(310, 1, 12, BLOCKED, 0);
+    kernel.irq(500, 1, 36, true);
+    kernel.event(510, 1, "block_rq_complete", &of(77));
+    kernel.waking(520, 1, 11, 0);
+    kernel.irq(530, 1, 36, false);
+    kernel.switch(540, 0, 0, 0, 11);
+    assert_eq!(
+        path(&kernel),
+        "100-120 t11::run, 120-130 t11::fsync, 130-510 disk 8:0::disk, 510-520 irq 36 dev cpu1::dev, 520-540 t11::runnable"
+    );
+}
+
+/// The kernel issues a flush of the device's cache later, for the thread that asked for it.
+#[test]
+fn a_flush_belongs_to_the_thread_that_asked_for_it() {
+    let mut kernel = two_cpus();
+    let flush = [("dev", Val::I(8 << 20)), ("sector", Val::I(0))];
+    kernel.syscall(120, 0, "fsync", None);
+    kernel.event(125, 0, "block_getrq", &[("dev", Val::I(8 << 20)), ("sector", Val::I(77))]);
+    kernel.event(130, 0, "block_getrq", &flush);
+    kernel.switch(140, 0, 11, 2, 0);
+    kernel.switch(200, 1, 0, 0, 12);
+    kernel.event(210, 1, "block_rq_issue", &flush);
+    kernel.switch(310, 1, 12, BLOCKED, 0);
+    kernel.irq(500, 1, 36, true);
+    kernel.event(510, 1, "block_rq_complete", &flush);
+    kernel.waking(520, 1, 11, 0);
+    kernel.irq(530, 1, 36, false);
+    kernel.switch(540, 0, 0, 0, 11);
+    assert_eq!(
+        path(&kernel),
+        "100-120 t11::run, 120-130 t11::fsync, 130-510 disk 8:0::disk, 510-520 irq 36 dev cpu1::dev, 520-540 t11::runnable"
+    );
+}
+
 /// A thread issues many requests: the effects of one request do not depend on the others.
 #[test]
 fn each_request_that_a_softirq_completes_has_its_own_effects() {

@@ -8,21 +8,23 @@ use crate::hash::IdMap;
 use crate::interaction::{Cause, Effect, MachineId, QueueId};
 use crate::kinds::{LinkKind, OUTSIDE};
 use crate::linux::net::{Hop, PacketStep};
-use crate::linux::watch::{ContextId, CpuId, Waker};
+use crate::linux::watch::{ContextId, CpuId, RequestStep, Waker};
 use crate::names::NameId;
 use crate::tokens::dense::Dense;
 use crate::tokens::Amount;
 use longpole_trace::event::Catalogue;
 use std::collections::{HashMap, VecDeque};
 
-/// Maximum number of requests, and of packets, in flight. Beyond it the oldest packets are given up
-/// and new requests are ignored.
+/// Maximum number of requests, and of packets, in flight. Beyond it the oldest packets are given
+/// up, and all requests, because the ends of most of them were not seen.
 const MAX_UNDER_WAY: usize = 1 << 14;
 /// Maximum number of packets in a device's queue that may be segmented.
 const MAX_SEGMENTABLE: usize = 1 << 10;
 /// Length in bytes of the headers of a segment: Ethernet, IPv4, TCP with timestamps. Other headers
 /// have nearly the same length.
 const HEADERS: u32 = 66;
+/// Sector of a request to flush the device's cache, which has no data and is not inserted.
+const FLUSH: i64 = 0;
 /// Length in bytes from which a packet may be segmented; `PIECES` is the maximum number of
 /// segments.
 const SEGMENTED_BYTES: u32 = 1600;
@@ -66,6 +68,8 @@ struct Request {
     token: TokenSlot,
     by: MachineId,
     t: u64,
+    /// True if the device does not have it yet, so that its issue begins no other request.
+    queued: bool,
 }
 
 /// A packet in flight.
@@ -172,15 +176,31 @@ impl Composer {
         self.devices.slots.give(token.slot);
     }
 
-    pub(super) fn issued(&mut self, catalogue: &Catalogue, cpu: CpuId, device: i64, sector: i64, by: Waker) {
+    /// Processes a step of the request for this device and sector.
+    pub(super) fn disk_request(&mut self, catalogue: &Catalogue, cpu: CpuId, step: RequestStep, at: (i64, i64), by: Waker) {
+        match step {
+            RequestStep::Complete => return self.completed(catalogue, cpu, at, by),
+            RequestStep::Merge => return self.give_up(at),
+            // The position of other requests may change until they are inserted.
+            RequestStep::Allocate if at.1 != FLUSH => return,
+            _ => {}
+        }
+        let queued = step != RequestStep::Issue;
+        match self.devices.requests.get_mut(&at) {
+            Some(request) if request.queued || step == RequestStep::Requeue => request.queued = queued,
+            None if step == RequestStep::Requeue => {}
+            _ => self.requested(catalogue, cpu, at, by, queued),
+        }
+    }
+
+    fn requested(&mut self, catalogue: &Catalogue, cpu: CpuId, (device, sector): (i64, i64), by: Waker, queued: bool) {
         if self.devices.requests.len() >= MAX_UNDER_WAY {
-            return;
+            let mut all: Vec<_> = self.devices.requests.keys().copied().collect();
+            all.sort_unstable();
+            all.into_iter().for_each(|at| self.give_up(at));
         }
         let Some(machine) = self.machine_of_waker(catalogue, Some(cpu), by) else { return };
-        if let Some(old) = self.devices.requests.remove(&(device, sector)) {
-            let outside = self.outside_machine();
-            self.take(outside, old.token);
-        }
+        self.give_up((device, sector));
         let queue = match self.devices.disks.get(&device) {
             Some(queue) => *queue,
             None => {
@@ -190,12 +210,20 @@ impl Composer {
             }
         };
         let (slot, flow) = self.flow();
-        self.devices.requests.insert((device, sector), Request { token: TokenSlot { queue, slot }, by: machine, t: self.now });
+        self.devices.requests.insert((device, sector), Request { token: TokenSlot { queue, slot }, by: machine, t: self.now, queued });
         self.emit(Effect::Put { machine, queue, n: 1, flow: Some(flow), link: Some(self.words.links[LinkKind::Disk]) });
     }
 
-    pub(super) fn completed(&mut self, catalogue: &Catalogue, cpu: CpuId, device: i64, sector: i64, by: Waker) {
-        let Some(Request { token, by: of, t }) = self.devices.requests.remove(&(device, sector)) else { return };
+    /// Forgets a request, if there is one, because its completion will not be seen.
+    fn give_up(&mut self, at: (i64, i64)) {
+        if let Some(old) = self.devices.requests.remove(&at) {
+            let outside = self.outside_machine();
+            self.take(outside, old.token);
+        }
+    }
+
+    fn completed(&mut self, catalogue: &Catalogue, cpu: CpuId, (device, sector): (i64, i64), by: Waker) {
+        let Some(Request { token, by: of, t, .. }) = self.devices.requests.remove(&(device, sector)) else { return };
         if let Some(interrupt) = self.interrupt(cpu, by) {
             self.devices.disk_of.insert(interrupt, device);
         }

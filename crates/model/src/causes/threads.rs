@@ -68,7 +68,7 @@ impl Composer {
             Moment::Forked { thread, parent } => self.forked(catalogue, thread, parent),
             Moment::Killed { thread, by, t_ns } => self.killed(catalogue, thread, by, t_ns),
             Moment::Raised { cpu, number, by } => self.raised(catalogue, cpu, number, by),
-            Moment::Issued { cpu, device, sector, by } => self.issued(catalogue, cpu, device, sector, by),
+            Moment::DiskRequest { cpu, step, device, sector, by } => self.disk_request(catalogue, cpu, step, (device, sector), by),
             Moment::WorkQueued { cpu, work, by } => self.work_queued(catalogue, cpu, work, by),
             Moment::WorkBegins { thread, work } => self.work_begins(catalogue, thread, work),
             Moment::TimerSet { cpu, timer, by } => self.timer_is_set(catalogue, cpu, timer, by),
@@ -88,7 +88,6 @@ impl Composer {
                 self.threads[at].kernel = KernelState::Throttled;
                 self.emit_state(catalogue, at);
             }
-            Moment::Completed { cpu, device, sector, by } => self.completed(catalogue, cpu, device, sector, by),
         }
     }
 

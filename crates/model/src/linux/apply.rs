@@ -3,7 +3,7 @@
 use super::masks::{self, Mask};
 use super::meaning::{Key, Meaning};
 use super::net::{Hop, PacketStep};
-use super::watch::{Base, CpuId, Moment, ThreadId, ThreadState, Wake, Waker, Watch};
+use super::watch::{Base, CpuId, Moment, RequestStep, ThreadId, ThreadState, Wake, Waker, Watch};
 use super::Linux;
 use crate::names::NameId;
 
@@ -77,11 +77,12 @@ impl Linux {
             Meaning::Reclaim { begins } => self.reclaims(cpu, t_ns, begins, watch),
             Meaning::Retransmit => watch.moment(Moment::Retransmitted { cpu }),
             Meaning::Disk => self.notes_disk_request(cpu),
-            Meaning::Issue { device, sector } => {
-                self.notes_disk_request(cpu);
-                watch.moment(Moment::Issued { cpu, device, sector, by: self.wake(cpu, t_ns).waker });
+            Meaning::DiskRequest { step, device, sector } => {
+                if matches!(step, RequestStep::Allocate | RequestStep::Insert | RequestStep::Issue) {
+                    self.notes_disk_request(cpu);
+                }
+                watch.moment(Moment::DiskRequest { cpu, step, device, sector, by: self.wake(cpu, t_ns).waker });
             }
-            Meaning::Complete { device, sector } => watch.moment(Moment::Completed { cpu, device, sector, by: self.wake(cpu, t_ns).waker }),
             Meaning::WorkQueued { work } => watch.moment(Moment::WorkQueued { cpu, work, by: self.wake(cpu, t_ns).waker }),
             Meaning::WorkBegins { work } => {
                 if let Base::Thread(thread) = self.cpus[cpu.0 as usize].base {

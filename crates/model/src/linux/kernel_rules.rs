@@ -5,7 +5,7 @@
 //! [`crate::linux`] is the state machine that the meanings move.
 
 use crate::linux::meaning::{Key, Meaning};
-use crate::linux::watch::TimerKind;
+use crate::linux::watch::{RequestStep, TimerKind};
 use crate::linux::{Answer, Arguments, CallerNamespace};
 use crate::names::{NameId, Names};
 use crate::rules::{parse, Pattern, RuleError, RuleText, Template};
@@ -46,8 +46,7 @@ enum KernelAction {
     File,
     Fault,
     Disk,
-    Issue,
-    Complete,
+    DiskRequest(RequestStep),
     WorkQueued,
     WorkBegins,
     TimerStart,
@@ -63,7 +62,7 @@ enum KernelAction {
 }
 
 impl KernelAction {
-    const ALL: [(&'static str, KernelAction); 44] = [
+    const ALL: [(&'static str, KernelAction); 48] = [
         ("switch", KernelAction::Switch),
         ("waking", KernelAction::Waking),
         ("woken", KernelAction::Woken),
@@ -94,8 +93,12 @@ impl KernelAction {
         ("file", KernelAction::File),
         ("fault", KernelAction::Fault),
         ("disk", KernelAction::Disk),
-        ("issue", KernelAction::Issue),
-        ("complete", KernelAction::Complete),
+        ("allocate", KernelAction::DiskRequest(RequestStep::Allocate)),
+        ("insert", KernelAction::DiskRequest(RequestStep::Insert)),
+        ("issue", KernelAction::DiskRequest(RequestStep::Issue)),
+        ("merge", KernelAction::DiskRequest(RequestStep::Merge)),
+        ("requeue", KernelAction::DiskRequest(RequestStep::Requeue)),
+        ("complete", KernelAction::DiskRequest(RequestStep::Complete)),
         ("work_queued", KernelAction::WorkQueued),
         ("work_begins", KernelAction::WorkBegins),
         ("timer_start", KernelAction::TimerStart),
@@ -448,8 +451,9 @@ impl KernelPlan {
             KernelAction::SyscallLeave => Meaning::SyscallLeave { name: roles.name.name()?, result: roles.result.number(fields) },
             KernelAction::Fault => Meaning::Fault { name: roles.name.name()? },
             KernelAction::Disk => Meaning::Disk,
-            KernelAction::Issue => Meaning::Issue { device: roles.device.number(fields)?, sector: roles.sector.number(fields)? },
-            KernelAction::Complete => Meaning::Complete { device: roles.device.number(fields)?, sector: roles.sector.number(fields)? },
+            KernelAction::DiskRequest(step) => {
+                Meaning::DiskRequest { step, device: roles.device.number(fields)?, sector: roles.sector.number(fields)? }
+            }
             KernelAction::WorkQueued => Meaning::WorkQueued { work: roles.work.address(fields)? },
             KernelAction::WorkBegins => Meaning::WorkBegins { work: roles.work.address(fields)? },
             KernelAction::TimerStart => Meaning::TimerStart { timer: roles.timer.address(fields)?, at: roles.at.number(fields) },

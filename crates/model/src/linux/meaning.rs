@@ -5,6 +5,7 @@
 //!
 //! Example: `sched_waking` of LTTng and of ftrace are both [`Meaning::Waking`].
 
+use crate::linux::watch::RequestStep;
 use crate::linux::{Answer, Arguments};
 use crate::names::NameId;
 
@@ -150,12 +151,9 @@ pub enum Meaning<'a> {
     },
     /// The thread sent a request to a block device.
     Disk,
-    /// A request was issued to a device, or the device completed it ([`Meaning::Complete`]).
-    Issue {
-        device: i64,
-        sector: i64,
-    },
-    Complete {
+    /// A step of a request to a block device.
+    DiskRequest {
+        step: RequestStep,
         device: i64,
         sector: i64,
     },

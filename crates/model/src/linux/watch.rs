@@ -229,6 +229,22 @@ pub struct FinishedCall {
     pub arguments: Arguments,
 }
 
+/// A step of a request to a block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RequestStep {
+    /// Its owner got the memory for it.
+    Allocate,
+    /// Its owner put it into the queue in front of the device.
+    Insert,
+    /// The device got it, from its owner or from the thread that emptied the queue.
+    Issue,
+    /// It became part of another request while it was in the queue.
+    Merge,
+    /// The device did not accept it, and it is in the queue again.
+    Requeue,
+    Complete,
+}
+
 /// What a kernel timer is for, derived from its function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TimerKind {
@@ -317,16 +333,10 @@ pub enum Moment {
         number: u8,
         by: Waker,
     },
-    /// A request was issued to a block device ([`Moment::Issued`]) or is done
-    /// ([`Moment::Completed`]).
-    Issued {
+    /// A step of a request to a block device.
+    DiskRequest {
         cpu: CpuId,
-        device: i64,
-        sector: i64,
-        by: Waker,
-    },
-    Completed {
-        cpu: CpuId,
+        step: RequestStep,
         device: i64,
         sector: i64,
         by: Waker,
