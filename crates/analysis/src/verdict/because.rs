@@ -140,7 +140,16 @@ pub enum Because {
     Window { port: u16, peer: u16, bytes: u64, count: u64, filled: f64 },
     /// Requests made one after the other. `per_request` is their number for each request that the
     /// asking process itself answers.
-    RoundTrips { asker: Option<Named>, count: u64, mean_ns: u64, callee: Option<Named>, per_request: Option<f64> },
+    RoundTrips {
+        asker: Option<Named>,
+        count: u64,
+        mean_ns: u64,
+        callee: Option<Named>,
+        per_request: Option<f64>,
+        /// Whose state it is that the asker waits for, if one process has most of the replies'
+        /// time.
+        most: Option<RunnerUp>,
+    },
     /// Waits for one of the kernel's timers, and the subjects between which they occur.
     KernelTimer { timer: String, mean_ns: u64, count: u64, between: Vec<Named> },
     /// Waits for a disk in this system call.

@@ -2,8 +2,8 @@
 //! client sends one after the other.
 
 use super::because::Because;
-use super::data::{Mechanism, Outcome, Verdict};
-use super::parts::Does;
+use super::data::{Mechanism, Outcome, RunnerUp, Verdict};
+use super::parts::{Does, Part};
 use super::subjects::SubjectId;
 use super::Case;
 use crate::verdict::exchanges::SocketActivity;
@@ -30,6 +30,7 @@ impl Case<'_> {
             mean_ns,
             callee: Some(self.name(subject, None)),
             per_request,
+            most: None,
         })
     }
 
@@ -111,8 +112,19 @@ impl Case<'_> {
             mean_ns: asked.total_ns / asked.count,
             callee,
             per_request,
+            most: self.most_of_others(subject),
         });
         Some(verdict)
+    }
+
+    /// Returns the largest part of the subject that has most of the path outside of a client.
+    fn most_of_others(&self, client: SubjectId) -> Option<RunnerUp> {
+        let is_other = |part: &&Part| part.does != Does::Transit && part.subject != client && self.is_program(part.subject);
+        let others = self.parts.parts.iter().filter(is_other);
+        let whole = self.parts.wholes.iter().find(|whole| whole.subject != client && self.is_program(whole.subject))?;
+        let share: f64 = others.clone().map(|part| part.share).sum();
+        (whole.share >= self.limits.majority * share).then_some(())?;
+        others.clone().find(|part| part.subject == whole.subject).map(|part| self.runner_up(part))
     }
 
     /// Returns the subject that a client wakes most often.

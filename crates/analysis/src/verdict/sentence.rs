@@ -223,10 +223,17 @@ fn outcome(verdict: &Verdict) -> String {
                 None if verdict.mechanism == Some(Mechanism::WindowLimited) => {
                     format!("The receive window of {who} is the bottleneck: its sender repeatedly waits for room in it")
                 }
-                None if verdict.because.iter().any(|because| matches!(because, Because::RoundTrips { asker: None, .. })) => {
-                    format!("{who} is the bottleneck: it waits for replies for {} of the time", percent(verdict.share.unwrap_or(0.0)))
-                }
-                None => format!("{who} is the bottleneck with {share}"),
+                None => match verdict.because.iter().find(|because| matches!(because, Because::RoundTrips { asker: None, .. })) {
+                    Some(Because::RoundTrips { most, .. }) => {
+                        let share = percent(verdict.share.unwrap_or(0.0));
+                        let most = most.as_ref().map_or_else(String::new, |most| {
+                            let whose = (name(&most.subject), does(&most.state), percent(most.share));
+                            format!(", mostly while {} {} ({} of the critical path)", whose.0, whose.1, whose.2)
+                        });
+                        format!("{who} is the bottleneck: it waits for replies for {share} of the time{most}")
+                    }
+                    _ => format!("{who} is the bottleneck with {share}"),
+                },
             }
         }
         Outcome::Paced => match &verdict.state {
