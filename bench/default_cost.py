@@ -1,10 +1,11 @@
 """The cost of root's default recording for programs with many system calls, compared with no
-recording and with other tools: `bench/run default-cost`.
+recording and with other tools: `bench/run default-cost`. The cost of the stacks of waits in it,
+compared with a recording without them and with perf: `bench/run wait-stacks`.
 
-Each round runs every program without a recorder, and then under each one. Two ratios are formed
-within a round: that of the rates that the program reports (the user's view, including the
-recorder's own CPU time), and that of the CPU times of its processes for the same work (which is
-meaningful also on a host that does other work).
+Each round runs every program without a recorder (or without stacks of waits), and then under each
+one. Two ratios are formed within a round: that of the rates that the program reports (the user's
+view, including the recorder's own CPU time), and that of the CPU times of its processes for the
+same work (which is meaningful also on a host that does other work).
 """
 import glob
 import os
@@ -20,20 +21,32 @@ import time
 from common import Open, TARGET, interval, outcome, shown
 
 ROUNDS, QUICK = 7, 3
-BUDGET = 1.3
+# Largest slowdown by the default recording, and by its stacks of waits alone.
+BUDGET, STACKS_BUDGET = 1.3, 1.02
+
+
+def ours(work):
+    return [str(TARGET / "longpole"), "record", "-o", str(work / "recording")]
 
 
 def recorders(work):
     """Name of each recorder, and the words before the recorded command."""
-    ours = [str(TARGET / "longpole"), "record", "-o", str(work / "recording")]
     around = ["python3", str(pathlib.Path(__file__).parent / "kernel" / "around.py")]
     full = "sched,irq,softirq,net,block,workqueue,syscall"
     return {
-        "default": [*ours, "--"],
-        "full groups": [*ours, "--kernel", full, "--"],
+        "default": [*ours(work), "--"],
+        "full groups": [*ours(work), "--kernel", full, "--"],
         "bpftrace, sums": [*around, "bpftrace", str(work)],
         "LTTng, sched and system calls": [*around, "lttng", str(work)],
         "perf sched, raw_syscalls": ["perf", "record", "-q", "-m", "8M", "-e", "sched:*,raw_syscalls:*", "-a", "-o", str(work / "perf.data"), "--"],
+    }
+
+
+def recorders_of_stacks(work):
+    return {
+        "default": [*ours(work), "--"],
+        "perf, stack at each switch": ["perf", "record", "-q", "-m", "8M", "-e", "sched:sched_switch", "--call-graph", "dwarf", "-a",
+                                       "-o", str(work / "perf.data"), "--"],
     }
 
 
@@ -154,11 +167,28 @@ def pipe(work):
     return Program("perf bench sched pipe", ["perf", "bench", "sched", "pipe", "-l", "100000"], r"Total time: ([0-9.]+)", False)
 
 
-def measure(results, work, program, rounds):
-    ways = recorders(work)
-    rates, cpus, failed = {way: [] for way in ways}, {way: [] for way in ways}, {}
+def pipe_on_one_cpu(work):
+    """The most switches per second; on two CPUs their number changes from run to run."""
+    return Program("perf bench sched pipe on one CPU", ["taskset", "-c", "1", "perf", "bench", "sched", "pipe", "-l", "300000"],
+                   r"Total time: ([0-9.]+)", False)
+
+
+def remove_recordings(work):
+    """Removes what a recorder wrote, and returns its bytes."""
+    size = 0
+    for path in (work / "recording", work / "perf.data", work / "lttng"):
+        size += sum(file.stat().st_size for file in [path, *path.rglob("*")] if file.is_file())
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+    return size
+
+
+def measure(results, part, work, program, rounds, *, baseline, ways, budget):
+    """Compares a program under each recorder of `ways` with it under `baseline`."""
+    rates, cpus, sizes = ({way: [] for way in ways} for _ in range(3))
+    failed = {}
     for _ in range(rounds):
-        rate, cpu = program.once([], work)
+        rate, cpu = program.once(baseline, work)
+        least = remove_recordings(work)
         for way, before in ways.items():
             try:
                 with_it = program.once(before, work)
@@ -166,36 +196,49 @@ def measure(results, work, program, rounds):
                 cpus[way].append(with_it[1] / cpu)
             except Open as why:
                 failed[way] = why
-            for left in ("recording", "perf.data", "lttng"):
-                path = work / left
-                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+            sizes[way].append((remove_recordings(work) - least) / 1e6)
     for way in ways:
         if not rates[way]:
-            results.open("default-cost", f"{program.name}: {way}", failed.get(way, ""))
+            results.open(part, f"{program.name}: {way}", failed[way])
             continue
         slower = interval(rates[way])
-        budget = f"{BUDGET} x" if way == "default" else ""
-        held = outcome(slower, most=BUDGET) if budget else ""
+        limit = f"{budget} x" if way == "default" else ""
+        held = outcome(slower, most=budget) if limit else ""
         cpu = "" if not program.fixed else f"; CPU of its processes {shown(interval(cpus[way]), ' x')}"
-        results.add("default-cost", f"{program.name}: {way}", f"slower {shown(slower, ' x')}{cpu}", budget, held)
+        size = f"; {shown(interval(sizes[way]), ' MB')} more" if baseline else ""
+        results.add(part, f"{program.name}: {way}", f"slower {shown(slower, ' x')}{cpu}{size}", limit, held)
 
 
 def default_cost(results, work, quick):
+    programs = (redis, postgres, nginx, make, pipe)
+    compare(results, "default-cost", work, programs, QUICK if quick else ROUNDS, baseline=[], ways=recorders(work), budget=BUDGET)
+
+
+def wait_stacks(results, work, quick):
+    baseline = [*ours(work), "--stacks-waiting", "none", "--"]
+    programs = (pipe_on_one_cpu, redis, postgres)
+    compare(results, "wait-stacks", work, programs, QUICK if quick else ROUNDS, baseline=baseline, ways=recorders_of_stacks(work), budget=STACKS_BUDGET)
+
+
+def compare(results, part, work, programs, rounds, **how):
     if os.geteuid() != 0:
         raise Open("needs root")
     runtime = pathlib.Path(tempfile.mkdtemp(prefix="longpole-bench-", dir="/dev/shm"))
     os.environ["LONGPOLE_RUNTIME_DIR"] = str(runtime)
     try:
-        for make_program in (redis, postgres, nginx, make, pipe):
+        for make_program in programs:
             program = None
             try:
                 program = make_program(work)
-                measure(results, work, program, QUICK if quick else ROUNDS)
+                measure(results, part, work, program, rounds, **how)
             except (Open, OSError, KeyError, subprocess.SubprocessError) as why:
-                results.open("default-cost", make_program.__name__, why)
+                results.open(part, make_program.__name__, why)
             finally:
                 if program and program.server:
                     program.server.terminate()
                     program.server.wait(timeout=30)
     finally:
         shutil.rmtree(runtime, ignore_errors=True)
+
+
+PARTS = {"default-cost": default_cost, "wait-stacks": wait_stacks}

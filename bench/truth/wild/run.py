@@ -222,6 +222,8 @@ def judged(longpole, recording, of):
     row["sentence"] = re.split(r"(?<=[a-z)%]\.) (?=[A-Z])", row["line"])[0]
     row["verdict"] = verdict
     row["score"] = score(row["sentence"], verdict, of)
+    if of.code:
+        row["code"] = "right" if any(re.search(name, text) for name in of.code) else "missing"
     row["change"] = scenario(of.change, told)
     row.update(predictions(longpole, recording, row["change"], ""))
     if of.halves:
@@ -352,6 +354,7 @@ COLUMNS = {
     "system": lambda row: row["name"],
     "class": lambda row: row["class"],
     "score": lambda row: row["score"],
+    "code": lambda row: row.get("code", "-"),
     "gain": lambda row: percent(row.get("gain")),
     "predicted": prediction,
     "half": lambda row: percent(row.get("half_gain")),
@@ -374,6 +377,8 @@ def table(rows):
     print(f"\n{len(scores)} faults: " + ", ".join(f"{scores.count(name)} {name}" for name in SCORES))
     print(f"{len(rows) - len(scores)} controls: {alarms} false alarms or failures")
     print(held(rows))
+    named = [row["code"] for row in rows if "code" in row]
+    print(f"{len(named)} systems with a known function: {named.count('right')} first screens name it")
 
 
 SCORES = ["right", "vague", "wrong", "confidently wrong", "failed"]

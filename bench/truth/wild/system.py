@@ -39,6 +39,8 @@ class System:
     component: tuple = ()  # regular expressions, one of which the first clause must match
     mechanism: tuple = ()  # likewise, for the whole first sentence
     never: tuple = ()  # regular expressions that must not match
+    # Functions, one of which the first screen must name; they do not change the score.
+    code: tuple = ()
     acceptable: tuple = ()  # for a control: regular expressions of acceptable verdicts
     # Argument of what-if for the fix; "x0.25" means that a quarter of the verdict's state remains.
     # N sleeps in parallel instead of one after the other are the sleep x1/N.
