@@ -1,22 +1,26 @@
 /*
  * Known places of waiting and computing, for tests of the stacks of waits.
  *
- * usage: places alone | lock SECONDS
+ * usage: places alone | lock | helper SECONDS
  *
  * alone: one thread computes, makes one long wait, and many short ones, in turn.
  * lock:  two threads need one lock; each holds it while it waits, and then computes without it
  *        until the other one holds it.
+ * helper: one thread pauses, and asks another one that computes the answer; both waits are in one
+ *        function.
  *
  * At the end it prints a line with the time in ns of each place, as `NAME NS`.
  */
 
 #define _GNU_SOURCE
+#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { SHORT_WAITS = 8 };
 
@@ -118,6 +122,57 @@ static void *user_of_lock(void *end)
 	return NULL;
 }
 
+static int questions[2], answers[2];
+
+/* Waits for input, or until the time is over. */
+PLACE static void waits_for_anything(int input, int milliseconds)
+{
+	struct pollfd what = { .fd = input, .events = POLLIN };
+	poll(&what, 1, milliseconds);
+	sink++;
+}
+
+PLACE static void pauses(void)
+{
+	waits_for_anything(answers[0], 3);
+	sink++;
+}
+
+PLACE static void asks(void)
+{
+	char byte = 0;
+	if (write(questions[1], &byte, 1) != 1)
+		exit(1);
+	waits_for_anything(answers[0], -1);
+	if (read(answers[0], &byte, 1) != 1)
+		exit(1);
+	sink++;
+}
+
+static void *answerer(void *unused)
+{
+	char byte;
+	while (read(questions[0], &byte, 1) == 1) {
+		computes(3000000);
+		if (write(answers[1], &byte, 1) != 1)
+			exit(1);
+	}
+	return unused;
+}
+
+static int helper(uint64_t end)
+{
+	pthread_t other;
+	if (pipe(questions) != 0 || pipe(answers) != 0 || pthread_create(&other, NULL, answerer, NULL) != 0)
+		return 1;
+	while (now() < end) {
+		pauses();
+		asks();
+	}
+	close(questions[1]);
+	return pthread_join(other, NULL);
+}
+
 int main(int count, char **arguments)
 {
 	if (count < 3)
@@ -131,6 +186,8 @@ int main(int count, char **arguments)
 			return 1;
 		user_of_lock(&end);
 		pthread_join(other, NULL);
+	} else if (!strcmp(arguments[1], "helper")) {
+		return helper(end);
 	} else {
 		return 2;
 	}

@@ -97,6 +97,9 @@ fn runtimes_that_list_their_functions_name_the_code_that_they_generate() {
     let (answer, lines) = record(&place, &[], &command, &cache);
     let before = unnamed(&answer, "Node", "runtime");
     assert!(before > 0.1, "{}", answer["stack_gaps"]);
+    // The functions of Node are not those of the program.
+    let verdict = &place.answer("report", &place.newest())["verdict"];
+    assert!(verdict["code"].is_null(), "{verdict}");
     assert!(lines.iter().any(|line| line.contains("functions of Node in ") && line.contains("record --runtimes")), "{lines:?}");
 
     let (answer, _) = record(&place, &["--runtimes"], &command, &cache);

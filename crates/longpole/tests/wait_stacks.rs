@@ -113,6 +113,21 @@ fn a_lock_has_the_place_where_threads_wait_and_the_place_of_its_release() {
     assert!(error.contains("functions are looked up only without --begin, --end and --machine"), "{error}");
 }
 
+/// Both waits are in the same function, which therefore says nothing.
+#[test]
+fn a_wait_counts_for_the_function_that_waits_for_one_kind_of_thing() {
+    let place = Place::new();
+    let Some((recording, _)) = record(&place, "helper", "1") else { return };
+    let answer = path(&place, &recording);
+    let functions = answer["functions"].as_array().unwrap();
+    let timer = functions.iter().find(|row| row["time"] == "timer" && row["process"] == "places").unwrap_or_else(|| panic!("{answer}"));
+    assert_eq!(timer["function"], "pauses", "{timer}");
+    assert!(timer["file"].as_str().unwrap().ends_with("places.c") && timer["line"].is_u64(), "{timer}");
+    let ended = answer["ended_waits"].as_array().unwrap();
+    let of_answer = ended.iter().find(|row| row["waker"]["function"] == "answerer").unwrap_or_else(|| panic!("{answer}"));
+    assert_eq!(of_answer["waiter"]["function"], "asks", "{of_answer}");
+}
+
 #[test]
 fn without_the_switches_between_threads_waits_are_not_sampled() {
     if longpole_record::stacks::survey().is_err() || !rustix::process::geteuid().is_root() {

@@ -67,7 +67,7 @@ pub fn without_names<'a>(frames: impl Iterator<Item = &'a Frame>) -> Option<Runt
         if frame.interpreted || is_generated && frame.named && !frame.runtime {
             return None;
         }
-        executes |= is_generated || PYTHON.contains(&whole(frame)) || NODE.contains(&whole(frame));
+        executes |= is_generated || executes_scripts(frame);
         has_list |= frame.runtime;
         found = found.or_else(|| runtime_of(frame));
     }
@@ -75,6 +75,11 @@ pub fn without_names<'a>(frames: impl Iterator<Item = &'a Frame>) -> Option<Runt
         found = Some(Runtime::InterpretedJava);
     }
     executes.then(|| found.unwrap_or(Runtime::Other))
+}
+
+/// Returns whether this function of a runtime executes those of scripts.
+pub fn executes_scripts(frame: &Frame) -> bool {
+    PYTHON.contains(&whole(frame)) || NODE.contains(&whole(frame))
 }
 
 /// Returns the name of the function. A compiler may divide it into parts, `name.cold`.

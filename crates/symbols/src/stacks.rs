@@ -131,6 +131,14 @@ impl Stacks {
         &self.frames[id.0 as usize]
     }
 
+    /// Returns whether the function at this position of a stack is one of a runtime that executes
+    /// functions without names there.
+    pub fn is_of_runtime_without_names(&self, frames: &[FrameId], at: usize) -> bool {
+        let module = frames.get(at).map(|&id| self.frame(id).module.as_str());
+        let is_meant = |frame: &Frame| runtime::executes_scripts(frame) && Some(frame.module.as_str()) == module;
+        frames.iter().any(|&id| is_meant(self.frame(id))) && self.runtime_without_names(frames).is_some()
+    }
+
     /// Returns the runtime that executes functions without names in a stack. `None` if the stack
     /// has names of such functions, or no runtime.
     pub fn runtime_without_names(&self, frames: &[FrameId]) -> Option<Runtime> {

@@ -32,6 +32,7 @@ def reserve_seat():
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # the head and the body in one packet
 
     def do_GET(self):
         reserve_seat()

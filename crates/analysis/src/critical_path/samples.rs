@@ -6,18 +6,21 @@
 //! on the path next to its rank in the ordinary profile.
 //!
 //! [`OnPath`] walks path and samples in parallel, [`PathStacks`] adds up the stacks and divides the
-//! path's time among them, [`FunctionTable`] sums them up by function, and [`EndedWaits`] joins the
-//! two ends of a wait that another thread ended.
+//! path's time among them, [`FunctionTable`] sums them up by function, [`WaitFunctions`] chooses
+//! the function of a wait, and [`EndedWaits`] joins the two ends of a wait that another thread
+//! ended.
 
 mod ended_waits;
 mod functions;
 mod on_path;
 mod path_stacks;
 mod time;
+mod wait_functions;
 mod within;
 
 pub use ended_waits::{EndedWait, EndedWaits, WaitEnd, WakeUps};
 pub use functions::{Code, CriticalFunction, FunctionTable, Top};
 pub use on_path::{Group, OfWait, OnPath, Piece};
-pub use path_stacks::{own_frame, waiting_frame, Divided, Estimate, PathStack, PathStacks, Sampled};
+pub use path_stacks::{own_frame, Divided, Estimate, PathStack, PathStacks, Sampled};
+pub use wait_functions::{waiting_frame, WaitFunctions};
 pub use within::Within;

@@ -239,9 +239,10 @@ impl<'a> StackSamples<'a> {
             Cause::Woke { tid } => ended_waits.wake(tid, t_ns, &self.sampled),
             Cause::Waited => {
                 let Some(wait) = find(waits.all(), t_ns, tid) else { return };
-                let Some(of_wait) = on_path.wait(wait) else { return };
                 let certain = waiting_period_ns.unwrap_or(0).max(1) as f64;
                 let probability = (wait.length_ns() as f64 / certain).min(1.0);
+                of_path.any_wait(wait, probability, stacks, &self.sampled);
+                let Some(of_wait) = on_path.wait(wait) else { return };
                 of_path.wait(&of_wait, probability, stacks, &self.sampled);
                 ended_waits.wait(wait, &self.sampled, of_wait.for_others_ns, probability);
             }
@@ -381,7 +382,7 @@ impl PathStacksOf<'_> {
 
     /// Returns both ends of the waits that other threads ended.
     pub fn ended_waits(&self, length_ns: u64) -> Vec<EndedWait> {
-        self.ended_waits.answer(&self.stacks, length_ns)
+        self.ended_waits.answer(&self.stacks, &self.divided.wait_functions, length_ns)
     }
 
     /// Returns what the stacks lack.

@@ -60,6 +60,10 @@ pub fn add(verdict: &mut Verdict, codes: &[CodeOnPath], length_ns: u64, limits: 
 /// Sets the places in which threads wait for the lock that the verdict names, and in which the
 /// waits end, if these waits have a considerable part of the verdict's share.
 pub fn add_places(verdict: &mut Verdict, waits: &[EndedWait], limits: &Limits) {
+    if let Some(pool) = pool_of_convoy(verdict) {
+        verdict.wait_places = places_within(pool, waits, limits);
+        return;
+    }
     let Some((lock, waiter, waker)) = awaited(verdict) else { return };
     let is_meant = |of: &AwaitedLock| match of {
         AwaitedLock::Futex(address) => lock == format!("{address:#x}"),
@@ -72,6 +76,23 @@ pub fn add_places(verdict: &mut Verdict, waits: &[EndedWait], limits: &Limits) {
     let most = of_lock.filter(|&(_, share)| share > 0.0 && share >= least).max_by(|a, b| a.1.total_cmp(&b.1));
     verdict.wait_places =
         most.map(|(wait, _)| WaitPlaces { waits_in: wait.waiter.function.clone(), ended_in: wait.waker.function.clone() });
+}
+
+/// Returns the pool whose threads wait for a lock of which no event has the address.
+fn pool_of_convoy(verdict: &Verdict) -> Option<&str> {
+    verdict.because.iter().find_map(|because| match because {
+        Because::Convoy { pool, locks: None, .. } => Some(pool.program()),
+        _ => None,
+    })
+}
+
+/// Returns the places in which most of the waits of a program's threads for one another begin and
+/// end.
+fn places_within(program: &str, waits: &[EndedWait], limits: &Limits) -> Option<WaitPlaces> {
+    let within = || waits.iter().filter(|wait| wait.waiter.process == program && wait.waker.process == program);
+    let all: f64 = within().map(|wait| wait.share).sum();
+    let most = within().max_by(|a, b| a.share.total_cmp(&b.share)).filter(|most| most.share >= limits.majority * all)?;
+    Some(WaitPlaces { waits_in: most.waiter.function.clone(), ended_in: most.waker.function.clone() })
 }
 
 /// Returns the lock that the verdict names, and the programs that wait for it and release it.

@@ -4,7 +4,8 @@
 //! Example: a thread waits for a lock in `take_order`, and the holder releases it in `ship`. During
 //! the wait, the path goes through the holder; the pair of functions says why it came there.
 
-use super::path_stacks::{waiting_frame, Estimate, Sampled};
+use super::path_stacks::{Estimate, Sampled};
+use super::wait_functions::{waiting_frame, WaitFunctions};
 use crate::scheduling::sampled_waits::{AwaitedLock, SampledWait};
 use longpole_symbols::{FrameId, Stacks};
 use serde::Serialize;
@@ -62,7 +63,7 @@ pub struct EndedWaits {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitEnd {
     pub process: String,
-    /// Innermost function of the program's own code, else of any program, else of all.
+    /// Function that the wait or the wake-up counts for ([`WaitFunctions`]).
     pub function: String,
     /// Functions, the innermost first.
     pub stack: Vec<String>,
@@ -119,15 +120,16 @@ impl EndedWaits {
 
     /// Returns the pairs of functions with the most time first, each with the stacks that have most
     /// of it.
-    pub fn answer(&self, stacks: &Stacks, length_ns: u64) -> Vec<EndedWait> {
+    pub fn answer(&self, stacks: &Stacks, functions: &WaitFunctions, length_ns: u64) -> Vec<EndedWait> {
         let length = length_ns.max(1) as f64;
         let mut merged: HashMap<[&str; 4], Merged> = HashMap::new();
         let mut pairs: Vec<_> = self.pairs.iter().collect();
         pairs.sort_unstable_by_key(|(pair, _)| *pair);
         for (pair, &(count, estimate)) in pairs {
             let (waiter, waker, lock) = pair;
-            let name = |frames: &[FrameId]| first(stacks, frames).map_or("[unknown]", |frame| stacks.frame(frame).function.as_str());
-            let key = [&*waiter.0, name(&waiter.1), &*waker.0, name(&waker.1)];
+            let name = |at: Option<usize>, frames: &[FrameId]| at.map_or("[unknown]", |at| stacks.frame(frames[at]).function.as_str());
+            let waits_in = name(functions.counted(stacks, &waiter.0, &waiter.1), &waiter.1);
+            let key = [&*waiter.0, waits_in, &*waker.0, name(waiting_frame(stacks, &waker.1), &waker.1)];
             let new = || Merged { count: 0.0, estimate: Estimate::default(), locks: BTreeMap::new(), most: (f64::MIN, pair) };
             let merged = merged.entry(key).or_insert_with(new);
             merged.count += count;
@@ -158,10 +160,6 @@ impl EndedWaits {
 
 fn end(sampled: &Sampled) -> End {
     (Rc::clone(&sampled.process), Box::from(&sampled.frames[..]))
-}
-
-fn first(stacks: &Stacks, frames: &[FrameId]) -> Option<FrameId> {
-    waiting_frame(stacks, frames).map(|at| frames[at])
 }
 
 fn shown(stacks: &Stacks, process: &str, function: &str, frames: &[FrameId]) -> WaitEnd {

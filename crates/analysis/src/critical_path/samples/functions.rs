@@ -2,11 +2,10 @@
 //! which threads waited.
 //!
 //! A function that ran is the one on top of the stack, as in a profile, except that the frames of
-//! an interpreter and the inlined functions of a library count for the function below. A function
-//! that waited is the innermost one of the program's own code, since all waits end in the same
-//! functions of the kernel and of the system's libraries.
+//! an interpreter and the inlined functions of a library count for the function below. The function
+//! that waited is chosen by [`super::WaitFunctions`].
 
-use super::path_stacks::{own_frame, waiting_frame, Divided, Estimate, PathStack};
+use super::path_stacks::{own_frame, Divided, Estimate, PathStack};
 use crate::critical_path::{Path, Row};
 use crate::scheduling::stacks::FunctionShare;
 use crate::scheduling::time_kind::TimeKind;
@@ -97,12 +96,11 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, stack: &PathStack, at: Option<usize>, is_own: bool) {
+    /// Adds a stack that counts for its function at this position.
+    fn add(&mut self, stack: &PathStack, at: Option<usize>) {
         self.estimate = [self.estimate, stack.time].into_iter().sum();
-        if is_own {
-            for &(place, ns) in &stack.places {
-                *self.places.entry(place).or_default() += ns;
-            }
+        for place in stack.places.iter().filter(|place| Some(place.at) == at) {
+            *self.places.entry(place.place).or_default() += place.ns;
         }
         if let Some(&caller) = at.and_then(|at| stack.frames.get(at + 1)) {
             *self.callers.entry(caller).or_default() += stack.time.ns;
@@ -122,14 +120,6 @@ impl Sums {
         let frame = stacks.frame(caller);
         (frame.named && !frame.of_system && frame.origin != Origin::Unknown).then(|| frame.function.clone())
     }
-}
-
-/// Returns the position of the function that a stack counts for.
-fn counted_frame(stacks: &Stacks, stack: &PathStack) -> Option<usize> {
-    if stack.group.time == TimeKind::Running {
-        return stacks.running_frame(&stack.frames);
-    }
-    waiting_frame(stacks, &stack.frames)
 }
 
 /// The functions on a path.
@@ -224,13 +214,21 @@ impl<'a> FunctionTable<'a> {
         samples as f64 / self.profile_samples.max(1) as f64
     }
 
+    /// Returns the position of the function that a stack counts for.
+    fn counted_frame(&self, stack: &PathStack) -> Option<usize> {
+        match stack.group.time {
+            TimeKind::Running => self.stacks.running_frame(&stack.frames),
+            _ => self.divided.wait_functions.counted(self.stacks, &stack.process, &stack.frames),
+        }
+    }
+
     /// Sums up the stacks by process, function and kind of time.
     fn sums(&self) -> BTreeMap<FunctionKey, Sums> {
         let mut sums: BTreeMap<FunctionKey, Sums> = BTreeMap::new();
         for stack in &self.divided.stacks {
-            let Some(at) = counted_frame(self.stacks, stack) else { continue };
+            let Some(at) = self.counted_frame(stack) else { continue };
             let key = (Rc::clone(&stack.process), stack.frames[at], stack.group.time);
-            sums.entry(key).or_default().add(stack, Some(at), own_frame(self.stacks, &stack.frames) == Some(at));
+            sums.entry(key).or_default().add(stack, Some(at));
         }
         sums
     }
@@ -261,10 +259,10 @@ impl<'a> FunctionTable<'a> {
     fn sums_by<K: Eq + Hash>(&self, key: impl Fn(u32) -> K) -> HashMap<K, BTreeMap<FunctionKey, Sums>> {
         let mut states: HashMap<K, BTreeMap<FunctionKey, Sums>> = HashMap::new();
         for stack in &self.divided.stacks {
-            let Some(at) = counted_frame(self.stacks, stack) else { continue };
+            let Some(at) = self.counted_frame(stack) else { continue };
             let functions = states.entry(key(stack.group.of)).or_default();
             let sums = functions.entry((Rc::clone(&stack.process), stack.frames[at], stack.group.time)).or_default();
-            sums.add(stack, Some(at), own_frame(self.stacks, &stack.frames) == Some(at));
+            sums.add(stack, Some(at));
         }
         states
     }
@@ -310,8 +308,11 @@ impl<'a> FunctionTable<'a> {
             let (_, state) = self.path.class_and_state(stack.group.of);
             let (class, _) = self.path.class_and_state(stack.group.owner);
             let own = own_frame(self.stacks, &stack.frames);
+            let own = own.and_then(|own| if stack.group.time == TimeKind::Running { Some(own) } else { self.counted_frame(stack) });
+            // The functions of the script are the program's code, and these have no names.
+            let own = own.filter(|&own| !self.stacks.is_of_runtime_without_names(&stack.frames, own));
             let key = (Rc::clone(&stack.process), [class, state], stack.group.time, own.map(|own| stack.frames[own]));
-            sums.entry(key).or_default().add(stack, own, true);
+            sums.entry(key).or_default().add(stack, own);
         }
         let code = |((process, [class, state], time, frame), sums): (OfState, Sums)| {
             let frame = frame.map(|frame| self.stacks.frame(frame)).filter(|frame| frame.named);

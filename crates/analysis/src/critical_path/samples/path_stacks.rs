@@ -11,6 +11,8 @@
 //! certainly sampled contributes nothing.
 
 use super::on_path::{Group, OfWait, OnPath};
+use super::wait_functions::WaitFunctions;
+use crate::scheduling::sampled_waits::SampledWait;
 use crate::scheduling::stacks::interval_of;
 use crate::scheduling::time_kind::TimeKind;
 use longpole_symbols::{FrameId, Origin, Stacks};
@@ -19,8 +21,8 @@ use std::rc::Rc;
 
 /// Largest number of frames of all different stacks that are distinguished.
 const MAX_STACK_FRAMES: usize = 1 << 25;
-/// Largest number of different places in the program's own function that are kept for one stack.
-const MAX_PLACES: usize = 16;
+/// Largest number of different places in the program's own functions that are kept for one stack.
+const MAX_PLACES: usize = 64;
 
 /// A sample, copied from the reader of stacks.
 #[derive(Clone, Debug, Default)]
@@ -79,8 +81,16 @@ impl std::iter::Sum for Estimate {
 #[derive(Debug, Default)]
 struct Counted {
     estimate: Estimate,
-    /// Places in the program's own function, with their time.
-    places: Vec<(FrameId, f64)>,
+    places: Vec<Place>,
+}
+
+/// A place in one of the program's own functions, and its time.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Position of the function in the stack.
+    pub at: usize,
+    pub place: FrameId,
+    pub ns: f64,
 }
 
 /// A stack of a group.
@@ -94,8 +104,8 @@ pub struct PathStack {
     pub truncated: Option<bool>,
     /// Time on the path.
     pub time: Estimate,
-    /// Places in the program's own function, with their part of the time.
-    pub places: Vec<(FrameId, f64)>,
+    /// Places in the program's own functions, with their parts of the time.
+    pub places: Vec<Place>,
 }
 
 /// Group, process and frames of a stack, and whether its outermost functions are missing.
@@ -106,6 +116,7 @@ type Key = (Group, Rc<str>, Box<[FrameId]>, Option<bool>);
 pub struct PathStacks {
     stacks: HashMap<Key, Counted>,
     frames: usize,
+    wait_functions: WaitFunctions,
     /// Numbers of samples of running code, of waits, of those whose outermost functions are
     /// missing, and of those beyond the limit.
     pub running: u64,
@@ -120,6 +131,8 @@ pub struct Divided {
     pub stacks: Vec<PathStack>,
     /// Time of the groups without stacks.
     pub without: Vec<(Group, u64)>,
+    /// The functions in which threads wait, in the whole recording.
+    pub wait_functions: WaitFunctions,
     /// Time of all groups with stacks.
     pub with_stacks: Estimate,
     /// Time of running code, and of waits that have stacks, in ns.
@@ -135,8 +148,12 @@ impl PathStacks {
         self.add(group, stacks, sampled, Estimate { ns: 1.0, variance: 1.0, samples: 1 });
     }
 
-    /// Adds a sampled wait of this length. `period_ns` is the length from which waits are sampled
-    /// certainly.
+    /// Adds a sampled wait that need not be on the path, for the functions in which threads wait.
+    pub fn any_wait(&mut self, wait: &SampledWait, probability: f64, stacks: &Stacks, sampled: &Sampled) {
+        self.wait_functions.add(wait, 1.0 / probability, stacks, sampled);
+    }
+
+    /// Adds a sampled wait. `probability` is the one with which it was sampled.
     pub fn wait(&mut self, of_wait: &OfWait, probability: f64, stacks: &Stacks, sampled: &Sampled) {
         let is_on_path = !of_wait.pieces.is_empty();
         self.waits += u64::from(is_on_path);
@@ -154,16 +171,15 @@ impl PathStacks {
             self.beyond += 1;
             return;
         }
-        let place = own_frame(stacks, frames).and_then(|own| places.get(own).copied());
         let counted = self.stacks.entry(key).or_insert_with(|| {
             self.frames += frames.len() + 1;
             Counted::default()
         });
         counted.estimate.add(estimate);
-        if let Some(place) = place {
-            match counted.places.iter().position(|(known, _)| *known == place) {
-                Some(at) => counted.places[at].1 += estimate.ns,
-                None if counted.places.len() < MAX_PLACES => counted.places.push((place, estimate.ns)),
+        for (at, &place) in places.iter().enumerate().filter(|(at, _)| frames.get(*at).is_some_and(|frame| is_own(stacks, *frame))) {
+            match counted.places.iter().position(|known| known.at == at && known.place == place) {
+                Some(known) => counted.places[known].ns += estimate.ns,
+                None if counted.places.len() < MAX_PLACES => counted.places.push(Place { at, place, ns: estimate.ns }),
                 None => {}
             }
         }
@@ -201,14 +217,15 @@ impl PathStacks {
         without.sort_unstable();
         let stack = |((group, process, frames, truncated), counted): (Key, Counted)| {
             let factor = factor(group);
-            let places = counted.places.into_iter().map(|(place, ns)| (place, ns * factor)).collect();
+            let places = counted.places.into_iter().map(|place| Place { ns: place.ns * factor, ..place }).collect();
             PathStack { group, process, frames, truncated, time: counted.estimate.scaled(factor), places }
         };
         let stacks: Vec<PathStack> = stacks.into_iter().map(stack).collect();
         let with_stacks = stacks.iter().map(|stack| stack.time).sum();
         let waits = stacks.iter().filter(|stack| stack.group.time != TimeKind::Running);
         let waiting_ns = waits.map(|stack| stack.time.ns).sum();
-        Divided { stacks, without, with_stacks, running_ns: if has_running { running_ns } else { 0.0 }, waiting_ns }
+        let running_ns = if has_running { running_ns } else { 0.0 };
+        Divided { stacks, without, wait_functions: self.wait_functions, with_stacks, running_ns, waiting_ns }
     }
 }
 
@@ -216,23 +233,19 @@ impl PathStacks {
 /// generated, such as that of a script, else the first function that is in no shared library of the
 /// system.
 pub fn own_frame(stacks: &Stacks, frames: &[FrameId]) -> Option<usize> {
-    let is_script = |frame: &FrameId| {
-        let frame = stacks.frame(*frame);
-        !frame.of_system && (frame.interpreted || frame.origin == Origin::Made && frame.named)
-    };
-    let is_own = |frame: &FrameId| {
-        let frame = stacks.frame(*frame);
-        frame.origin == Origin::File && !frame.of_system
-    };
-    frames.iter().position(is_script).or_else(|| frames.iter().position(is_own))
+    let of_file = |frame: &FrameId| stacks.frame(*frame).origin == Origin::File && is_own(stacks, *frame);
+    frames.iter().position(|frame| is_script(stacks, *frame)).or_else(|| frames.iter().position(of_file))
 }
 
-/// Returns the position of the function that a wait counts for: the innermost one of the program's
-/// own code, else of any program, else of all.
-pub fn waiting_frame(stacks: &Stacks, frames: &[FrameId]) -> Option<usize> {
-    let is_user = |frame: &FrameId| stacks.frame(*frame).origin != Origin::Kernel;
-    let first = || (!frames.is_empty()).then_some(0);
-    own_frame(stacks, frames).or_else(|| frames.iter().position(is_user)).or_else(first)
+/// Returns whether a function is one of a script.
+pub(super) fn is_script(stacks: &Stacks, frame: FrameId) -> bool {
+    let frame = stacks.frame(frame);
+    !frame.of_system && (frame.interpreted || frame.origin == Origin::Made && frame.named)
+}
+
+/// Returns whether a function belongs to the program's own code.
+pub(super) fn is_own(stacks: &Stacks, frame: FrameId) -> bool {
+    stacks.frame(frame).origin == Origin::File && !stacks.frame(frame).of_system || is_script(stacks, frame)
 }
 
 #[cfg(test)]
