@@ -129,7 +129,7 @@ def compared(name, truth, told, programs):
     for program in programs:
         of = {call: ns for (other, call), ns in truth.items() if other == program[:15]}
         ours = {call: ns for (other, call), ns in told.items() if other[:15] == program[:15]}
-        whole, estimated = sum(of.values()), sum(ours.values())
+        whole, estimated = sum(of.values()), max(sum(ours.values()), 1)
         for call in sorted(of, key=of.get, reverse=True):
             share = of[call] / whole
             if share < MIN_SHARE:

@@ -180,6 +180,35 @@ fn a_flush_belongs_to_the_thread_that_asked_for_it() {
     );
 }
 
+/// `t11` asks for a flush while the one of `t14` is under way, which completes first.
+#[test]
+fn a_flush_that_is_asked_for_during_another_one_has_its_own_owner() {
+    let mut kernel = two_cpus();
+    let flush = [("dev", Val::I(8 << 20)), ("sector", Val::I(0))];
+    kernel.switch(101, 1, 0, 0, 14);
+    kernel.event(105, 1, "block_getrq", &flush);
+    kernel.event(106, 1, "block_rq_issue", &flush);
+    kernel.switch(110, 1, 14, 2, 0);
+    kernel.syscall(120, 0, "fsync", None);
+    kernel.event(130, 0, "block_getrq", &flush);
+    kernel.switch(140, 0, 11, 2, 0);
+    kernel.irq(300, 1, 36, true);
+    kernel.event(310, 1, "block_rq_complete", &flush);
+    kernel.event(311, 1, "block_rq_complete", &flush);
+    kernel.waking(312, 1, 14, 1);
+    kernel.event(315, 1, "block_rq_issue", &flush);
+    kernel.irq(320, 1, 36, false);
+    kernel.irq(500, 1, 36, true);
+    kernel.event(510, 1, "block_rq_complete", &flush);
+    kernel.waking(520, 1, 11, 0);
+    kernel.irq(530, 1, 36, false);
+    kernel.switch(540, 0, 0, 0, 11);
+    assert_eq!(
+        path(&kernel),
+        "100-120 t11::run, 120-130 t11::fsync, 130-510 disk 8:0::disk, 510-520 irq 36 dev cpu1::dev, 520-540 t11::runnable"
+    );
+}
+
 /// A thread issues many requests: the effects of one request do not depend on the others.
 #[test]
 fn each_request_that_a_softirq_completes_has_its_own_effects() {

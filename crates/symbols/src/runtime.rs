@@ -77,8 +77,13 @@ pub fn without_names<'a>(frames: impl Iterator<Item = &'a Frame>) -> Option<Runt
     executes.then(|| found.unwrap_or(Runtime::Other))
 }
 
+/// Returns whether this function belongs to the module of a runtime that executes functions.
+pub fn is_of_executor(frame: &Frame) -> bool {
+    executes_scripts(frame) || frame.module == "libjvm.so"
+}
+
 /// Returns whether this function of a runtime executes those of scripts.
-pub fn executes_scripts(frame: &Frame) -> bool {
+fn executes_scripts(frame: &Frame) -> bool {
     PYTHON.contains(&whole(frame)) || NODE.contains(&whole(frame))
 }
 

@@ -135,7 +135,7 @@ impl Stacks {
     /// functions without names there.
     pub fn is_of_runtime_without_names(&self, frames: &[FrameId], at: usize) -> bool {
         let module = frames.get(at).map(|&id| self.frame(id).module.as_str());
-        let is_meant = |frame: &Frame| runtime::executes_scripts(frame) && Some(frame.module.as_str()) == module;
+        let is_meant = |frame: &Frame| runtime::is_of_executor(frame) && Some(frame.module.as_str()) == module;
         frames.iter().any(|&id| is_meant(self.frame(id))) && self.runtime_without_names(frames).is_some()
     }
 

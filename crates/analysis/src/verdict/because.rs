@@ -146,8 +146,7 @@ pub enum Because {
         mean_ns: u64,
         callee: Option<Named>,
         per_request: Option<f64>,
-        /// Whose state it is that the asker waits for, if one process has most of the replies'
-        /// time.
+        /// The state of a process in which most of the time of the replies is spent.
         most: Option<RunnerUp>,
     },
     /// Waits for one of the kernel's timers, and the subjects between which they occur.

@@ -1,8 +1,8 @@
 //! The code of a verdict: the function of the program in which the state of the verdict is spent.
 //!
 //! Samples show where a process runs, and where it waits. Those of the verdict's state are summed
-//! up by the innermost function of the program's own code. A function is named only if a few
-//! samples more or less would not change the result.
+//! up by functions of the program's own code. A function is named only if a few samples more or
+//! less would not change the result.
 
 use super::because::Because;
 use super::data::{ClassState, Code, Named, StateNamed, SubjectLevel, SubjectState, Verdict, WaitPlaces};
@@ -92,6 +92,9 @@ fn places_within(program: &str, waits: &[EndedWait], limits: &Limits) -> Option<
     let within = || waits.iter().filter(|wait| wait.waiter.process == program && wait.waker.process == program);
     let all: f64 = within().map(|wait| wait.share).sum();
     let most = within().max_by(|a, b| a.share.total_cmp(&b.share)).filter(|most| most.share >= limits.majority * all)?;
+    if most.samples < limits.min_occurrences {
+        return None;
+    }
     Some(WaitPlaces { waits_in: most.waiter.function.clone(), ended_in: most.waker.function.clone() })
 }
 

@@ -3,7 +3,7 @@
 
 use super::because::Because;
 use super::data::{Mechanism, Outcome, RunnerUp, Verdict};
-use super::parts::{Does, Part};
+use super::parts::Does;
 use super::subjects::SubjectId;
 use super::Case;
 use crate::verdict::exchanges::SocketActivity;
@@ -112,19 +112,17 @@ impl Case<'_> {
             mean_ns: asked.total_ns / asked.count,
             callee,
             per_request,
-            most: self.most_of_others(subject),
+            most: self.most_of_replies(subject, share),
         });
         Some(verdict)
     }
 
-    /// Returns the largest part of the subject that has most of the path outside of a client.
-    fn most_of_others(&self, client: SubjectId) -> Option<RunnerUp> {
-        let is_other = |part: &&Part| part.does != Does::Transit && part.subject != client && self.is_program(part.subject);
-        let others = self.parts.parts.iter().filter(is_other);
-        let whole = self.parts.wholes.iter().find(|whole| whole.subject != client && self.is_program(whole.subject))?;
-        let share: f64 = others.clone().map(|part| part.share).sum();
-        (whole.share >= self.limits.majority * share).then_some(())?;
-        others.clone().find(|part| part.subject == whole.subject).map(|part| self.runner_up(part))
+    /// Returns the state in which the path is for most of the time of the replies to a client,
+    /// which is `share` of the run.
+    fn most_of_replies(&self, client: SubjectId, share: f64) -> Option<RunnerUp> {
+        let of_others = self.parts.parts.iter().filter(|part| part.does != Does::Transit && part.subject != client);
+        let most = of_others.filter(|part| self.is_program(part.subject)).max_by(|a, b| a.share.total_cmp(&b.share))?;
+        (most.share >= self.limits.majority * share).then(|| self.runner_up(most))
     }
 
     /// Returns the subject that a client wakes most often.

@@ -23,8 +23,11 @@ const MAX_SEGMENTABLE: usize = 1 << 10;
 /// Length in bytes of the headers of a segment: Ethernet, IPv4, TCP with timestamps. Other headers
 /// have nearly the same length.
 const HEADERS: u32 = 66;
-/// Sector of a request to flush the device's cache, which has no data and is not inserted.
+/// Sector of a request to flush the device's cache, which has no data and is not inserted. The
+/// kernel makes one flush at a time, for all who ask for one meanwhile.
 const FLUSH: i64 = 0;
+/// Key of the flush that follows the one that is under way.
+const NEXT_FLUSH: i64 = -2;
 /// Length in bytes from which a packet may be segmented; `PIECES` is the maximum number of
 /// segments.
 const SEGMENTED_BYTES: u32 = 1600;
@@ -68,8 +71,18 @@ struct Request {
     token: TokenSlot,
     by: MachineId,
     t: u64,
-    /// True if the device does not have it yet, so that its issue begins no other request.
-    queued: bool,
+    progress: Progress,
+}
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// In the queue in front of the device.
+    Queued,
+    /// In the queue again, because the device did not accept it.
+    Requeued,
+    /// The device has it since then.
+    Issued(u64),
 }
 
 /// A packet in flight.
@@ -178,22 +191,43 @@ impl Composer {
 
     /// Processes a step of the request for this device and sector.
     pub(super) fn disk_request(&mut self, catalogue: &Catalogue, cpu: CpuId, step: RequestStep, at: (i64, i64), by: Waker) {
+        let progress = self.devices.requests.get(&at).map(|request| request.progress);
         match step {
-            RequestStep::Complete => return self.completed(catalogue, cpu, at, by),
-            RequestStep::Merge => return self.give_up(at),
-            // The position of other requests may change until they are inserted.
-            RequestStep::Allocate if at.1 != FLUSH => return,
-            _ => {}
-        }
-        let queued = step != RequestStep::Issue;
-        match self.devices.requests.get_mut(&at) {
-            Some(request) if request.queued || step == RequestStep::Requeue => request.queued = queued,
-            None if step == RequestStep::Requeue => {}
-            _ => self.requested(catalogue, cpu, at, by, queued),
+            RequestStep::Allocate if at.1 != FLUSH => {}
+            RequestStep::Allocate => {
+                let at = if matches!(progress, Some(Progress::Issued(_))) { (at.0, NEXT_FLUSH) } else { at };
+                if !self.devices.requests.contains_key(&at) {
+                    self.requested(catalogue, cpu, at, by, Progress::Queued);
+                }
+            }
+            RequestStep::Insert if progress == Some(Progress::Requeued) => {}
+            RequestStep::Insert => self.requested(catalogue, cpu, at, by, Progress::Queued),
+            RequestStep::Issue => {
+                let now = Progress::Issued(self.now);
+                match self.devices.requests.get_mut(&at) {
+                    Some(request) if matches!(request.progress, Progress::Queued | Progress::Requeued) => request.progress = now,
+                    _ => self.requested(catalogue, cpu, at, by, now),
+                }
+            }
+            RequestStep::Requeue => {
+                if let Some(request) = self.devices.requests.get_mut(&at) {
+                    request.progress = Progress::Requeued;
+                }
+            }
+            RequestStep::Merge => self.give_up(at),
+            // One more of those who asked for the flush before.
+            RequestStep::Complete if at.1 == FLUSH && progress == Some(Progress::Queued) => {}
+            RequestStep::Complete => {
+                self.completed(catalogue, cpu, at, by);
+                let next = (at.1 == FLUSH).then(|| self.devices.requests.remove(&(at.0, NEXT_FLUSH))).flatten();
+                if let Some(next) = next {
+                    self.devices.requests.insert(at, next);
+                }
+            }
         }
     }
 
-    fn requested(&mut self, catalogue: &Catalogue, cpu: CpuId, (device, sector): (i64, i64), by: Waker, queued: bool) {
+    fn requested(&mut self, catalogue: &Catalogue, cpu: CpuId, (device, sector): (i64, i64), by: Waker, progress: Progress) {
         if self.devices.requests.len() >= MAX_UNDER_WAY {
             let mut all: Vec<_> = self.devices.requests.keys().copied().collect();
             all.sort_unstable();
@@ -210,7 +244,7 @@ impl Composer {
             }
         };
         let (slot, flow) = self.flow();
-        self.devices.requests.insert((device, sector), Request { token: TokenSlot { queue, slot }, by: machine, t: self.now, queued });
+        self.devices.requests.insert((device, sector), Request { token: TokenSlot { queue, slot }, by: machine, t: self.now, progress });
         self.emit(Effect::Put { machine, queue, n: 1, flow: Some(flow), link: Some(self.words.links[LinkKind::Disk]) });
     }
 
@@ -244,7 +278,12 @@ impl Composer {
     pub(super) fn oldest_request(&self, interrupt: ContextId) -> Option<Cause> {
         let disk = self.devices.disk_of.get(&interrupt)?;
         let of_disk = self.devices.requests.iter().filter(|((device, _), _)| device == disk);
-        let (_, request) = of_disk.min_by_key(|(at, request)| (request.t, **at))?;
+        let since = |request: &Request| match request.progress {
+            Progress::Issued(t) => Some(t),
+            Progress::Queued | Progress::Requeued => None,
+        };
+        let issued = of_disk.filter_map(|(at, request)| Some((since(request)?, *at, request)));
+        let (_, _, request) = issued.min_by_key(|&(t, at, _)| (t, at))?;
         Some(Cause { by: request.by, at: Some(request.t), link: Some(self.words.links[LinkKind::Disk]) })
     }
 

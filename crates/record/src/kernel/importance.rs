@@ -33,8 +33,8 @@ const NEVER_GIVEN_UP: &[&str] = &[
     "timer:hrtimer_expire_entry",
     "tcp:tcp_retransmit_*",
     // Which disk a thread waits for, and whose request an interrupt completes.
-    "block:block_rq_issue",
-    "block:block_rq_complete",
+    "block:block_rq_*",
+    "block:block_getrq",
     // Rare, and needed to know which process ended another one.
     "signal:*",
 ];

@@ -20,6 +20,7 @@ mod programs;
 pub use programs::SampleData;
 
 use super::perf::Ring;
+use crate::cpus;
 use btf::Types;
 use programs::{Maps, TaskFields};
 use std::fs;
@@ -32,6 +33,7 @@ pub const OWN_ADDRESSES: usize = 2;
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 const PID_MAX: &str = "/proc/sys/kernel/pid_max";
+const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 /// Largest tid if the kernel does not report it: that of 64-bit kernels.
 const DEFAULT_PID_MAX: u32 = 1 << 22;
 
@@ -82,7 +84,9 @@ impl Waits {
     /// most `bytes` bytes of the stack.
     pub fn prepare(rings: &mut [(u32, Ring)], bytes: u32, period_ns: u32) -> Result<Waits, WaitsError> {
         let pid_max = fs::read_to_string(PID_MAX).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_PID_MAX);
-        let max_cpu = rings.iter().map(|(cpu, _)| *cpu).max().unwrap_or(0);
+        // A CPU may come online later.
+        let possible = cpus::listed(POSSIBLE_CPUS).into_iter();
+        let max_cpu = rings.iter().map(|(cpu, _)| *cpu).chain(possible).max().unwrap_or(0);
         let btf = fs::read(BTF).map_err(|_| WaitsError::NoTypes)?;
         let types = Types::parse(&btf).ok_or(WaitsError::NoTypes)?;
         let fields = task_fields(&types).ok_or(WaitsError::NoTypes)?;

@@ -7,6 +7,7 @@
 use super::path_stacks::{Estimate, Sampled};
 use super::wait_functions::{waiting_frame, WaitFunctions};
 use crate::scheduling::sampled_waits::{AwaitedLock, SampledWait};
+use crate::scheduling::time_kind::TimeKind;
 use longpole_symbols::{FrameId, Stacks};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -128,7 +129,7 @@ impl EndedWaits {
         for (pair, &(count, estimate)) in pairs {
             let (waiter, waker, lock) = pair;
             let name = |at: Option<usize>, frames: &[FrameId]| at.map_or("[unknown]", |at| stacks.frame(frames[at]).function.as_str());
-            let waits_in = name(functions.counted(stacks, &waiter.0, &waiter.1), &waiter.1);
+            let waits_in = name(functions.counted(stacks, &waiter.0, &waiter.1, TimeKind::Waiting), &waiter.1);
             let key = [&*waiter.0, waits_in, &*waker.0, name(waiting_frame(stacks, &waker.1), &waker.1)];
             let new = || Merged { count: 0.0, estimate: Estimate::default(), locks: BTreeMap::new(), most: (f64::MIN, pair) };
             let merged = merged.entry(key).or_insert_with(new);

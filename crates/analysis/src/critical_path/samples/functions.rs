@@ -218,7 +218,7 @@ impl<'a> FunctionTable<'a> {
     fn counted_frame(&self, stack: &PathStack) -> Option<usize> {
         match stack.group.time {
             TimeKind::Running => self.stacks.running_frame(&stack.frames),
-            _ => self.divided.wait_functions.counted(self.stacks, &stack.process, &stack.frames),
+            kind => self.divided.wait_functions.counted(self.stacks, &stack.process, &stack.frames, kind),
         }
     }
 

@@ -21,8 +21,10 @@ use std::rc::Rc;
 
 /// Largest number of frames of all different stacks that are distinguished.
 const MAX_STACK_FRAMES: usize = 1 << 25;
-/// Largest number of different places in the program's own functions that are kept for one stack.
-const MAX_PLACES: usize = 64;
+/// Largest number of the program's own functions of a stack, the innermost first, and of different
+/// places in each, that are kept.
+const MAX_PLACED: usize = 8;
+const MAX_PLACES: usize = 16;
 
 /// A sample, copied from the reader of stacks.
 #[derive(Clone, Debug, Default)]
@@ -176,10 +178,13 @@ impl PathStacks {
             Counted::default()
         });
         counted.estimate.add(estimate);
-        for (at, &place) in places.iter().enumerate().filter(|(at, _)| frames.get(*at).is_some_and(|frame| is_own(stacks, *frame))) {
+        let own = places.iter().enumerate().filter(|(at, _)| frames.get(*at).is_some_and(|frame| is_own(stacks, *frame)));
+        for (at, &place) in own.take(MAX_PLACED) {
             match counted.places.iter().position(|known| known.at == at && known.place == place) {
                 Some(known) => counted.places[known].ns += estimate.ns,
-                None if counted.places.len() < MAX_PLACES => counted.places.push(Place { at, place, ns: estimate.ns }),
+                None if counted.places.iter().filter(|known| known.at == at).count() < MAX_PLACES => {
+                    counted.places.push(Place { at, place, ns: estimate.ns });
+                }
                 None => {}
             }
         }

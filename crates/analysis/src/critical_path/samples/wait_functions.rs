@@ -1,28 +1,28 @@
 //! Which function of a program a wait counts for.
 //!
-//! Programs wait in functions of their own for that purpose. The innermost function of postgres in
-//! any wait is `WaitEventSetWait`, whether it waits for a client, a lock or a timer, so its name
-//! says nothing. Such a function is known by the waits of the whole recording: they are of several
-//! kinds. A wait counts for the innermost function that waits for one kind of thing.
+//! Many programs have one function for all their waits. Postgres waits in `WaitEventSetWait` for a
+//! client, a lock or a timer, so the name of this function says little. Such a function is known by
+//! the waits of the whole recording: they are of several kinds. A wait counts for the innermost
+//! function that waits for one kind of thing.
 
 use super::path_stacks::{is_own, is_script, own_frame, Sampled};
 use crate::scheduling::sampled_waits::SampledWait;
 use crate::scheduling::time_kind::TimeKind;
 use longpole_symbols::{FrameId, Origin, Stacks};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 /// Largest number of functions that are distinguished.
 const MAX_FUNCTIONS: usize = 1 << 16;
-/// Part of a function's waiting time from which on a second kind of waits makes it one of the
-/// functions that say nothing. Fewer waits may be of a wrong kind: if a thread ends a wait just
-/// when its time is over, for example.
-const SECOND_KIND: f64 = 0.1;
+/// Largest part of the waiting time that other kinds have in a function that waits for one kind of
+/// thing. A few waits may be of a wrong kind: if a thread ends a wait just when its time is over,
+/// for example.
+const OTHER_KINDS: f64 = 0.1;
 
 /// The time that each function of a program waits, by the kind of the waits.
 #[derive(Clone, Debug, Default)]
 pub struct WaitFunctions {
-    ns: HashMap<(Rc<str>, FrameId), HashMap<TimeKind, f64>>,
+    ns: HashMap<(Rc<str>, FrameId), BTreeMap<TimeKind, f64>>,
 }
 
 impl WaitFunctions {
@@ -40,26 +40,25 @@ impl WaitFunctions {
         }
     }
 
-    /// Returns the position of the function that a wait counts for: the innermost one of the
-    /// program's own code that waits for one kind of thing. If there is none, the innermost one of
-    /// its own code, else of any program, else of all.
-    pub fn counted(&self, stacks: &Stacks, process: &Rc<str>, frames: &[FrameId]) -> Option<usize> {
+    /// Returns the position of the function that a wait of this kind counts for: the innermost one
+    /// of the program's own code that waits for this kind of thing only. If there is none, the
+    /// innermost one of its own code, else of any program, else of all.
+    pub fn counted(&self, stacks: &Stacks, process: &Rc<str>, frames: &[FrameId], kind: TimeKind) -> Option<usize> {
         let first = waiting_frame(stacks, frames)?;
-        if !self.is_helper(process, frames[first]) {
-            return Some(first);
-        }
         // The functions of a script are not called by those of its interpreter.
         let is_alike = |frame: FrameId| is_own(stacks, frame) && is_script(stacks, frame) == is_script(stacks, frames[first]);
-        let is_specific = |frame: FrameId| is_alike(frame) && stacks.frame(frame).named && !self.is_helper(process, frame);
-        Some((first..frames.len()).find(|&at| is_specific(frames[at])).unwrap_or(first))
+        let is_meant = |frame: FrameId| is_alike(frame) && stacks.frame(frame).named && self.waits_only_for(process, frame, kind);
+        if kind == TimeKind::Cpu || self.waits_only_for(process, frames[first], kind) {
+            return Some(first);
+        }
+        Some((first..frames.len()).find(|&at| is_meant(frames[at])).unwrap_or(first))
     }
 
-    /// Returns whether a function waits for things of several kinds.
-    fn is_helper(&self, process: &Rc<str>, frame: FrameId) -> bool {
-        let Some(kinds) = self.ns.get(&(Rc::clone(process), frame)) else { return false };
+    /// Returns whether all waits of a function but few are of this kind.
+    fn waits_only_for(&self, process: &Rc<str>, frame: FrameId, kind: TimeKind) -> bool {
+        let Some(kinds) = self.ns.get(&(Rc::clone(process), frame)) else { return true };
         let all: f64 = kinds.values().sum();
-        let most = kinds.values().copied().fold(0.0, f64::max);
-        all - most > SECOND_KIND * all
+        kinds.get(&kind).copied().unwrap_or(0.0) >= (1.0 - OTHER_KINDS) * all
     }
 }
 

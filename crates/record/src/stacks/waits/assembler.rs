@@ -1,4 +1,5 @@
-//! An assembler for small BPF programs: straight code whose jumps all lead to its end.
+//! An assembler for small BPF programs: straight code with jumps to its end and over a few
+//! instructions.
 //!
 //! All numbers are from `linux/bpf.h`, which is a stable interface of the kernel. The kernel checks
 //! a program when it is loaded, so a wrong program is refused and harms nothing.
@@ -164,6 +165,16 @@ impl Assembler {
             Operand::Register(right) => self.instruction(code | FROM_REGISTER, (left, right), 0, 0),
             Operand::Number(number) => self.instruction(code, (left, NONE), 0, number),
         }
+    }
+
+    /// Adds instructions that are skipped if the condition is true.
+    pub fn unless(&mut self, left: Register, condition: Condition, right: i32, then: impl FnOnce(&mut Assembler)) {
+        let at = self.code.len();
+        self.instruction(JUMP | condition as u8, (left, NONE), 0, right);
+        then(self);
+        // A jump counts from the instruction after it.
+        let distance = (self.code.len() - at - 1) as i16;
+        self.code[at][2..4].copy_from_slice(&distance.to_ne_bytes());
     }
 
     /// Returns the instructions, which end with the result 0.

@@ -49,7 +49,7 @@ const NOTE: u32 = 4;
 const BEGIN: i16 = 0;
 const TID: i16 = 8;
 /// Largest number of notes. A thread has the note at its tid modulo their number, and two threads
-/// with the same note lose samples. All idle CPUs share the note of thread 0.
+/// with the same note lose samples.
 const MAX_NOTES: u32 = 1 << 17;
 /// Size in bytes of what is kept of a CPU, as a power of two: the tid of its thread. It is as large
 /// as a line of the cache, so that CPUs do not write into each other's lines.
@@ -146,11 +146,14 @@ pub fn switched(maps: &Maps) -> Vec<[u8; 8]> {
     // The thread that had the CPU until now.
     program.load(Width::Four, R1, (R9, 0));
     program.store(Width::Four, (R9, 0), R7);
-    program.copy(R2, R1);
-    maps.notes.element(&mut program, R3, R2);
-    program.store(Width::Four, (R3, TID), R1);
-    program.store(Width::Eight, (R3, BEGIN), R0);
-    // The thread that has it now. Thread 0 is an idle CPU.
+    // Thread 0 is an idle CPU.
+    program.unless(R1, Condition::Equal, 0, |program| {
+        program.copy(R2, R1);
+        maps.notes.element(program, R3, R2);
+        program.store(Width::Four, (R3, TID), R1);
+        program.store(Width::Eight, (R3, BEGIN), R0);
+    });
+    // The thread that has it now.
     program.end_if(R7, Condition::Equal, 0);
     program.copy(R1, R0);
     begin_of_wait(&mut program, maps);
