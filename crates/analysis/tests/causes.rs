@@ -114,6 +114,20 @@ fn a_block_device_has_the_name_that_the_dump_of_the_systems_state_gives_it() {
     assert!(path.contains("130-510 vda::disk"), "{path}");
 }
 
+/// The path if `t11` waits from 130 on for a request of its own.
+const OWN_REQUEST: &str =
+    "100-120 t11::run, 120-130 t11::fsync, 130-510 disk 8:0::disk, 510-520 irq 36 dev cpu1::dev, 520-540 t11::runnable";
+
+/// Returns the path if the disk's interrupt completes the request at 510, and wakes `t11`.
+fn path_of_request(mut kernel: Kernel, request: &[(&'static str, Val)]) -> String {
+    kernel.irq(500, 1, 36, true);
+    kernel.event(510, 1, "block_rq_complete", request);
+    kernel.waking(520, 1, 11, 0);
+    kernel.irq(530, 1, 36, false);
+    kernel.switch(540, 0, 0, 0, 11);
+    path(&kernel)
+}
+
 #[test]
 fn an_interrupt_continues_the_critical_path_of_the_request_that_it_completes() {
     let mut kernel = two_cpus();
@@ -121,15 +135,7 @@ fn an_interrupt_continues_the_critical_path_of_the_request_that_it_completes() {
     kernel.syscall(120, 0, "fsync", None);
     kernel.event(130, 0, "block_rq_issue", &request);
     kernel.switch(140, 0, 11, 2, 0);
-    kernel.irq(500, 1, 36, true);
-    kernel.event(510, 1, "block_rq_complete", &request);
-    kernel.waking(520, 1, 11, 0);
-    kernel.irq(530, 1, 36, false);
-    kernel.switch(540, 0, 0, 0, 11);
-    assert_eq!(
-        path(&kernel),
-        "100-120 t11::run, 120-130 t11::fsync, 130-510 disk 8:0::disk, 510-520 irq 36 dev cpu1::dev, 520-540 t11::runnable"
-    );
+    assert_eq!(path_of_request(kernel, &request), OWN_REQUEST);
 }
 
 /// The device is busy, so a kernel worker that another request's completion woke issues the request
@@ -146,15 +152,7 @@ fn a_request_that_waits_in_the_queue_belongs_to_the_thread_that_inserted_it() {
     kernel.event(215, 1, "block_rq_requeue", &of(77));
     kernel.event(300, 1, "block_rq_issue", &of(77));
     kernel.switch(310, 1, 12, BLOCKED, 0);
-    kernel.irq(500, 1, 36, true);
-    kernel.event(510, 1, "block_rq_complete", &of(77));
-    kernel.waking(520, 1, 11, 0);
-    kernel.irq(530, 1, 36, false);
-    kernel.switch(540, 0, 0, 0, 11);
-    assert_eq!(
-        path(&kernel),
-        "100-120 t11::run, 120-130 t11::fsync, 130-510 disk 8:0::disk, 510-520 irq 36 dev cpu1::dev, 520-540 t11::runnable"
-    );
+    assert_eq!(path_of_request(kernel, &of(77)), OWN_REQUEST);
 }
 
 /// The kernel issues a flush of the device's cache later, for the thread that asked for it.
@@ -169,15 +167,7 @@ fn a_flush_belongs_to_the_thread_that_asked_for_it() {
     kernel.switch(200, 1, 0, 0, 12);
     kernel.event(210, 1, "block_rq_issue", &flush);
     kernel.switch(310, 1, 12, BLOCKED, 0);
-    kernel.irq(500, 1, 36, true);
-    kernel.event(510, 1, "block_rq_complete", &flush);
-    kernel.waking(520, 1, 11, 0);
-    kernel.irq(530, 1, 36, false);
-    kernel.switch(540, 0, 0, 0, 11);
-    assert_eq!(
-        path(&kernel),
-        "100-120 t11::run, 120-130 t11::fsync, 130-510 disk 8:0::disk, 510-520 irq 36 dev cpu1::dev, 520-540 t11::runnable"
-    );
+    assert_eq!(path_of_request(kernel, &flush), OWN_REQUEST);
 }
 
 /// `t11` asks for a flush while the one of `t14` is under way, which completes first.
@@ -198,15 +188,7 @@ fn a_flush_that_is_asked_for_during_another_one_has_its_own_owner() {
     kernel.waking(312, 1, 14, 1);
     kernel.event(315, 1, "block_rq_issue", &flush);
     kernel.irq(320, 1, 36, false);
-    kernel.irq(500, 1, 36, true);
-    kernel.event(510, 1, "block_rq_complete", &flush);
-    kernel.waking(520, 1, 11, 0);
-    kernel.irq(530, 1, 36, false);
-    kernel.switch(540, 0, 0, 0, 11);
-    assert_eq!(
-        path(&kernel),
-        "100-120 t11::run, 120-130 t11::fsync, 130-510 disk 8:0::disk, 510-520 irq 36 dev cpu1::dev, 520-540 t11::runnable"
-    );
+    assert_eq!(path_of_request(kernel, &flush), OWN_REQUEST);
 }
 
 /// A thread issues many requests: the effects of one request do not depend on the others.
