@@ -191,6 +191,24 @@ fn a_flush_that_is_asked_for_during_another_one_has_its_own_owner() {
     assert_eq!(path_of_request(kernel, &flush), OWN_REQUEST);
 }
 
+/// The flush before that of `t11` was for a write, which completes under its own sector.
+#[test]
+fn a_flush_for_a_write_leaves_nothing_to_the_next_one() {
+    let mut kernel = two_cpus();
+    let of = |sector| [("dev", Val::I(8 << 20)), ("sector", Val::I(sector))];
+    kernel.switch(101, 1, 0, 0, 14);
+    kernel.event(106, 1, "block_rq_issue", &of(0));
+    kernel.switch(107, 1, 14, 2, 0);
+    kernel.irq(110, 1, 36, true);
+    kernel.event(111, 1, "block_rq_complete", &of(-1));
+    kernel.irq(112, 1, 36, false);
+    kernel.syscall(120, 0, "fsync", None);
+    kernel.event(130, 0, "block_getrq", &of(0));
+    kernel.switch(140, 0, 11, 2, 0);
+    kernel.event(200, 1, "block_rq_issue", &of(0));
+    assert_eq!(path_of_request(kernel, &of(0)), OWN_REQUEST);
+}
+
 /// A thread issues many requests: the effects of one request do not depend on the others.
 #[test]
 fn each_request_that_a_softirq_completes_has_its_own_effects() {

@@ -26,6 +26,9 @@ const HEADERS: u32 = 66;
 /// Sector of a request to flush the device's cache, which has no data and is not inserted. The
 /// kernel makes one flush at a time, for all who ask for one meanwhile.
 const FLUSH: i64 = 0;
+/// Sector that the completion of a flush has. Those of the requests that asked for it, if they have
+/// no data themselves, follow with the sector [`FLUSH`].
+const FLUSHED: i64 = -1;
 /// Key of the flush that follows the one that is under way.
 const NEXT_FLUSH: i64 = -2;
 /// Length in bytes from which a packet may be segmented; `PIECES` is the maximum number of
@@ -83,6 +86,8 @@ enum Progress {
     Requeued,
     /// The device has it since then.
     Issued(u64),
+    /// The device has made the flush, and perhaps nobody without data has asked for it.
+    Flushed,
 }
 
 /// A packet in flight.
@@ -196,13 +201,17 @@ impl Composer {
             RequestStep::Allocate if at.1 != FLUSH => {}
             RequestStep::Allocate => {
                 let at = if matches!(progress, Some(Progress::Issued(_))) { (at.0, NEXT_FLUSH) } else { at };
-                if !self.devices.requests.contains_key(&at) {
+                if progress == Some(Progress::Flushed) || !self.devices.requests.contains_key(&at) {
                     self.requested(catalogue, cpu, at, by, Progress::Queued);
                 }
             }
             RequestStep::Insert if progress == Some(Progress::Requeued) => {}
             RequestStep::Insert => self.requested(catalogue, cpu, at, by, Progress::Queued),
             RequestStep::Issue => {
+                if at.1 == FLUSH && !matches!(progress, Some(Progress::Queued | Progress::Requeued)) {
+                    self.give_up(at);
+                    self.promote_flush(at.0);
+                }
                 let now = Progress::Issued(self.now);
                 match self.devices.requests.get_mut(&at) {
                     Some(request) if matches!(request.progress, Progress::Queued | Progress::Requeued) => request.progress = now,
@@ -215,15 +224,26 @@ impl Composer {
                 }
             }
             RequestStep::Merge => self.give_up(at),
+            RequestStep::Complete if at.1 == FLUSHED => {
+                if let Some(request) = self.devices.requests.get_mut(&(at.0, FLUSH)) {
+                    request.progress = Progress::Flushed;
+                }
+            }
             // One more of those who asked for the flush before.
             RequestStep::Complete if at.1 == FLUSH && progress == Some(Progress::Queued) => {}
             RequestStep::Complete => {
                 self.completed(catalogue, cpu, at, by);
-                let next = (at.1 == FLUSH).then(|| self.devices.requests.remove(&(at.0, NEXT_FLUSH))).flatten();
-                if let Some(next) = next {
-                    self.devices.requests.insert(at, next);
+                if at.1 == FLUSH {
+                    self.promote_flush(at.0);
                 }
             }
+        }
+    }
+
+    /// Makes the next flush of a device the current one, if there is a next one.
+    fn promote_flush(&mut self, device: i64) {
+        if let Some(next) = self.devices.requests.remove(&(device, NEXT_FLUSH)) {
+            self.devices.requests.insert((device, FLUSH), next);
         }
     }
 
@@ -280,7 +300,7 @@ impl Composer {
         let of_disk = self.devices.requests.iter().filter(|((device, _), _)| device == disk);
         let since = |request: &Request| match request.progress {
             Progress::Issued(t) => Some(t),
-            Progress::Queued | Progress::Requeued => None,
+            Progress::Queued | Progress::Requeued | Progress::Flushed => None,
         };
         let issued = of_disk.filter_map(|(at, request)| Some((since(request)?, *at, request)));
         let (_, _, request) = issued.min_by_key(|&(t, at, _)| (t, at))?;

@@ -452,7 +452,9 @@ impl KernelPlan {
             KernelAction::Fault => Meaning::Fault { name: roles.name.name()? },
             KernelAction::Disk => Meaning::Disk,
             KernelAction::DiskRequest(step) => {
-                Meaning::DiskRequest { step, device: roles.device.number(fields)?, sector: roles.sector.number(fields)? }
+                // The sector of a flush is -1, in a field without a sign.
+                let sector = roles.sector.address(fields)? as i64;
+                Meaning::DiskRequest { step, device: roles.device.number(fields)?, sector }
             }
             KernelAction::WorkQueued => Meaning::WorkQueued { work: roles.work.address(fields)? },
             KernelAction::WorkBegins => Meaning::WorkBegins { work: roles.work.address(fields)? },
