@@ -138,8 +138,8 @@ fn an_interrupt_continues_the_critical_path_of_the_request_that_it_completes() {
     assert_eq!(path_of_request(kernel, &request), OWN_REQUEST);
 }
 
-/// The device is busy, so a kernel worker that another request's completion woke issues the request
-/// of `t11`. It stays the request of `t11`.
+/// The device is busy, so a kernel worker issues the request of `t11` when another request is
+/// complete. The request still belongs to `t11`.
 #[test]
 fn a_request_that_waits_in_the_queue_belongs_to_the_thread_that_inserted_it() {
     let mut kernel = two_cpus();

@@ -66,7 +66,7 @@ public class Main {
     }
 }
 """
-# The price depends on how full the sailing is. If bookings does not say so in time, it is the
+# The price depends on how full the sailing is. If bookings does not answer in time, it is the
 # price of a day in the season.
 TARIFFS = """
 package main

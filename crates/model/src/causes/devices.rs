@@ -77,7 +77,7 @@ struct Request {
     progress: Progress,
 }
 
-/// Where a request is.
+/// How far a request to a block device has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     /// In the queue in front of the device.

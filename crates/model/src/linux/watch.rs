@@ -238,7 +238,7 @@ pub enum RequestStep {
     Insert,
     /// The device got it, from its owner or from the thread that emptied the queue.
     Issue,
-    /// It became part of another request while it was in the queue.
+    /// It was merged into another request in the queue.
     Merge,
     /// The device did not accept it, and it is in the queue again.
     Requeue,

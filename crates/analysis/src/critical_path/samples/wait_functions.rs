@@ -40,9 +40,9 @@ impl WaitFunctions {
         }
     }
 
-    /// Returns the position of the function that a wait of this kind counts for: the innermost one
-    /// of the program's own code that waits for this kind of thing only. If there is none, the
-    /// innermost one of its own code, else of any program, else of all.
+    /// Returns the position of the function that a wait of this kind counts for: the innermost
+    /// function of the program's own code whose waits are nearly all of this kind. Without one, the
+    /// result is that of [`waiting_frame`].
     pub fn counted(&self, stacks: &Stacks, process: &Rc<str>, frames: &[FrameId], kind: TimeKind) -> Option<usize> {
         let first = waiting_frame(stacks, frames)?;
         // The functions of a script are not called by those of its interpreter.
@@ -62,8 +62,8 @@ impl WaitFunctions {
     }
 }
 
-/// Returns the position of the innermost function of a wait that is of the program's own code, else
-/// of any program, else of all.
+/// Returns the position of the innermost function of the program's own code. If the stack has none,
+/// that of the innermost function outside of the kernel, and in a stack of the kernel alone, 0.
 pub fn waiting_frame(stacks: &Stacks, frames: &[FrameId]) -> Option<usize> {
     let is_user = |frame: &FrameId| stacks.frame(*frame).origin != Origin::Kernel;
     let first = || (!frames.is_empty()).then_some(0);

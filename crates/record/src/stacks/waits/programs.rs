@@ -51,8 +51,8 @@ const TID: i16 = 8;
 /// Largest number of notes. A thread has the note at its tid modulo their number, and two threads
 /// with the same note lose samples.
 const MAX_NOTES: u32 = 1 << 17;
-/// Size in bytes of what is kept of a CPU, as a power of two: the tid of its thread. It is as large
-/// as a line of the cache, so that CPUs do not write into each other's lines.
+/// Size in bytes of what is kept of a CPU, as a power of two: the tid of its thread. It fills
+/// one cache line, so that no two CPUs write to the same cache line.
 const CPU: u32 = 6;
 /// Flag of the kernel: the entry of the current CPU.
 const CURRENT_CPU: u64 = 0xffff_ffff;
