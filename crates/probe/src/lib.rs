@@ -63,7 +63,10 @@ pub use disabled::tracing;
 pub use disabled::{Enumeration, Field, Name, PointResult, Queue, Value};
 
 recording! {
+    mod connection;
     mod event;
+    mod handle;
+    mod loading;
     mod macros;
     mod name;
     mod process;
@@ -73,6 +76,7 @@ recording! {
     mod sync;
     mod system;
     mod thread;
+    mod thread_ring;
     mod value;
 
     #[cfg(feature = "std")]
@@ -84,7 +88,7 @@ recording! {
     #[cfg(feature = "std")]
     mod tsc;
 
-    pub use name::{Name, Queue};
+    pub use handle::{Name, Queue};
     #[cfg(feature = "std")]
     pub use points::PointResult;
     pub use value::{Enumeration, Field, Value};

@@ -1,7 +1,8 @@
 //! Event classes. A call site requests its class id once and caches it. Equal sites of all programs
 //! of a user have equal ids, so that one description is valid for all streams of a recording.
 
-use crate::process::{self, Process};
+use crate::connection::own_process;
+use crate::process::Process;
 use crate::runtime_directory;
 use crate::sync::Shared;
 use crate::system::Text;
@@ -203,7 +204,7 @@ impl Table for Asked<'_> {
 /// The class id of a site, or its kind (the overflow class) if there is no room for another class.
 #[cold]
 pub fn resolve(mut key: Key) -> u32 {
-    let Some(process) = process::own_process() else { return key.kind };
+    let Some(process) = own_process() else { return key.kind };
     let sites = process.sites.load(Relaxed);
     if sites.is_null() || key.fields.len() > FIELDS_MAXIMUM || key.attributes.len() > NAME_MAXIMUM {
         return key.kind;
