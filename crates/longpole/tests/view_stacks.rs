@@ -107,6 +107,14 @@ fn the_flame_graph_of_a_range_is_what_the_command_prints_and_that_of_a_state_is_
     let expected: BTreeMap<String, u64> = waits.clone().into_iter().chain(running).collect();
     assert_eq!(shown, expected);
 
+    // The flame graph of the whole recording has waits, too.
+    let recorded = view.get("/stacks")["all"].clone();
+    assert_eq!((&recorded["unit"], &recorded["left_out"]), (&Value::from("ns"), &Value::from(0)));
+    let since = ["--begin", &on_clock(0)];
+    let running = printed(&place, &recording, &since).into_iter().map(|(line, samples)| (line, samples * PERIOD_NS));
+    let expected: BTreeMap<String, u64> = running.chain(printed(&place, &recording, &[&since[..], &["--off-cpu"]].concat())).collect();
+    assert_eq!(folded(&recorded), expected);
+
     // Without a range, the page shows all since the command's begin.
     let whole = printed(&place, &recording, &["--off-cpu", "--begin", &on_clock(0), "-p", &pid]);
     assert!(waits.values().sum::<u64>() < whole.values().sum::<u64>());

@@ -36,8 +36,8 @@ pub struct StackSamples<'a> {
     pid: Option<i32>,
     scope: SampleScope,
     on_path: Option<PathSamples<'a>>,
-    /// Stacks of all samples of running code, in addition to the functions.
-    flames: Option<Box<Folded>>,
+    /// All stacks of the whole trace, in addition to the functions.
+    flames: Option<Box<Flames<'a>>>,
     /// What the collected stacks lack; those of the path have their own.
     gaps: StackGapsCollector,
     sampled: Sampled,
@@ -59,6 +59,12 @@ struct FoldedSamples<'a> {
     waits: &'a [SampledWait],
     /// Time to which they are limited. Of a wait, the part within it counts.
     range: Range<i64>,
+}
+
+/// The stacks of a whole trace, and the time between two samples of running code.
+struct Flames<'a> {
+    all: FoldedSamples<'a>,
+    period_ns: Option<u64>,
 }
 
 /// What the samples are limited to. By default, they are not limited.
@@ -91,7 +97,22 @@ impl SampleScope {
     }
 }
 
-impl FoldedSamples<'_> {
+impl<'a> FoldedSamples<'a> {
+    /// Returns a collection of all running code, and of these waits.
+    fn whole(waits: &'a [SampledWait]) -> FoldedSamples<'a> {
+        FoldedSamples { folded: Folded::default(), has_running: true, waits, range: i64::MIN..i64::MAX }
+    }
+
+    /// Adds a sample if it is one of those that are collected. Returns what it counts: 1 if it is of
+    /// running code, and of a wait, the time in ns that it stands for.
+    fn add(&mut self, stack: &Stack<'_>, scope: &SampleScope) -> Option<f64> {
+        match stack.cause {
+            Cause::Running => self.run(stack, scope).then_some(1.0),
+            Cause::Waited => self.wait(stack, scope),
+            Cause::Woke { .. } => None,
+        }
+    }
+
     /// Returns true if the sample is one of those that are collected.
     fn run(&mut self, stack: &Stack<'_>, scope: &SampleScope) -> bool {
         let is_meant = self.has_running && self.range.contains(&stack.t_ns) && scope.has_run(stack);
@@ -130,7 +151,7 @@ impl<'a> StackSamples<'a> {
             recording,
             stacks: None,
             functions: Functions::default(),
-            folded: fold.then(|| FoldedSamples { folded: Folded::default(), has_running: true, waits: &[], range: i64::MIN..i64::MAX }),
+            folded: fold.then(|| FoldedSamples::whole(&[])),
             pid,
             scope: SampleScope::default(),
             on_path: None,
@@ -157,7 +178,7 @@ impl<'a> StackSamples<'a> {
     /// `has_running`, those of running code are collected, too. Must be passed all items of the
     /// trace up to [`StackSamples::last_ns`].
     pub fn waits(self, waits: &'a [SampledWait], range: Range<i64>, has_running: bool) -> StackSamples<'a> {
-        StackSamples { folded: Some(FoldedSamples { folded: Folded::default(), has_running, waits, range }), ..self }
+        StackSamples { folded: Some(FoldedSamples { has_running, range, ..FoldedSamples::whole(waits) }), ..self }
     }
 
     /// Returns the time after which no sample counts. A wait that begins in the range is sampled at
@@ -168,9 +189,11 @@ impl<'a> StackSamples<'a> {
         within.map(|wait| wait.t_ns).fold(range.end, i64::max)
     }
 
-    /// Collects a flame graph, too.
-    pub fn collect_flames(&mut self) {
-        self.flames = Some(Box::default());
+    /// Collects a flame graph of the whole trace, too: of running code and, if the samples on a path
+    /// are collected, of waits. `period_ns` is that of [`StackSamples::flame_graph`].
+    pub fn collect_flames(&mut self, period_ns: Option<u64>) {
+        let waits = self.on_path.as_ref().filter(|_| period_ns.is_some()).map_or(&[][..], |of| of.waits.all());
+        self.flames = Some(Box::new(Flames { all: FoldedSamples::whole(waits), period_ns }));
     }
 
     /// The recording that has the names of functions.
@@ -207,17 +230,16 @@ impl<'a> StackSamples<'a> {
         }
         let Stack { t_ns, tid, cpu, cause, waiting_period_ns, truncated, copied, .. } = stack;
         // What the stack counts, in samples or ns, if it was collected.
-        let collected = match (cause, &mut self.folded) {
-            (Cause::Running, Some(folded)) => folded.run(&stack, &self.scope).then_some(1.0),
-            (Cause::Running, None) => {
+        let collected = match &mut self.folded {
+            Some(folded) => folded.add(&stack, &self.scope),
+            None if cause == Cause::Running => {
                 self.functions.sample(&stack);
                 Some(1.0)
             }
-            (Cause::Waited, Some(folded)) => folded.wait(&stack, &self.scope),
-            _ => None,
+            None => None,
         };
-        if let (Cause::Running, Some(flames)) = (cause, &mut self.flames) {
-            flames.run(&stack);
+        if let Some(flames) = &mut self.flames {
+            flames.all.add(&stack, &SampleScope::default());
         }
         self.sampled.process = Rc::clone(&stack.process);
         self.sampled.truncated = copied.then_some(truncated);
@@ -273,16 +295,17 @@ impl<'a> StackSamples<'a> {
     /// Returns the flame graph of the stacks that were collected instead of functions. `period_ns`
     /// is the time between two samples of running code; without one, the graph counts samples.
     pub fn flame_graph(&self, period_ns: Option<u64>) -> FlameGraph {
-        let counts = period_ns.map_or((Unit::Samples, 1), |period_ns| (Unit::Ns, period_ns));
-        self.folded.as_ref().map(|of| self.joined(&of.folded, counts)).unwrap_or_default()
+        self.folded.as_ref().map(|of| self.joined(&of.folded, period_ns)).unwrap_or_default()
     }
 
-    /// Returns the flame graph of all samples of running code; `None` if it was not requested.
+    /// Returns the flame graph of the whole trace; `None` if it was not requested.
     pub fn flames(&self) -> Option<FlameGraphs> {
-        Some(FlameGraphs { all: self.joined(self.flames.as_ref()?, (Unit::Samples, 1)), on_path: None })
+        let Flames { all, period_ns } = self.flames.as_deref()?;
+        Some(FlameGraphs { all: self.joined(&all.folded, *period_ns), on_path: None })
     }
 
-    fn joined(&self, folded: &Folded, (unit, run_weight): (Unit, u64)) -> FlameGraph {
+    fn joined(&self, folded: &Folded, period_ns: Option<u64>) -> FlameGraph {
+        let (unit, run_weight) = period_ns.map_or((Unit::Samples, 1), |period_ns| (Unit::Ns, period_ns));
         let graph = |stacks: &Stacks| FlameGraph::of(folded.stacks(run_weight), stacks, unit);
         let graph = self.stacks.as_ref().map(graph).unwrap_or_default();
         FlameGraph { unit, counts: Counts { lost: self.lost, ..folded.counts }, ..graph }

@@ -19,7 +19,7 @@ use longpole_analysis::critical_path::folded::{fold, Limits as GraphLimits};
 use longpole_analysis::critical_path::Answer;
 use longpole_analysis::pipeline::pictures::Pictures;
 use longpole_analysis::pipeline::report_pass::{path_of_log, Also, ReportPass};
-use longpole_analysis::pipeline::samples::{has_samples, PathFunctions, StackSamples};
+use longpole_analysis::pipeline::samples::{has_samples, sampling_period_ns, PathFunctions, StackSamples};
 use longpole_analysis::pipeline::{timeline, Follower, Interactions, Request};
 use longpole_analysis::report::{Critical, Report};
 use longpole_analysis::scheduling::flame_graph::FlameGraphs;
@@ -142,9 +142,10 @@ fn sampled(
     if !interactions.trace().is_some_and(has_samples) {
         return (None, None);
     }
+    let period_ns = interactions.trace().and_then(sampling_period_ns);
     let read = |input: &Input, samples: &mut StackSamples| {
         if with_flames {
-            samples.collect_flames();
+            samples.collect_flames(period_ns);
         }
         samples::read_quietly(input, samples)
     };
