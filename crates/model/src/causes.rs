@@ -196,8 +196,8 @@ impl Composer {
         &self.linux
     }
 
-    /// Reports what is only known when nothing more follows. Must be called after the last item,
-    /// with the same receiver as before.
+    /// Reports to `watch` what the kernel's model knows only when nothing more follows. Call it
+    /// once, after the last item, with the `watch` that was passed with the items.
     pub fn finish_linux<W: Watch>(&mut self, watch: &mut W) {
         self.linux.finish(watch);
     }

@@ -3,7 +3,8 @@
 //!
 //! They contain the same information as the machine log (docs/formats/machine-log.md) and no more,
 //! but with ids instead of text. Each source (a machine log, rules over a trace, a simulator)
-//! yields interactions in the order of time; analyses read nothing else.
+//! yields interactions in the order of time. The critical path, the wait graph and the replay read
+//! nothing else.
 //!
 //! For example, when thread A puts an item into a queue on which thread B is blocked, the source
 //! yields [`Effect::Put`] by A and then [`Effect::Get`] by B; the edge from A to B follows from the

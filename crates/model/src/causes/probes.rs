@@ -1,5 +1,8 @@
 //! Interactions that follow from probes: states and spans, queues, calls, signals. A step comes
 //! from `Composer::probe` (`early.rs`), which holds it until it is due.
+//!
+//! The critical path is made of these. The times of `stages` and `cpu` come from
+//! `system::activity`, which follows the same steps; a new [`Op`] must be handled in both.
 
 use super::thread_table::{KernelState, ThreadMachine};
 use super::waits::{Wait, WaitTarget};
@@ -41,7 +44,7 @@ impl Composer {
             Op::Call { .. } | Op::Returned { .. } | Op::Dispatch { .. } | Op::Reply { .. } => self.apply_call_op(catalogue, at, op),
             Op::Wait => self.begins_explicit_wait(catalogue, at, WaitTarget::Signal),
             Op::Submit { context, count } => {
-                self.ends_wait_by_giving(catalogue, at, WaitTarget::Signal);
+                self.ends_wait(catalogue, at);
                 let machine = self.machine(catalogue, at);
                 let queue = self.signal(context);
                 self.put(at, machine, queue, count.max(1));
@@ -87,16 +90,21 @@ impl Composer {
             Op::WaitFull { .. } => self.begins_explicit_wait(catalogue, at, WaitTarget::Space(queue)),
             Op::Size { count, .. } => self.counters.size_mismatches += u64::from(!self.level(queue).can_be(count, at)),
             Op::Put { count, .. } | Op::Reserve { count, .. } => {
-                self.ends_wait_by_giving(catalogue, at, WaitTarget::Space(queue));
+                // A thread that puts something waits for nothing any more. If it waited for room in
+                // this queue, it got that.
+                match self.threads[at].wait {
+                    Some(wait) if wait.what == WaitTarget::Space(queue) => self.end_wait_for_space(catalogue, at, queue),
+                    _ => self.ends_wait(catalogue, at),
+                }
                 let machine = self.machine(catalogue, at);
-                self.threads[at].blocked = false;
+                self.threads[at].end_block_by_queue();
                 match op {
                     Op::Put { .. } => self.put(at, machine, queue, count),
                     _ => self.emit(Effect::Reserve { machine, queue, n: count }),
                 }
             }
             Op::Get { count, .. } | Op::Peek { count, .. } => {
-                self.takes_tokens(catalogue, at, queue);
+                self.end_wait_for_tokens(catalogue, at, queue);
                 self.get(catalogue, at, queue, count, matches!(op, Op::Peek { .. }));
             }
             _ => {}
@@ -160,26 +168,16 @@ impl Composer {
         self.begins_to_wait(catalogue, at, what);
     }
 
-    /// Notes that the thread gives something. That ends a wait for `what` because it got what it
-    /// waited for, and any other wait as well.
-    fn ends_wait_by_giving(&mut self, catalogue: &Catalogue, at: u32, what: WaitTarget) {
-        match self.threads[at].wait {
-            Some(Wait { what: WaitTarget::Space(queue), .. }) if what == WaitTarget::Space(queue) => self.takes_space(catalogue, at, queue),
-            _ => self.ends_wait(catalogue, at),
-        }
-    }
-
     fn receive(&mut self, catalogue: &Catalogue, at: u32, context: NameId, count: u64) {
         let queue = self.signal(context);
         let level = *self.level(queue);
         let wait = self.threads[at].wait;
-        if let Some(wait) = wait.filter(|wait| wait.what == WaitTarget::Work && level.units > 0 && level.opened <= wait.since) {
+        if wait.is_some_and(|wait| wait.what == WaitTarget::Work && level.units > 0 && level.opened <= wait.since) {
             // The signal was there before the wait began, so the thread was at work.
-            debug_assert_eq!(wait.what, WaitTarget::Work);
             self.ends_wait(catalogue, at);
         }
         if level.units > 0 {
-            self.takes_signal(catalogue, at, queue);
+            self.end_wait_for_signal(catalogue, at, queue);
         }
         self.threads[at].probes.is_server = true;
         self.get(catalogue, at, queue, level.units.max(1), false);

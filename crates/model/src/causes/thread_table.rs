@@ -68,6 +68,21 @@ pub(super) struct ThreadMachine {
     pub asked_by: Option<(u32, u64)>,
 }
 
+impl ThreadMachine {
+    /// Notes that the thread blocks, if it is not blocked already.
+    pub fn begin_block(&mut self, now: u64) {
+        if !self.blocked {
+            (self.blocked, self.blocked_since, self.lost_while_blocked) = (true, now, false);
+        }
+    }
+
+    /// Notes that an interaction with a queue has ended the block. That interaction is the cause,
+    /// so what was noted of the last wake-up stays.
+    pub fn end_block_by_queue(&mut self) {
+        self.blocked = false;
+    }
+}
+
 /// What probes have shown about a thread.
 #[derive(Debug, Default)]
 pub(super) struct ProbeState {

@@ -5,7 +5,7 @@ use super::thread_table::{KernelState, RcuThread, ThreadMachine};
 use super::Composer;
 use crate::interaction::{Cause, Effect};
 use crate::kinds::{LinkKind, NameKind};
-use crate::linux::watch::{BlockCause, BlockReason, Mode, Moment, TaskState, ThreadId, ThreadState, Wake, Waker};
+use crate::linux::watch::{BlockCause, BlockReason, ContextId, Mode, Moment, TaskState, ThreadId, ThreadState, Wake, Waker};
 use crate::linux::Arguments;
 use crate::names::NameId;
 use crate::system_calls::{sleeps_without_files, takes_a_timeout, CallFamily};
@@ -135,11 +135,7 @@ impl Composer {
     fn block(&mut self, catalogue: &Catalogue, at: u32, why: BlockReason) {
         let machine = self.machine(catalogue, at);
         let why = self.reason(why);
-        let now = self.now;
-        let thread = &mut self.threads[at];
-        if !thread.blocked {
-            (thread.blocked, thread.blocked_since, thread.lost_while_blocked) = (true, now, false);
-        }
+        self.threads[at].begin_block(self.now);
         self.emit(Effect::Block { machine, why, on: None, wants: None });
     }
 
@@ -188,55 +184,16 @@ impl Composer {
     }
 
     fn cause_of_wakeup(&mut self, catalogue: &Catalogue, at: u32, wake: Wake) -> Option<Cause> {
-        let t = u64::try_from(wake.t_ns).unwrap_or(0);
-        let when = (t < self.now).then_some(t);
-        let sleeps = self.sleeps(at);
+        // Only time, or a signal, ends a sleep.
+        if self.sleeps(at) {
+            return self.own_timer(catalogue, at);
+        }
         match wake.waker {
-            // Only time, or a signal, ends a sleep.
-            _ if sleeps => self.own_timer(catalogue, at),
-            // Code of a program wakes no kernel thread: an untraced interrupt ran on top of the
-            // program. (For example, the report of a CPU that it has no RCU references, to a thread
-            // that waits for such reports of all CPUs.) What is waited for is time.
-            Waker::Thread(id) if self.is_kernel_thread(at) && self.linux.runs_a_program(id) => {
-                if let Some(group) = self.linux.missing_context_group() {
-                    return self.unseen_waker(at, group);
-                }
-                let (by, since) = (self.machine(catalogue, at), self.threads[at].blocked_since);
-                Some(Cause { by, at: Some(since), link: Some(self.words.links[LinkKind::Interrupt]) })
-            }
+            Waker::Thread(id) if self.is_kernel_thread(at) && self.linux.runs_a_program(id) => self.untraced_interrupt(catalogue, at),
             Waker::Thread(id) if !self.waits_for_all_cpus(at) && self.lets_grace_periods_pass(id) => self.grace_period(catalogue, at),
+            Waker::Thread(id) => self.waker_thread(catalogue, at, id, wake),
             Waker::Context { id, .. } if !self.is_kernel_thread(at) && self.is_rcu(id) => self.grace_period(catalogue, at),
-            Waker::Thread(id) => {
-                // The thread that an untraced interrupt interrupted has nothing to do with this
-                // wake-up.
-                if let Some(group) = self.linux.missing_context_group_for(id) {
-                    return self.unseen_waker(at, group);
-                }
-                let other = self.thread_of_linux(id);
-                if self.waits_for_all_cpus(at) {
-                    // A wake-up is also such a report if the CPU does something for itself while
-                    // the thread that asked for the grace period still waits for it.
-                    let asked = self.threads[at].asked_by.filter(|&(asked, _)| asked != other);
-                    let waits = |of: &ThreadMachine, t| of.blocked && of.block_ended <= t;
-                    if asked.is_some_and(|(asked, t)| waits(&self.threads[asked], t)) {
-                        let (by, since) = (self.machine(catalogue, at), self.threads[at].blocked_since);
-                        return Some(Cause { by, at: Some(since), link: Some(self.words.links[LinkKind::Interrupt]) });
-                    }
-                    self.threads[at].asked_by = Some((other, self.now));
-                }
-                let by = self.machine(catalogue, other);
-                Some(Cause { by, at: when, link: None })
-            }
-            Waker::Context { id, .. } => {
-                let its_own = self.timer_of(wake.cpu, id).is_some_and(|by| Some(by) == self.threads[at].machine);
-                // A wake-up within the interrupt of a timer is one by a timer of the woken thread;
-                // timers of others raise softirqs there.
-                if its_own || self.is_hard_timer(id) && self.can_time_out(at) || self.is_timed(wake.cpu, id) {
-                    return self.own_timer(catalogue, at);
-                }
-                let by = self.context_that_acts(wake.cpu, id);
-                Some(Cause { by, at: when, link: None })
-            }
+            Waker::Context { id, .. } => self.waker_context(catalogue, at, id, wake),
             Waker::UntracedInterrupt => match self.linux.missing_context_group() {
                 None if self.can_time_out(at) => self.own_timer(catalogue, at),
                 None => self.unknown("irq"),
@@ -244,6 +201,63 @@ impl Composer {
             },
             Waker::Unknown => self.unknown("sched"),
         }
+    }
+
+    /// The cause of a wake-up of a kernel thread by a thread that runs code of a program: an
+    /// interrupt without events, on top of the program, which itself wakes no kernel thread. An
+    /// example is the report of a CPU that it has no RCU references, to a thread that waits for
+    /// such reports of all CPUs. The cause is then the time of the wait itself.
+    fn untraced_interrupt(&mut self, catalogue: &Catalogue, at: u32) -> Option<Cause> {
+        match self.linux.missing_context_group() {
+            Some(group) => self.unseen_waker(at, group),
+            None => Some(self.since_block(catalogue, at, self.words.links[LinkKind::Interrupt])),
+        }
+    }
+
+    /// The cause of a wake-up by another thread.
+    fn waker_thread(&mut self, catalogue: &Catalogue, at: u32, id: ThreadId, wake: Wake) -> Option<Cause> {
+        // The thread that an untraced interrupt interrupted has nothing to do with this wake-up.
+        if let Some(group) = self.linux.missing_context_group_for(id) {
+            return self.unseen_waker(at, group);
+        }
+        let other = self.thread_of_linux(id);
+        if self.waits_for_all_cpus(at) {
+            // A thread that ends grace periods waits until each CPU has reported. While the thread
+            // that asked for the grace period is still blocked, a wake-up by another thread is such
+            // a report, and no new request.
+            let asked = self.threads[at].asked_by.filter(|&(asked, _)| asked != other);
+            let waits = |of: &ThreadMachine, t| of.blocked && of.block_ended <= t;
+            if asked.is_some_and(|(asked, t)| waits(&self.threads[asked], t)) {
+                return Some(self.since_block(catalogue, at, self.words.links[LinkKind::Interrupt]));
+            }
+            self.threads[at].asked_by = Some((other, self.now));
+        }
+        let by = self.machine(catalogue, other);
+        Some(Cause { by, at: self.earlier(wake.t_ns), link: None })
+    }
+
+    /// The cause of a wake-up in an interrupt or softirq, or by work that a kernel thread does for
+    /// others.
+    fn waker_context(&mut self, catalogue: &Catalogue, at: u32, id: ContextId, wake: Wake) -> Option<Cause> {
+        let its_own = self.timer_of(wake.cpu, id).is_some_and(|by| Some(by) == self.threads[at].machine);
+        // A wake-up within the interrupt of a timer is one by a timer of the woken thread; timers
+        // of others raise softirqs there.
+        if its_own || self.is_hard_timer(id) && self.can_time_out(at) || self.is_timed(wake.cpu, id) {
+            return self.own_timer(catalogue, at);
+        }
+        let by = self.context_that_acts(wake.cpu, id);
+        Some(Cause { by, at: self.earlier(wake.t_ns), link: None })
+    }
+
+    /// Returns the time if it is before that of the current event.
+    fn earlier(&self, t_ns: i64) -> Option<u64> {
+        Some(u64::try_from(t_ns).unwrap_or(0)).filter(|t| *t < self.now)
+    }
+
+    /// The cause is the time since the thread blocked, which this link has.
+    fn since_block(&mut self, catalogue: &Catalogue, at: u32, link: NameId) -> Cause {
+        let (by, since) = (self.machine(catalogue, at), self.threads[at].blocked_since);
+        Cause { by, at: Some(since), link: Some(link) }
     }
 
     /// The cause of a wake-up whose waker is in no event of this trace: unknown.
@@ -279,8 +293,7 @@ impl Composer {
     /// and the call in which the thread waits, or is `plain` if no call is known.
     fn in_call(&mut self, catalogue: &Catalogue, at: u32, kind: LinkKind, plain: NameId) -> Option<Cause> {
         let link = self.link_in_call(at, kind).unwrap_or(plain);
-        let (by, since) = (self.machine(catalogue, at), self.threads[at].blocked_since);
-        Some(Cause { by, at: Some(since), link: Some(link) })
+        Some(self.since_block(catalogue, at, link))
     }
 
     fn link_in_call(&mut self, at: u32, kind: LinkKind) -> Option<NameId> {
@@ -357,7 +370,7 @@ impl Composer {
         self.note_end_of_thread(catalogue, at);
         self.emit(Effect::Stop { machine });
         self.free_name(machine);
-        self.forget_waits(at);
+        self.end_awaited_call(at);
         let thread = &mut self.threads[at];
         *thread = ThreadMachine { linux: thread.linux, actor: thread.actor, renames: thread.renames, ..ThreadMachine::default() };
     }

@@ -94,7 +94,7 @@ impl Level {
 
     /// True if the thread can have found `count` units in the queue.
     pub fn can_be(&self, count: u64, at: u32) -> bool {
-        let of_others = |hand: Option<RecentUse>| hand.filter(|hand| hand.at != at).map_or(0, |hand| hand.n);
+        let of_others = |recent: Option<RecentUse>| recent.filter(|recent| recent.at != at).map_or(0, |recent| recent.n);
         count.saturating_add(of_others(self.put)) >= self.units && count <= self.units.saturating_add(of_others(self.taken))
     }
 
@@ -103,8 +103,8 @@ impl Level {
     /// [`SOON_NS`] old.
     pub fn put_after(&self, count: u64, at: u32, now: u64) -> Option<(u32, u64)> {
         let left = self.units.checked_sub(count).filter(|&left| left > 0)?;
-        let of_other = self.put.filter(|hand| hand.at != at && hand.n >= left && now - hand.t <= SOON_NS.unsigned_abs());
-        of_other.map(|hand| (hand.at, left))
+        let of_other = self.put.filter(|put| put.at != at && put.n >= left && now - put.t <= SOON_NS.unsigned_abs());
+        of_other.map(|put| (put.at, left))
     }
 }
 
@@ -251,7 +251,7 @@ impl Composer {
             true => Effect::Peek { machine, queue, amount, flow: None },
             false => Effect::Get { machine, queue, amount, flow: None },
         });
-        self.threads[at].blocked = false;
+        self.threads[at].end_block_by_queue();
         if !peeks {
             self.note_queue_effect(at, queue, false);
         }
@@ -303,14 +303,11 @@ impl Composer {
     }
 
     pub(super) fn blocks_in_wait(&mut self, catalogue: &Catalogue, at: u32) {
-        let now = self.now;
         let thread = &mut self.threads[at];
         let Some(wait) = thread.wait.as_mut().filter(|wait| !wait.reported) else { return };
         wait.reported = true;
         let Wait { what, why, .. } = *wait;
-        if !thread.blocked {
-            (thread.blocked, thread.blocked_since, thread.lost_while_blocked) = (true, now, false);
-        }
+        thread.begin_block(self.now);
         let (on, wants) = match what {
             WaitTarget::Tokens(queue) => (Some(queue), Some(Wants::Tokens)),
             WaitTarget::Space(queue) => (Some(queue), Some(Wants::Space)),
@@ -449,38 +446,41 @@ impl Composer {
         self.unblock(catalogue, at, cause);
     }
 
-    /// Notes that the thread takes what it waited for, with the effect that follows.
+    /// Forgets the wait; the caller emits the effect that ends it.
     pub(super) fn clear_wait(&mut self, at: u32) {
         self.threads[at].wait = None;
     }
 
-    pub(super) fn takes_tokens(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId) {
+    /// Ends a wait for units of the queue, which the thread now takes.
+    pub(super) fn end_wait_for_tokens(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId) {
         let Level { opened: arrived, units, .. } = *self.level(queue);
         if units == 0 {
             return;
         }
-        self.emit_polled_block(catalogue, at, WaitTarget::Tokens(queue), arrived);
-        self.clear_wait(at);
+        self.end_wait_for(catalogue, at, WaitTarget::Tokens(queue), arrived);
     }
 
-    pub(super) fn takes_space(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId) {
+    /// Ends a wait for room in the queue, which the thread now uses.
+    pub(super) fn end_wait_for_space(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId) {
         let arrived = self.level(queue).room.map_or(0, |room| room.1);
-        self.emit_polled_block(catalogue, at, WaitTarget::Space(queue), arrived);
-        self.clear_wait(at);
+        self.end_wait_for(catalogue, at, WaitTarget::Space(queue), arrived);
     }
 
-    pub(super) fn takes_signal(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId) {
+    /// Ends a wait for a signal, which the thread now receives from this queue.
+    pub(super) fn end_wait_for_signal(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId) {
         let arrived = self.level(queue).opened;
-        self.emit_polled_block(catalogue, at, WaitTarget::Signal, arrived);
+        self.end_wait_for(catalogue, at, WaitTarget::Signal, arrived);
+    }
+
+    fn end_wait_for(&mut self, catalogue: &Catalogue, at: u32, what: WaitTarget, arrived: u64) {
+        self.emit_polled_block(catalogue, at, what, arrived);
         self.clear_wait(at);
     }
 
-    /// Ends the call of a thread that has ended.
-    pub(super) fn forget_waits(&mut self, at: u32) {
-        let ended: Vec<u32> = match self.threads[at].wait {
-            Some(Wait { what: WaitTarget::Reply(slot), .. }) => vec![slot],
-            _ => Vec::new(),
-        };
-        ended.into_iter().for_each(|slot| self.end_call(slot));
+    /// Ends the call for whose reply a thread waits that has ended.
+    pub(super) fn end_awaited_call(&mut self, at: u32) {
+        if let Some(Wait { what: WaitTarget::Reply(slot), .. }) = self.threads[at].wait {
+            self.end_call(slot);
+        }
     }
 }

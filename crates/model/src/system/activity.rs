@@ -9,6 +9,9 @@
 //! Each nanosecond between a thread's first and last step is charged to exactly one cell. An
 //! interval is charged when it ends, because only its end shows what a wait was for. Each charge
 //! also counts one probe: half of the probe at either end lies within the interval.
+//!
+//! `stages` and `cpu` read these times. What the critical path sees of the same probes is decided
+//! by `causes::probes`; a new [`Op`] must be handled in both.
 
 use crate::actors::ActorId;
 use crate::hash::IdMap;
@@ -73,6 +76,8 @@ const GAP_NS: u64 = 50_000;
 const STAY_REMEMBERED_NS: i64 = 2_000_000_000;
 /// Minimum ratio of an extraordinary stay to the usual stay.
 const LONG_FACTOR: u64 = 32;
+/// An interval that is shorter than this part of the time since is probably not the gap of a loss.
+const MIN_GAP_PART: i64 = 8;
 /// Minimum number of usual stays from which a stay can be extraordinary.
 const USUAL_FROM: u64 = 16;
 
@@ -80,7 +85,7 @@ impl Total {
     /// Adds a stay.
     #[inline]
     pub fn add(&mut self, spent_ns: u64) {
-        if spent_ns >= LONG_NS && self.is_long(spent_ns) {
+        if self.is_long(spent_ns) {
             self.long_ns += spent_ns;
             self.longs += 1;
         }
@@ -226,49 +231,50 @@ impl Activity {
 
     /// Processes a loss: events of this actor are missing between the two moments, so open spans
     /// may have ended.
-    ///
-    /// A trace reports a loss at the end of the packet that follows it, so that packet's events may
-    /// have been seen by now. Then the longest interval without steps in between is taken for the
-    /// gap.
     pub fn loss(&mut self, actor: ActorId, begin_ns: i64, end_ns: i64) {
         let at = actor.0 as usize;
-        if !self.threads.get(at).is_some_and(|thread| thread.begun) {
-            return;
+        if self.threads.get(at).is_some_and(|thread| thread.begun) && !self.move_gap_to_lost(actor, begin_ns, end_ns) {
+            self.charge_loss(actor, begin_ns, end_ns);
         }
-        let lost_cell = self.cell(actor, State::Lost);
-        let thread = &mut self.threads[at];
+    }
+
+    /// Charges the gap of a loss that was reported late to "lost". A trace reports a loss at the
+    /// end of the packet that follows it, so that packet's events may have been seen by now. Then
+    /// the longest interval without steps in between is taken for the gap. Waits that began after
+    /// it continue. Returns false if no interval is long enough.
+    fn move_gap_to_lost(&mut self, actor: ActorId, begin_ns: i64, end_ns: i64) -> bool {
+        let lost = self.cell(actor, State::Lost);
+        let thread = &mut self.threads[actor.0 as usize];
         let inside = |stay: &&mut Stay| stay.begin_ns >= begin_ns && stay.end_ns <= end_ns && stay.end_ns > stay.begin_ns;
-        if let Some(stay) = thread.stays.iter_mut().filter(inside).max_by_key(|stay| stay.end_ns - stay.begin_ns) {
-            let gap = std::mem::take(stay);
-            if gap.end_ns - gap.begin_ns >= (end_ns - gap.end_ns).max(thread.last_ns - gap.end_ns) / 8 {
-                let ns = (gap.end_ns - gap.begin_ns) as u64;
-                let total = &mut self.totals[gap.cell as usize];
-                total.ns = total.ns.saturating_sub(ns);
-                total.probes = total.probes.saturating_sub(1);
-                if gap.was_long {
-                    total.long_ns = total.long_ns.saturating_sub(ns);
-                    total.longs = total.longs.saturating_sub(1);
-                }
-                self.totals[lost_cell as usize].ns += ns;
-                thread.stack.retain(|frame| frame.begin_ns >= gap.end_ns);
-                thread.too_deep = 0;
-                thread.unsure_since_loss |= thread.wait.is_none();
-                return;
-            }
+        let longest = thread.stays.iter_mut().filter(inside).max_by_key(|stay| stay.end_ns - stay.begin_ns);
+        let since = |stay: &Stay| (end_ns - stay.end_ns).max(thread.last_ns - stay.end_ns);
+        let Some(stay) = longest.filter(|stay| stay.end_ns - stay.begin_ns >= since(stay) / MIN_GAP_PART) else { return false };
+        let gap = std::mem::take(stay);
+        let ns = (gap.end_ns - gap.begin_ns) as u64;
+        let total = &mut self.totals[gap.cell as usize];
+        total.ns = total.ns.saturating_sub(ns);
+        total.probes = total.probes.saturating_sub(1);
+        if gap.was_long {
+            total.long_ns = total.long_ns.saturating_sub(ns);
+            total.longs = total.longs.saturating_sub(1);
         }
-        let (known, lost) = {
-            let thread = &mut self.threads[at];
-            let begin = begin_ns.max(thread.last_ns);
-            let known = (begin.min(end_ns) - thread.last_ns).max(0) as u64;
-            let lost = end_ns.saturating_sub(begin).max(0) as u64;
-            thread.last_ns = thread.last_ns.max(end_ns);
-            (known, lost)
-        };
-        let (_, cell) = self.current(at);
-        self.totals[cell as usize].ns += known;
-        let cell = self.cell(actor, State::Lost);
-        self.totals[cell as usize].ns += lost;
+        self.totals[lost as usize].ns += ns;
+        thread.stack.retain(|frame| frame.begin_ns >= gap.end_ns);
+        thread.too_deep = 0;
+        thread.unsure_since_loss |= thread.wait.is_none();
+        true
+    }
+
+    /// Charges the time up to the loss to the current state, and that of the loss to "lost".
+    fn charge_loss(&mut self, actor: ActorId, begin_ns: i64, end_ns: i64) {
+        let at = actor.0 as usize;
+        let (_, current) = self.current(at);
+        let lost = self.cell(actor, State::Lost);
         let thread = &mut self.threads[at];
+        let begin = begin_ns.max(thread.last_ns);
+        self.totals[current as usize].ns += (begin.min(end_ns) - thread.last_ns).max(0) as u64;
+        self.totals[lost as usize].ns += end_ns.saturating_sub(begin).max(0) as u64;
+        thread.last_ns = thread.last_ns.max(end_ns);
         thread.stack.clear();
         thread.too_deep = 0;
         thread.wait = None;
