@@ -23,7 +23,10 @@
  *            semaphore, which another thread posts after a sleep of 3 ms, when it selects the next
  *            one to wait;
  * "timed"    a client sends requests to a server that sleeps for 3 ms per request, until the main
- *            thread has slept for a second.
+ *            thread has slept for a second;
+ * "blocks"   the event loop of a server passes requests on to another server, which sleeps for 3 ms
+ *            per request, and waits for each reply itself;
+ * "relays"   the same with a loop that waits for the replies and for further requests together.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -35,6 +38,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -524,6 +528,54 @@ static void timed(void)
     usleep(1000000);
 }
 
+static void watch(int loop, int of)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = of};
+    check(epoll_ctl(loop, EPOLL_CTL_ADD, of, &event) == 0, "epoll_ctl");
+}
+
+/* The event loop of a server with one client. Passes its requests on, and the replies back. */
+static void forward(int listening, const struct sockaddr_in *at, int blocks)
+{
+    int loop = epoll_create1(0), behind = connected(at), client = accept(listening, NULL, NULL);
+    check(loop >= 0 && client >= 0, "accept");
+    watch(loop, client);
+    if (!blocks)
+        watch(loop, behind);
+    for (;;) {
+        struct epoll_event event;
+        char request[8], reply;
+        check(epoll_wait(loop, &event, 1, -1) == 1, "epoll_wait");
+        if (event.data.fd == client) {
+            read_all(client, request, sizeof request);
+            check(write(behind, request, sizeof request) == sizeof request, "write");
+        }
+        if (blocks || event.data.fd == behind) {
+            read_all(behind, &reply, 1);
+            check(write(client, &reply, 1) == 1, "write");
+        }
+    }
+}
+
+static void passed_on(int blocks)
+{
+    struct sockaddr_in front, behind;
+    int listening = listener(0, &front), slow = listener(0, &behind);
+    pid_t servers[2] = {started(), -1};
+    if (servers[0] == 0)
+        answer(slow, 3000);
+    servers[1] = started();
+    if (servers[1] == 0)
+        forward(listening, &behind, blocks);
+    int of = connected(&front);
+    for (int i = 0; i < 300; i++)
+        ask(of, 1);
+    for (int i = 0; i < 2; i++) {
+        kill(servers[i], SIGTERM);
+        wait(NULL);
+    }
+}
+
 int main(int count, char **arguments)
 {
     const char *means = count > 1 ? arguments[1] : "";
@@ -553,6 +605,8 @@ int main(int count, char **arguments)
         minded();
     else if (strcmp(means, "timed") == 0)
         timed();
+    else if (strcmp(means, "blocks") == 0 || strcmp(means, "relays") == 0)
+        passed_on(means[0] == 'b');
     else
         return 2;
     return 0;

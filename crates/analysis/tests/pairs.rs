@@ -3,7 +3,7 @@
 mod worlds;
 
 use longpole_analysis::verdict::limits::Limits;
-use longpole_analysis::verdict::pairs::{Pairs, Together};
+use longpole_analysis::verdict::pairs::{PairPrediction, Pairs};
 use longpole_analysis::what_if::Scenario;
 use std::fmt::Write;
 use worlds::ask;
@@ -38,7 +38,7 @@ fn stages(times: &[u64]) -> String {
     log
 }
 
-fn best(log: &str, changes: &[&str]) -> Option<Together> {
+fn best(log: &str, changes: &[&str]) -> Option<PairPrediction> {
     let scenarios: Vec<Scenario> = changes.iter().map(|change| Scenario::parse(change).unwrap()).collect();
     let pairs = Pairs::of(&scenarios, &[]);
     let texts: Vec<String> = scenarios.iter().map(|it| it.text.clone()).chain(pairs.scenarios().map(|it| it.text)).collect();

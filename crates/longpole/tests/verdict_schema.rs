@@ -67,6 +67,7 @@ fn reasons() -> Vec<Because> {
         Because::Sleeps { call: name(), mean_ns: 9, count: 3, waited_for_by: Some(named()), outstanding: Some(1.5) },
         Because::Convoy { pool: named(), waiters: 2.5, members: 4, wait: name(), holder: Some(named()), locks: Some(locks()) },
         Because::Serialised { at: named(), open: 8.0, at_a_time: 1.0, callee: Some(named()), threads: 1 },
+        Because::BlocksItsLoop { at: named() },
         Because::OnlyTogether { changes: vec![name(), name()], states: vec![name(), name()], gains: vec![0.1, -0.1], gain: 0.7 },
         Because::PolledBy { by: named(), rows: 30, mean_ns: 9, count: 200 },
         Because::Polls { sides: vec![named(), named()], mean_ns: 9, count: 3 },

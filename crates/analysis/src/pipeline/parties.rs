@@ -31,7 +31,7 @@ impl Parties {
     /// `traffic` and `off_path` have seen the whole trace.
     pub fn new(interactions: &Interactions, traffic: Traffic, off_path: OffPathCollector, selection: &Selection) -> Result<Parties, Error> {
         let limits = Limits::built_in()?;
-        let off_path = off_path.finish();
+        let off_path = off_path.finish(interactions.composer().map(Composer::linux));
         let subjects = subjects(interactions, &off_path.sockets, &traffic, &limits);
         let selected = selection.machines(&subjects, &off_path.sockets, interactions.vocabulary())?;
         Ok(Parties { limits, traffic, off_path, subjects, selected })
@@ -47,7 +47,7 @@ impl Parties {
             limits: &self.limits,
             has_command: interactions.has_command(),
             path,
-            asked: self.selected.as_ref(),
+            selected: self.selected.as_ref(),
         }
     }
 
@@ -96,7 +96,7 @@ pub(super) fn anchor(
             choice.anchor_at(&event, &progress.finish(composer)?)
         }
         (Some(_), None) => return Err(Error::ProgressOfLog),
-        (None, _) => choice.anchor().filter(|_| !keep_end || choice.asked.is_some()),
+        (None, _) => choice.anchor().filter(|_| !keep_end || choice.selected.is_some()),
     };
     match anchor {
         None if event.is_some() || !selection.is_empty() => Err(Error::NothingHappens { selection: selection.clone(), progress: event }),
@@ -108,7 +108,7 @@ pub(super) fn anchor(
 fn subjects(interactions: &Interactions, sockets: &SocketActivities, traffic: &Traffic, limits: &Limits) -> Subjects {
     let mut threads = interactions.composer().map_or_else(HashMap::new, |composer| titled_threads(composer, limits));
     subjects::remove_item_scripts(&mut threads, traffic, interactions.vocabulary(), limits.considerable_share);
-    let stages = subjects::stages(traffic, &threads, interactions.vocabulary(), limits.min_occurrences);
+    let stages = subjects::stages(traffic, &threads, interactions.vocabulary(), limits);
     Subjects::new(threads, sockets, &stages)
 }
 

@@ -8,7 +8,7 @@ use crate::verdict::data::Verdict;
 use crate::verdict::limits::Limits;
 use crate::verdict::lost_events;
 use crate::verdict::machine_states::{self, Candidate, Surroundings};
-use crate::verdict::pairs::{Pairs, Together};
+use crate::verdict::pairs::{PairPrediction, Pairs};
 use crate::what_if::likely_scenarios::{self, Proposals};
 use crate::what_if::{self, propose, FullQueue, Prediction, Scenario};
 use longpole_trace::Trace;
@@ -47,7 +47,7 @@ pub(super) struct Replayed {
     /// The replay without changes.
     pub unchanged: what_if::Answer,
     /// The best pair of changes.
-    pub together: Option<Together>,
+    pub together: Option<PairPrediction>,
 }
 
 /// The predictions of a round of guessed changes.
@@ -56,7 +56,7 @@ struct Guessed {
     predictions: Option<Vec<Prediction>>,
     unchanged: what_if::Answer,
     of_subjects: Vec<Prediction>,
-    together: Option<Together>,
+    together: Option<PairPrediction>,
 }
 
 impl Replays<'_> {

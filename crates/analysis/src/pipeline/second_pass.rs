@@ -94,7 +94,7 @@ fn chosen(
 ) -> Result<(Option<Anchor>, Option<Vec<Variation>>), Error> {
     let choice = parties.choice(interactions, path_range(interactions, &parties.traffic));
     // If the user named progress events or a part, no constant influences the choice of the thread.
-    let is_chosen = request.progress.is_none() && (!request.keep_end || choice.asked.is_some());
+    let is_chosen = request.progress.is_none() && (!request.keep_end || choice.selected.is_some());
     let anchor = parties::anchor(interactions, &choice, request.progress.take(), (request.keep_end, request.selection))?;
     let leads_to = |anchor: Option<&Anchor>| anchor.map(|anchor| (anchor.run, anchor.machine));
     let is_same_path = |limits: &Limits| {

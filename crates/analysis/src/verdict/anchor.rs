@@ -73,23 +73,23 @@ pub struct Choice<'a> {
     /// Begin and end of the path to the command's end.
     pub path: (u64, u64),
     /// Threads that the user selected, if any.
-    pub asked: Option<&'a HashSet<MachineId>>,
+    pub selected: Option<&'a HashSet<MachineId>>,
 }
 
 impl Choice<'_> {
     /// Returns the anchor. `None` means that the path to the end of the command, or to the end of
     /// the trace, is the right one.
     pub fn anchor(&self) -> Option<Anchor> {
-        let (run, within) = match (self.asked, self.has_command) {
+        let (run, within) = match (self.selected, self.has_command) {
             (Some(_), _) | (None, false) => (Run::Endless, self.path),
             (None, true) => (Run::FixedTime, self.timed()?),
         };
         let members = self.group(run)?;
         let of_group = || self.machines().filter(|(_, subject)| members.contains(subject)).map(|(machine, _)| machine);
-        let machine = match (self.receiver(&members, within), self.asked) {
+        let machine = match (self.receiver(&members, within), self.selected) {
             (Some(machine), _) => machine,
             // No thread wakes the selected threads; their path is still wanted.
-            (None, Some(asked)) => return self.busiest(asked.iter().copied(), within),
+            (None, Some(selected)) => return self.busiest(selected.iter().copied(), within),
             // They may wake each other through kernel threads (terminals, disks).
             (None, None) if run == Run::Endless => return self.busiest(of_group(), within),
             (None, None) => return None,
@@ -168,8 +168,10 @@ impl Choice<'_> {
         }
         let is_meant = |root: &SubjectId| {
             let mut members = group.iter().filter(|(_, member)| *member == root).map(|(subject, _)| *subject);
-            match self.asked {
-                Some(asked) => members.any(|subject| of.iter().any(|(&machine, &of)| of == subject && asked.contains(&MachineId(machine)))),
+            match self.selected {
+                Some(selected) => {
+                    members.any(|subject| of.iter().any(|(&machine, &of)| of == subject && selected.contains(&MachineId(machine))))
+                }
                 None if run == Run::FixedTime => members.any(|subject| self.subjects.get(subject).is_of_command),
                 None => true,
             }
@@ -207,10 +209,10 @@ impl Choice<'_> {
             let few = others.max(all) < self.limits.min_occurrences;
             (!few, subject.role == Role::Client, subject.is_of_command, others, all, std::cmp::Reverse(machine))
         };
-        let is_asked = |machine: u32| self.asked.is_none_or(|asked| asked.contains(&MachineId(machine)));
+        let is_selected = |machine: u32| self.selected.is_none_or(|selected| selected.contains(&MachineId(machine)));
         let best = woken
             .iter()
-            .filter(|(&machine, _)| lives(machine) && is_asked(machine))
+            .filter(|(&machine, _)| lives(machine) && is_selected(machine))
             .max_by_key(|&(&machine, &counts)| rank(machine, counts))?;
         (best.1 .1 >= self.limits.min_occurrences).then_some(MachineId(*best.0))
     }

@@ -113,6 +113,8 @@ pub enum Because {
         /// several may wait for a lock, or be too few.
         threads: u64,
     },
+    /// The event loop of a server itself waits for each reply, so that it serves nobody meanwhile.
+    BlocksItsLoop { at: Named },
     /// Changes that bring little each, and much together.
     OnlyTogether {
         changes: Vec<String>,

@@ -25,7 +25,8 @@ use longpole_model::linux::net::{Hop, PacketStep};
 use longpole_model::linux::watch::{FinishedCall, Moment, ThreadId, Waker, Watch};
 use longpole_model::linux::{FileKind, Linux};
 use longpole_model::names::NameId;
-use std::collections::{BTreeMap, HashMap};
+use longpole_model::system_calls::CallFamily;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Largest number of connections at one time; calls on further connections are ignored.
 const MAX_CONNECTIONS: usize = 1 << 16;
@@ -48,6 +49,8 @@ enum CallEffect {
     Accept,
     Connect,
     Close,
+    /// Waits for events on several connections.
+    WaitForEvents,
     Other,
 }
 
@@ -58,6 +61,7 @@ fn effect(call: &str) -> CallEffect {
         "accept" | "accept4" => CallEffect::Accept,
         "connect" => CallEffect::Connect,
         "close" => CallEffect::Close,
+        call if CallFamily::of(call) == CallFamily::WaitForEvents => CallEffect::WaitForEvents,
         _ => CallEffect::Other,
     }
 }
@@ -79,6 +83,8 @@ struct Connection {
     from_send: Gaps,
     /// Times from a received byte to a sent one.
     from_receive: Gaps,
+    /// Part of `from_send` in which a thread waited in the call that received the byte.
+    in_receive_ns: u64,
     /// First of the times from a received byte to a sent one.
     first_ns: Option<u64>,
     /// `connect` continues in the background, and nothing has been transferred since.
@@ -169,9 +175,14 @@ impl Accepted {
 pub struct SocketActivity {
     /// Times from request to reply, where the process is the client.
     pub asked: Gaps,
+    /// Part of `asked` in which a thread waited in the call that received the reply, and could do
+    /// nothing else.
+    pub in_receive_ns: u64,
     /// Times from request to reply, where the process is the server.
     pub served: Gaps,
     pub accepted: Accepted,
+    /// Number of calls that wait for events on several connections, as an event loop makes them.
+    pub event_waits: u64,
     /// Number of connections on which anything was exchanged.
     pub connections: u64,
     /// Number of requests after which nothing was received until the connection ended, or until
@@ -191,6 +202,8 @@ pub struct Exchanges {
     /// Open connections by process id and file descriptor.
     open: IdMap<(i32, i64), Connection>,
     processes: IdMap<i32, SocketActivity>,
+    /// Number of calls of each process that wait for events on several connections.
+    event_waits: IdMap<i32, u64>,
     /// Ports on which a process listens, with the number of times that each was seen.
     ports: HashMap<i32, BTreeMap<u16, u64>>,
     /// Local ports of the TCP connections that a process had when the recording began.
@@ -276,6 +289,10 @@ impl Exchanges {
         let (Some(thread), Some(result), true) = (call.thread, call.result, effect != CallEffect::Other) else { return };
         let thread = &linux.threads[thread.0 as usize];
         let process = thread.process.unwrap_or(thread.tid);
+        if effect == CallEffect::WaitForEvents {
+            *self.event_waits.entry(process).or_default() += 1;
+            return;
+        }
         let Some(about) = call.arguments.about else { return };
         match effect {
             CallEffect::Accept if result >= 0 => self.open_connection((process, result), Side::Server),
@@ -320,6 +337,7 @@ impl Exchanges {
             }
             (CallEffect::Receive, Some((Last::Sent, since))) => {
                 connection.from_send.record(since, end_ns);
+                connection.in_receive_ns += end_ns.saturating_sub(begin_ns.max(since)).max(0) as u64;
                 connection.since = Some((Last::Received, end_ns));
             }
             (CallEffect::Send, None) => connection.since = Some((Last::Sent, begin_ns)),
@@ -363,11 +381,28 @@ impl Exchanges {
         }
     }
 
+    /// Gives the copies of a listening process its ports: the process of a database that answers
+    /// one client has closed the socket on which the database listens.
+    fn inherit_ports(&mut self, linux: Option<&Linux>) {
+        let Some(linux) = linux else { return };
+        let processes: BTreeSet<i32> = self.open.keys().map(|&(process, _)| process).chain(self.processes.keys().copied()).collect();
+        for process in processes.into_iter().filter(|process| !self.ports.contains_key(process)).collect::<Vec<_>>() {
+            if let Some(ports) = linux.copied_from(process).and_then(|parent| self.ports.get(&parent)).cloned() {
+                self.ports.insert(process, ports);
+            }
+        }
+    }
+
     /// Returns the activity of each process by its id, with the port on which it receives requests.
-    pub fn finish(mut self) -> SocketActivities {
+    /// `linux` is the model of the kernel after the last event.
+    pub fn finish(mut self, linux: Option<&Linux>) -> SocketActivities {
+        self.inherit_ports(linux);
         let mut open: Vec<_> = self.open.keys().copied().collect();
         open.sort_unstable();
         open.into_iter().for_each(|of| self.close_connection(of));
+        for (process, activity) in &mut self.processes {
+            activity.event_waits = self.event_waits.get(process).copied().unwrap_or(0);
+        }
         let port = |ports: BTreeMap<u16, u64>| ports.into_iter().max_by_key(|&(port, count)| (count, std::cmp::Reverse(port)));
         let ports = self.ports.into_iter().filter_map(|(process, ports)| Some((process, port(ports)?.0))).collect();
         SocketActivities { processes: self.processes, ports }
@@ -396,7 +431,10 @@ fn add(activity: &mut SocketActivity, connection: &Connection) {
         activity.accepted.add(&Accepted { connections: 1, exchanges, total_ns, first_ns });
     }
     match is_client {
-        true => activity.asked.add(from_send),
+        true => {
+            activity.asked.add(from_send);
+            activity.in_receive_ns += connection.in_receive_ns;
+        }
         false => activity.served.add(from_receive),
     }
 }
@@ -429,6 +467,8 @@ impl SocketActivities {
         let mut out = SocketActivity::default();
         for activity in processes.into_iter().filter_map(|process| self.of(process)) {
             out.asked.add(&activity.asked);
+            out.in_receive_ns += activity.in_receive_ns;
+            out.event_waits += activity.event_waits;
             out.served.add(&activity.served);
             out.accepted.add(&activity.accepted);
             out.connections += activity.connections;

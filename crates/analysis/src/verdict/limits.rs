@@ -1,7 +1,9 @@
 //! The constants that decide the verdict. Those of [`Limits`] are read from `rules/verdict.toml`,
-//! which gives the reason for each, and `--sensitivity` varies them. The others are constants of
-//! this file, each with its reason; they decide on caveats and details. Those of verdicts without
-//! processes are `[path]` and `[stages]` in `rules/findings.toml`. Neither are varied.
+//! which gives the reason for each, and `--sensitivity` varies them. The others are constants, each
+//! with its reason: [`MAX_LOST_SHARE`] and [`MAX_CONTRADICTORY_SHARE`] turn a verdict into one of
+//! unknown outcome, those after them decide on caveats and on what is named, and limits of single
+//! searches are next to them. The constants of verdicts without processes are `[path]` and
+//! `[stages]` in `rules/findings.toml`. None of these are varied.
 
 use longpole_model::rules::{self, RuleError};
 use serde::{Deserialize, Serialize};

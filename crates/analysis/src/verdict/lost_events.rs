@@ -3,8 +3,10 @@
 use super::limits::MAX_LOST_SHARE;
 
 /// Returns whether so large a part of the events is missing that a verdict must mention it.
-pub fn too_many_lost(lost: u64, events: u64) -> bool {
-    lost as f64 > MAX_LOST_SHARE * (lost as f64 + events as f64)
+/// `recorded` is the number of the others, or where that is unknown, of the interactions that were
+/// composed from them.
+pub fn too_many_lost(lost: u64, recorded: u64) -> bool {
+    lost as f64 > MAX_LOST_SHARE * (lost as f64 + recorded as f64)
 }
 
 /// Ring size in bytes that the recorder gives to a busy thread. If a ring of this size was full, a

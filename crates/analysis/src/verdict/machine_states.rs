@@ -100,13 +100,13 @@ impl Candidate {
 pub fn candidates(answer: &Answer, path: &Path) -> Vec<Candidate> {
     let mut cut = Cut::new(answer, WINDOWS);
     let mut sums: Vec<((&str, &str), [u64; WINDOWS])> = Vec::new();
-    let mut names = Numbered::new(path.kinds());
+    let mut names = Numbered::new(path.key_count());
     let mut calling = Calling::new(path);
     for stretch in path.stretches() {
-        calling.stretch(stretch.of);
-        let at = names.number(stretch.of, || pooled(path, stretch.of));
+        calling.stretch(stretch.key);
+        let at = names.number(stretch.key, || pooled(path, stretch.key));
         if at == sums.len() {
-            sums.push((pooled(path, stretch.of), [0; WINDOWS]));
+            sums.push((pooled(path, stretch.key), [0; WINDOWS]));
         }
         cut.add(&stretch, &mut sums[at].1);
     }
@@ -192,7 +192,7 @@ impl Calling {
             _ if path.kind(of) != Kind::Link => StretchKind::Machine,
             _ => StretchKind::Other,
         };
-        Calling { kinds: (0..path.kinds() as u32).map(kind).collect(), last: None, counts: IdMap::default() }
+        Calling { kinds: (0..path.key_count() as u32).map(kind).collect(), last: None, counts: IdMap::default() }
     }
 
     #[inline]
@@ -246,7 +246,7 @@ fn error_of_mean(shares: &[f64]) -> f64 {
 fn machines_wait(path: &Path, first: &Candidate, is_recorder: &dyn Fn(&str) -> bool) -> bool {
     let (mut others_ns, mut whole_ns) = (0, 0);
     let mut of_kernel = HashSet::new();
-    let mut recorded = vec![false; path.kinds()];
+    let mut recorded = vec![false; path.key_count()];
     for (of, &ns) in (0..).zip(path.times()).filter(|&(_, &ns)| ns > 0) {
         let (machine, (class, _)) = (path.machine(of), path.class_and_state(of));
         recorded[of as usize] = is_recorder(machine);
@@ -258,8 +258,8 @@ fn machines_wait(path: &Path, first: &Candidate, is_recorder: &dyn Fn(&str) -> b
     }
     let little = (others_ns as f64) < MIN_SHARE_OF_OTHERS * whole_ns as f64;
     let mut last = None;
-    path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link).any(|stretch| {
-        let (machine, by_recorder) = (path.machine(stretch.of), recorded[stretch.of as usize]);
+    path.stretches().filter(|stretch| path.kind(stretch.key) != Kind::Link).any(|stretch| {
+        let (machine, by_recorder) = (path.machine(stretch.key), recorded[stretch.key as usize]);
         if little && of_kernel.contains(machine) {
             return false;
         }
@@ -274,11 +274,11 @@ fn machines_wait(path: &Path, first: &Candidate, is_recorder: &dyn Fn(&str) -> b
 fn is_waited_for(answer: &Answer, path: &Path, first: &Candidate) -> bool {
     let (mut sleeps, mut asked) = (0u64, 0u64);
     let (mut last, mut from_others) = (None, false);
-    for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link) {
-        let machine = path.machine(stretch.of);
+    for stretch in path.stretches().filter(|stretch| path.kind(stretch.key) != Kind::Link) {
+        let machine = path.machine(stretch.key);
         from_others |= last.is_some_and(|last| last != machine);
         last = Some(machine);
-        if path.class_and_state(stretch.of) == (first.class.as_str(), first.state.as_str()) && machine != answer.end_machine {
+        if path.class_and_state(stretch.key) == (first.class.as_str(), first.state.as_str()) && machine != answer.end_machine {
             sleeps += 1;
             asked += u64::from(std::mem::take(&mut from_others));
         }

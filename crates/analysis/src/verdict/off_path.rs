@@ -112,10 +112,11 @@ impl OffPathCollector {
         self.exchanges.after(linux);
     }
 
-    /// Returns the facts of the whole trace.
-    pub fn finish(self) -> OffPathFacts {
+    /// Returns the facts of the whole trace. `linux` is the model of the kernel after the last
+    /// event; `None` without one.
+    pub fn finish(self, linux: Option<&Linux>) -> OffPathFacts {
         OffPathFacts {
-            sockets: self.exchanges.finish(),
+            sockets: self.exchanges.finish(linux),
             windows: self.windows,
             link: self.links.busiest(),
             inversions: self.inversions.finish(),

@@ -18,7 +18,7 @@ use crate::what_if::{Prediction, Scenario};
 
 /// Two changes that bring much only together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Together {
+pub struct PairPrediction {
     /// Predictions for each change alone.
     pub alone: [Prediction; 2],
     pub both: Prediction,
@@ -26,7 +26,7 @@ pub struct Together {
     pub states: [String; 2],
 }
 
-impl Together {
+impl PairPrediction {
     pub(super) fn because(&self) -> Because {
         let [one, other] = &self.alone;
         Because::OnlyTogether {
@@ -62,7 +62,7 @@ impl Pairs {
     }
 
     /// Returns the pair with the largest gain among those that bring it only together.
-    pub fn best(&self, predictions: &[Prediction], limits: &Limits) -> Option<Together> {
+    pub fn best(&self, predictions: &[Prediction], limits: &Limits) -> Option<PairPrediction> {
         let known = |scenario: &Scenario| predictions.iter().find(|prediction| prediction.is_of(scenario) && prediction.gain.is_some());
         let of = |[one, other]: &[Scenario; 2]| {
             let both = known(&one.with(other))?;
@@ -72,7 +72,7 @@ impl Pairs {
             // The gain must exceed what each change certainly brings alone.
             let best_alone = alone.iter().filter_map(|of| of.gain_low).fold(limits.min_gain, f64::max);
             let is_certain = both.gain_low.is_some_and(|low| low > best_alone);
-            (is_more && is_certain).then(|| Together {
+            (is_more && is_certain).then(|| PairPrediction {
                 alone: alone.map(Prediction::clone),
                 both: both.clone(),
                 states: [one, other].map(Scenario::of),

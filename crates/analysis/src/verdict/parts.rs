@@ -192,7 +192,7 @@ impl<'a> Gather<'a> {
             parts: Vec::new(),
             machines: Vec::new(),
             index: HashMap::new(),
-            part_of: vec![None; path.kinds()],
+            part_of: vec![None; path.key_count()],
             visits: HashMap::new(),
             crossings: Crossings::default(),
             entered_since_sleep: HashSet::new(),
@@ -253,12 +253,12 @@ impl<'a> Gather<'a> {
         }
         let mut windows = [0; WINDOWS];
         self.cut.add(stretch, &mut windows);
-        self.pending.push(Pending { does, of: stretch.of, start: stretch.start, end: stretch.end, windows });
+        self.pending.push(Pending { does, of: stretch.key, start: stretch.start, end: stretch.end, windows });
     }
 
     /// Adds a state of a thread, or of an interrupt context.
     fn add_state(&mut self, stretch: &Stretch, does: Does, owner: &Owner, is_context: bool) {
-        let of = stretch.of;
+        let of = stretch.key;
         let (_, state) = self.path.class_and_state(of);
         if is_context {
             self.by_context = true;
@@ -371,14 +371,14 @@ impl Parts {
     /// Divides a path into parts. A machine with at least `1 - considerable` of a part's time is
     /// named as its machine.
     pub fn new(answer: &Answer, path: &Path, subjects: &mut Subjects, considerable: f64) -> Parts {
-        let kinds = path.kinds();
+        let kinds = path.key_count();
         // Interrupts and softirqs, including those whose work is unknown.
         let is_interrupt = |&of: &u32| path.segment_kind(of) == SegmentKind::State(StateKind::Interrupt);
         let contexts: HashSet<&str> = (0..kinds as u32).filter(is_interrupt).map(|of| path.machine(of)).collect();
         let mut owners: Vec<Option<Owner>> = vec![None; kinds];
         let mut gather = Gather::new(answer, path, considerable);
         for stretch in path.stretches() {
-            let of = stretch.of;
+            let of = stretch.key;
             let kind = path.segment_kind(of);
             let does = does(kind, path.call(of).is_some());
             if matches!(kind, SegmentKind::Link(_)) {
@@ -505,10 +505,13 @@ fn does(kind: SegmentKind, is_call: bool) -> Does {
         SegmentKind::Link(_) if is_call => Does::Call,
         SegmentKind::Link(kind) => match kind {
             LinkKind::Timer => Does::Sleeps,
-            kind if kind.is_kernel_timer() => Does::KernelTimer(kind),
+            LinkKind::DelayedAck | LinkKind::Transmission | LinkKind::Retransmission | LinkKind::WindowProbe => Does::KernelTimer(kind),
+            LinkKind::Keepalive | LinkKind::Pacing | LinkKind::RateLimit | LinkKind::QuotaRefill => Does::KernelTimer(kind),
+            LinkKind::IoQuota | LinkKind::DelayedWork | LinkKind::GracePeriod | LinkKind::KernelTimer => Does::KernelTimer(kind),
             LinkKind::Disk => Does::Disk,
             LinkKind::Unknown => Does::Unknown,
-            _ => Does::Transit,
+            LinkKind::Queued | LinkKind::Wire | LinkKind::Wakeup | LinkKind::Interrupt | LinkKind::Raise => Does::Transit,
+            LinkKind::Workqueue | LinkKind::Signal | LinkKind::Run | LinkKind::Named => Does::Transit,
         },
     }
 }

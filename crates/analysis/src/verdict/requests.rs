@@ -3,8 +3,8 @@
 
 use super::because::Because;
 use super::data::{Mechanism, Outcome, RunnerUp, Verdict};
-use super::parts::Does;
-use super::subjects::SubjectId;
+use super::parts::{Does, Part};
+use super::subjects::{Role, SubjectId};
 use super::Case;
 use crate::verdict::exchanges::SocketActivity;
 use longpole_model::system_calls::CallFamily;
@@ -147,7 +147,10 @@ impl Case<'_> {
             let (threads, callee) = (self.workers(at), callee.map(|callee| self.name(callee, None)));
             (at, Because::Serialised { at: self.name(at, None), open, at_a_time, callee, threads })
         };
-        let mut callers: Vec<SubjectId> = self.parts.entries_into(subject).map(|(from, _)| from).collect();
+        // Nobody calls a client: the path comes from the server that has answered it.
+        let is_called = self.subjects.get(subject).role != Role::Client;
+        let callers = self.parts.entries_into(subject).map(|(from, _)| from).filter(|_| is_called);
+        let mut callers: Vec<SubjectId> = callers.collect();
         callers.sort_unstable();
         for at in callers {
             let SocketActivity { served, asked, .. } = &self.subjects.get(at).activity;
@@ -161,11 +164,24 @@ impl Case<'_> {
         Some(serialised(subject, open, at_a_time, None))
     }
 
+    /// Returns a reason if a subject is a server with one event loop that itself waits for replies.
+    pub(super) fn blocks_its_loop(&self, server: SubjectId) -> Option<Because> {
+        let SocketActivity { asked, in_receive_ns, served, event_waits, .. } = &self.subjects.get(server).activity;
+        let is_server = served.count >= self.limits.min_occurrences && asked.count >= self.limits.min_occurrences;
+        // A thread that serves one connection at a time waits for its next request in a receiving
+        // call, too.
+        let is_loop = 2 * event_waits > served.count && self.workers(server) == 1;
+        let is_blocked = *in_receive_ns as f64 >= self.limits.majority * asked.total_ns as f64;
+        (is_server && is_loop && is_blocked).then(|| Because::BlocksItsLoop { at: self.name(server, None) })
+    }
+
     /// Returns the mean number of open requests to a subject, and the mean number that it processes
     /// at a time, if clearly more are open.
     pub(super) fn waiting_requests(&self, subject: SubjectId) -> Option<(f64, f64)> {
         let (open, at_a_time) = (self.open(subject), self.at_a_time(subject)?);
-        self.is_limit(open, at_a_time).then_some((open, at_a_time))
+        // If as many threads as the host has CPUs want one, the CPUs are the limit.
+        let is_of_cpus = self.computes(subject) && self.cpus.count > 0 && at_a_time >= self.cpus.count as f64;
+        (self.is_limit(open, at_a_time) && !is_of_cpus).then_some((open, at_a_time))
     }
 
     /// Returns whether clearly more requests are open than are processed at a time.
@@ -209,6 +225,13 @@ impl Case<'_> {
         count >= self.limits.min_occurrences && self.limits.min_lead * variance.max(0.0).sqrt() <= mean
     }
 
+    /// Returns whether a subject works for most of its time on the path, or is ready to.
+    fn computes(&self, subject: SubjectId) -> bool {
+        let is_work = |part: &&Part| part.does.is_work() || part.does == Does::Runnable;
+        let works: u64 = self.parts.of(subject).filter(is_work).map(|part| part.ns).sum();
+        self.parts.whole(subject).is_some_and(|whole| 2 * works > whole.ns)
+    }
+
     /// Returns the mean number of requests that a subject processes at a time; `None` if the path
     /// does not show it.
     pub(super) fn at_a_time(&self, subject: SubjectId) -> Option<f64> {
@@ -217,12 +240,9 @@ impl Case<'_> {
         if served.count < self.limits.min_occurrences {
             return None;
         }
-        let works: u64 = self.parts.of(subject).filter(|part| part.does.is_work() || part.does == Does::Runnable).map(|part| part.ns).sum();
-        if 2 * works > whole.ns {
+        if self.computes(subject) {
             // A request whose thread waits for a CPU is processed as well.
-            let ready: u64 = self.owned(subject).map(|own| own.ready_ns).sum();
-            let mean_ready = ready as f64 / self.traffic.length_ns().max(1) as f64;
-            return Some((self.running(subject).0 + mean_ready).max(1.0));
+            return Some(self.wanted_cpus(subject).max(1.0));
         }
         // A thread that waits for events may work on many requests at once; the path shows only
         // when it wakes up. Its timers then end at any time. If its sleeps last equally long, the

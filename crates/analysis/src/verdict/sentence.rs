@@ -69,7 +69,10 @@ fn subjects(verdict: &Verdict) -> Vec<String> {
         first.push_str(&format!(", {}", self::code(code)));
     }
     for because in &verdict.because {
-        let clause = clause(because);
+        let clause = match because {
+            Because::Serialised { callee: Some(_), .. } if sleeps(verdict) => requests::open_requests(because),
+            because => clause(because),
+        };
         if !clause.is_empty() {
             first.push_str("; ");
             first.push_str(&clause);
@@ -78,7 +81,10 @@ fn subjects(verdict: &Verdict) -> Vec<String> {
     if let Some(WaitPlaces { waits_in, ended_in }) = &verdict.wait_places {
         first.push_str(&format!("; threads wait in {waits_in} until {ended_in} wakes them"));
     }
-    let remedy = verdict.mechanism.and_then(remedies::remedy).map(str::to_owned);
+    let remedy = match verdict.mechanism {
+        Some(mechanism) => remedies::remedy(mechanism).map(str::to_owned),
+        None => remedies::of_state(verdict),
+    };
     [first].into_iter().chain(remedy).collect()
 }
 
@@ -172,6 +178,28 @@ pub fn name(of: &Named) -> String {
     }
 }
 
+/// Returns what else waits, in another server, while the subject sleeps: more of it at a time would
+/// help as much as shorter sleeps.
+fn waits_meanwhile(verdict: &Verdict) -> Option<String> {
+    verdict.because.iter().filter(|_| sleeps(verdict)).find_map(|because| match because {
+        Because::Serialised { at, callee: Some(_), .. } => Some(format!("requests wait for one another in {}", name(at))),
+        Because::Convoy { pool, holder: Some(_), .. } => Some(format!("threads of {} wait for one another at a lock", name(pool))),
+        _ => None,
+    })
+}
+
+/// Returns the server whose event loop waits while the subject sleeps.
+fn blocked_loop(verdict: &Verdict) -> Option<&Named> {
+    verdict.because.iter().find_map(|because| match because {
+        Because::BlocksItsLoop { at } if sleeps(verdict) => Some(at),
+        _ => None,
+    })
+}
+
+fn sleeps(verdict: &Verdict) -> bool {
+    verdict.outcome == Outcome::Bottleneck && verdict.state.as_ref().is_some_and(|state| state.kind == SubjectState::Sleep)
+}
+
 /// Returns the clause of the outcome.
 fn outcome(verdict: &Verdict) -> String {
     let subject = verdict.subject.as_ref().map_or_else(|| "the system".to_owned(), name);
@@ -200,7 +228,14 @@ fn outcome(verdict: &Verdict) -> String {
                     let waits = waits.map(name).unwrap_or_default();
                     format!("{who} is the bottleneck: the CPUs are full, and {waits} waits for those that it uses, for {share}")
                 }
-                Some(state) => format!("{who} is the bottleneck: it {} for {share}", does(state)),
+                Some(state) => match (waits_meanwhile(verdict), blocked_loop(verdict)) {
+                    (Some(waits), _) => format!("The bottleneck is that {waits} while {who} {} for {share}", does(state)),
+                    (None, Some(server)) => {
+                        let server = name(server);
+                        format!("{who} is the bottleneck: it {}, while the event loop of {server} waits for it, for {share}", does(state))
+                    }
+                    (None, None) => format!("{who} is the bottleneck: it {} for {share}", does(state)),
+                },
                 None if verdict.mechanism == Some(Mechanism::SerialStep) => {
                     format!("{who} is the bottleneck: a serial step of {} of the run", percent(verdict.share.unwrap_or(0.0)))
                 }
@@ -342,6 +377,7 @@ fn clause(because: &Because) -> String {
         | Because::Reclaims { .. } => waits::clause(because),
         Because::Convoy { .. }
         | Because::Serialised { .. }
+        | Because::BlocksItsLoop { .. }
         | Because::Unanswered { .. }
         | Because::RoundTrips { .. }
         | Because::Lock { .. }
@@ -450,5 +486,29 @@ mod tests {
         assert!(clause_of(None).starts_with("its threads wait 50 times for a lock that"));
         assert!(clause_of(Some(1)).starts_with("its threads wait 50 times on one lock that"));
         assert!(clause_of(Some(3)).starts_with("its threads wait on 3 locks that one thread hands to the next, 50 times on the first,"));
+    }
+
+    #[test]
+    fn what_waits_in_another_server_during_a_sleep_is_in_the_first_clause() {
+        let first_clause = |because: Because| {
+            let verdict = Verdict {
+                subject: Some(named("slow")),
+                state: Some(StateNamed { kind: SubjectState::Sleep, name: "poll".to_owned() }),
+                because: vec![because],
+                ..Verdict::new(Outcome::Bottleneck, Basis::Subjects)
+            };
+            sentence(&verdict).split(';').next().unwrap().to_owned()
+        };
+        let serialised = |callee| Because::Serialised { at: named("front"), open: 8.0, at_a_time: 1.0, callee, threads: 4 };
+        let sleeps = "waits in poll until a time that it set itself";
+        assert_eq!(
+            first_clause(serialised(Some(named("slow")))),
+            format!("The bottleneck is that requests wait for one another in front (pid 7) while slow (pid 7) {sleeps} for most of the critical path")
+        );
+        assert_eq!(first_clause(serialised(None)), format!("slow (pid 7) is the bottleneck: it {sleeps} for most of the critical path"));
+        assert_eq!(
+            first_clause(Because::BlocksItsLoop { at: named("front") }),
+            format!("slow (pid 7) is the bottleneck: it {sleeps}, while the event loop of front (pid 7) waits for it, for most of the critical path")
+        );
     }
 }

@@ -244,6 +244,7 @@ impl Case<'_> {
         let mut verdict = self.sleep_verdict(sleep, Mechanism::SleepInHandler);
         verdict.role = None;
         verdict.because.push(self.sleeps(sleep, sleep.asker));
+        verdict.because.extend(sleep.asker.and_then(|asker| self.blocks_its_loop(asker)));
         Some(verdict)
     }
 

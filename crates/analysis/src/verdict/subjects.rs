@@ -10,6 +10,7 @@
 //! that wait for each other in different ways, one for room in a pipe and one for data in it, are
 //! two subjects: they are stages, and what helps one does not help the other.
 
+use super::limits::Limits;
 use super::places::ServicePlace;
 use super::titles::{self, Titled};
 use super::traffic::Traffic;
@@ -324,13 +325,22 @@ pub fn add_titles(threads: &mut HashMap<String, Thread>, processes: &HashMap<i32
 pub type Stage = Option<NameId>;
 
 /// Returns the processes of one program that do different work, because they wait for each other in
-/// different ways.
-pub fn stages(traffic: &Traffic, threads: &HashMap<String, Thread>, vocabulary: &Vocabulary, least: u64) -> HashMap<i32, Stage> {
+/// different ways. A process that hardly ever waits for the others of its program, compared with
+/// its other waits, is no stage: two servers may share a lock.
+pub fn stages(traffic: &Traffic, threads: &HashMap<String, Thread>, vocabulary: &Vocabulary, limits: &Limits) -> HashMap<i32, Stage> {
+    let thread = |machine| threads.get(vocabulary.machine_name(machine)).filter(|thread| !thread.is_kernel);
+    let mut woken: HashMap<i32, u64> = HashMap::new();
+    for (_, machine, pair) in traffic.pairs() {
+        if let Some(thread) = thread(machine) {
+            *woken.entry(thread.pid).or_default() += pair.count;
+        }
+    }
+    let is_frequent = |count: u64, pid: i32| count as f64 >= limits.considerable_share * woken.get(&pid).copied().unwrap_or(0) as f64;
     let mut waits: BTreeMap<(&str, i32), BTreeMap<NameId, u64>> = BTreeMap::new();
     for (by, machine, pair) in traffic.pairs() {
-        let thread = |machine| threads.get(vocabulary.machine_name(machine)).filter(|thread| !thread.is_kernel);
         let (Some(by), Some(woken), Some(why)) = (thread(by), thread(machine), pair.why) else { continue };
-        if by.program == woken.program && by.pid != woken.pid && pair.direct >= least {
+        let is_meant = pair.direct >= limits.min_occurrences && is_frequent(pair.direct, woken.pid);
+        if by.program == woken.program && by.pid != woken.pid && is_meant {
             *waits.entry((&woken.program, woken.pid)).or_default().entry(why).or_default() += pair.direct;
             waits.entry((&by.program, by.pid)).or_default();
         }

@@ -117,11 +117,13 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Judges one subject with most of the path, in any states.
+    /// Judges one subject, in any states, that has most of the path, or a considerable share of it
+    /// and leads. If none of its states has most of its time, round trips are tried first.
     pub(super) fn by_subject(&self) -> Option<Verdict> {
         let wholes: Vec<&Whole> = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject)).collect();
         let first = *wholes.first()?;
         let next = wholes.get(1).map_or(0.0, |second| second.share + second.error);
+        // An error as large as the share itself, of few samples, does not hide a lead of two.
         let beyond = first.share - first.error.min(0.5 * first.share);
         let leads = beyond >= self.limits.min_lead * next;
         if first.share < self.limits.majority && !(leads && first.share >= self.limits.min_share)
@@ -213,6 +215,8 @@ impl Case<'_> {
             verdict.origin.station = Some(at);
             verdict.because.push(serialised);
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::Serialisation));
+        } else {
+            verdict.because.extend(self.parts.asked_by(subject).and_then(|asker| self.blocks_its_loop(asker)));
         }
         if let Some(asking) = self.chatty(subject) {
             verdict.because.push(asking);
@@ -225,7 +229,9 @@ impl Case<'_> {
         let runs: f64 = parts.iter().filter(|part| part.does.is_work()).map(|part| part.share).sum();
         let idle = self.cpus.idle.unwrap_or(0.0);
         let (running, threads) = self.running(subject);
-        let one_at_a_time = self.is_one_at_a_time(running);
+        // Threads that run for half of the time each may do so at the same times. Those that take
+        // turns wake one another.
+        let one_at_a_time = self.is_one_at_a_time(running) && (threads <= 1 || self.takes_turns(subject));
         if runs >= self.limits.majority && idle > self.limits.max_idle_share && self.cpus.count > 1 && one_at_a_time {
             verdict.because.push(Because::Alone { threads, cpus: self.cpus.count, idle });
             verdict.mechanism = match (verdict.mechanism, verdict.role) {
@@ -375,23 +381,39 @@ impl Case<'_> {
     /// Returns the mean number of threads of these subjects that run or are ready to run, if it
     /// exceeds the number of CPUs by enough to form a queue.
     pub(super) fn want_more_cpus(&self, subjects: &[SubjectId]) -> Option<f64> {
-        let own = self.owners().filter(|(of, _)| subjects.contains(of));
-        let wanted: u64 = own.map(|(_, own)| own.ran_ns + own.ready_ns).sum();
-        let threads = wanted as f64 / self.traffic.length_ns().max(1) as f64;
+        let threads = subjects.iter().map(|subject| self.wanted_cpus(*subject)).sum();
         let is_more = threads > self.cpus.count as f64 + self.limits.min_waiting;
         (is_more && self.cpus.count > 0).then_some(threads)
     }
 
-    /// Returns true if no CPU is idle and several threads of the subject run at a time: none of
-    /// them delays the others, and more of them would only wait for a CPU.
+    /// Returns the mean number of threads of the subject that run or are ready to run.
+    pub(super) fn wanted_cpus(&self, subject: SubjectId) -> f64 {
+        let wanted: u64 = self.owned(subject).map(|own| own.ran_ns + own.ready_ns).sum();
+        wanted as f64 / self.traffic.length_ns().max(1) as f64
+    }
+
+    /// Returns true if no CPU is idle and several threads of the subject run, or are ready to, at a
+    /// time: none of them delays the others, and more of them would only wait for a CPU.
     fn occupies_all_cpus(&self, subject: SubjectId) -> bool {
         let is_busy = self.cpus.idle.is_some_and(|idle| idle <= self.limits.max_idle_share);
-        is_busy && self.cpus.count > 1 && !self.is_one_at_a_time(self.running(subject).0)
+        is_busy && self.cpus.count > 1 && !self.is_one_at_a_time(self.wanted_cpus(subject))
     }
 
     /// Returns true if a subject that uses this many CPUs on average does one thing after another.
     fn is_one_at_a_time(&self, running: f64) -> bool {
         running <= 1.0 + self.limits.considerable_share
+    }
+
+    /// Returns whether a considerable part of the wake-ups of the subject's threads come from one
+    /// another.
+    fn takes_turns(&self, subject: SubjectId) -> bool {
+        let owns = |machine| self.subjects.known(self.vocabulary.machine_name(machine)) == Some(subject);
+        let (mut own, mut all) = (0, 0);
+        for (by, woken, pair) in self.traffic.pairs().filter(|&(_, woken, _)| owns(woken)) {
+            all += pair.count;
+            own += if by != woken && owns(by) { pair.direct } else { 0 };
+        }
+        own as f64 >= self.limits.considerable_share * all as f64
     }
 
     /// Returns the mean number of CPUs that the subject uses, and the number of its threads with a

@@ -1,6 +1,12 @@
 //! Remedies: what to do about each mechanism.
 
-use super::super::data::Mechanism;
+use super::super::data::{Mechanism, Outcome, SubjectState, Verdict};
+
+/// Returns the remedy for a verdict without a mechanism: for a subject that computes.
+pub(super) fn of_state(verdict: &Verdict) -> Option<String> {
+    let state = verdict.state.as_ref().filter(|_| verdict.outcome == Outcome::Bottleneck)?;
+    (state.kind == SubjectState::Running).then(|| "Make this work cheaper, or do less of it".to_owned())
+}
 
 /// Returns the remedy for a mechanism, as a sentence without a full stop. `None` if the mechanism
 /// is too general for one, or if the reasons of the verdict contain it.
