@@ -51,20 +51,17 @@ pub(crate) fn drain_directory(directory: &mut RecordedRuntimeDir, recording: &mu
     }
     drain.show_triggers(processes);
     let recording = &mut *drain.recording;
-    let rings = processes.values().flat_map(|subject| &subject.sources);
+    let rings = processes.values().flat_map(|subject| &subject.rings);
     recording.larger_rings.set(drain.common.stream, rings.map(RingSource::larger_rings).sum());
     let now = Instant::now();
-    recording
-        .files
-        .disk
-        .set_waiting_rings(processes.values_mut().flat_map(|subject| &mut subject.sources).map(|source| source.waiting(now)));
+    recording.files.disk.set_waiting_rings(processes.values_mut().flat_map(|subject| &mut subject.rings).map(|source| source.waiting(now)));
     let mut pressure: f64 = 0.0;
     for subject in processes.values_mut() {
         let final_look = last || subject.ended;
-        for at in 0..subject.sources.len() {
+        for at in 0..subject.rings.len() {
             pressure = pressure.max(drain.drain_ring(subject, at, final_look));
         }
-        subject.sources.retain(|source| !source.over);
+        subject.rings.retain(|source| !source.over);
     }
     pressure
 }
@@ -72,7 +69,7 @@ pub(crate) fn drain_directory(directory: &mut RecordedRuntimeDir, recording: &mu
 /// Empties the rings of a runtime directory that do not overwrite, and writes their losses.
 pub(crate) fn take_now(directory: &mut RecordedRuntimeDir, recording: &mut Recording) {
     let now = Instant::now();
-    for source in directory.processes.values_mut().flat_map(|subject| &mut subject.sources) {
+    for source in directory.processes.values_mut().flat_map(|subject| &mut subject.rings) {
         source.take_partial_at = now;
         source.subbuffer_at_partial = source.ring.begun();
     }
@@ -80,8 +77,8 @@ pub(crate) fn take_now(directory: &mut RecordedRuntimeDir, recording: &mut Recor
     // Otherwise the losses since the last event would be written with the next event only.
     let RecordedRuntimeDir { common, processes, .. } = directory;
     let mut drain = Drain { common, recording };
-    for Subject { process, sources, .. } in processes.values_mut() {
-        for source in sources.iter_mut().filter(|source| !source.ring.overwrites && !source.broken) {
+    for Subject { process, rings, .. } in processes.values_mut() {
+        for source in rings.iter_mut().filter(|source| !source.ring.overwrites && !source.broken) {
             drain.tail_losses(process, source, true);
         }
     }
@@ -92,7 +89,7 @@ pub(crate) fn last_losses(directory: &mut RecordedRuntimeDir, recording: &mut Re
     let RecordedRuntimeDir { common, processes, .. } = directory;
     let mut drain = Drain { common, recording };
     for subject in processes.values_mut() {
-        for source in &mut subject.sources {
+        for source in &mut subject.rings {
             drain.tail_losses(&subject.process, source, false);
         }
     }
@@ -107,7 +104,7 @@ impl Drain<'_> {
                 self.recording.note(format!("{}: its control file was cut off", subject.process.stem));
                 subject.ended = true;
             }
-            for source in subject.sources.iter_mut().filter(|source| !source.broken) {
+            for source in subject.rings.iter_mut().filter(|source| !source.broken) {
                 match source.ring.look() {
                     Ok(look) => {
                         any |= look.head != source.ring.tail;
@@ -126,8 +123,8 @@ impl Drain<'_> {
         if triggers.is_empty() {
             return;
         }
-        for Subject { process, sources, .. } in processes.values_mut() {
-            for source in sources.iter_mut() {
+        for Subject { process, rings, .. } in processes.values_mut() {
+            for source in rings.iter_mut() {
                 if let Some(look) = source.look {
                     triggers.observe((&self.common.classes, scratch), process, source, &look);
                 }
@@ -151,7 +148,7 @@ impl Drain<'_> {
     /// Takes the events of one ring, and considers a larger one. Returns the share of the ring that
     /// had filled up; at least 1 if the ring lost events.
     fn drain_ring(&mut self, subject: &mut Subject, at: usize, last: bool) -> f64 {
-        let source = &mut subject.sources[at];
+        let source = &mut subject.rings[at];
         source.uses_page_cache = self.recording.files.disk.is_too_slow();
         let Some(look) = source.look.take() else { return 0.0 };
         let (idle, size) = (look.state == RING_IDLE, source.ring.size);
@@ -184,8 +181,8 @@ impl Drain<'_> {
             source.subbuffer_at_partial = begun;
             partial |= before == begun;
         }
-        self.take_everything(&subject.process, &mut subject.sources[at], look, partial);
-        let source = &subject.sources[at];
+        self.take_everything(&subject.process, &mut subject.rings[at], look, partial);
+        let source = &subject.rings[at];
         if !last && !source.broken && !source.over {
             // Short-lived threads that share a ring end one sub-buffer each. A larger ring would
             // have larger sub-buffers and would be full as soon.

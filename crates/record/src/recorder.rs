@@ -48,6 +48,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+/// Length of a pause of the recorder from which on times are ambiguous: events have the low 48 bits
+/// of the clock, and their time is taken to be less than half of that range away.
+const MAX_STALL_TICKS: u64 = 1 << 47;
+
 /// A recorder, from its start to its end. [`Recorder::start`] makes one, [`Recorder::turn`] works,
 /// [`Recorder::finish`] ends it.
 #[derive(Debug)]
@@ -154,7 +158,7 @@ impl Recorder {
             self.each_second();
         }
         let since = self.pace.end_turn(now);
-        if self.recording.clock.ticks(since) >= 1 << 47 {
+        if self.recording.clock.ticks(since) >= MAX_STALL_TICKS {
             self.recording.note(format!(
                 "the recorder stood still for {} s; times of events that were written in that period may be wrong",
                 since.as_secs()

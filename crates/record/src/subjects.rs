@@ -20,10 +20,10 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub process: Process,
-    pub sources: Vec<RingSource>,
+    pub rings: Vec<RingSource>,
     /// The process is within the scope of this recording.
     pub wanted: bool,
-    /// This recorder holds the lock of the process. `sources` is empty otherwise.
+    /// This recorder holds the lock of the process. `rings` is empty otherwise.
     pub claimed: bool,
     /// A diagnostic has reported that another recorder holds the process.
     pub reported_as_held: bool,
@@ -48,7 +48,7 @@ impl Subject {
     pub fn new(process: Process, lives: bool) -> Subject {
         Subject {
             process,
-            sources: Vec::new(),
+            rings: Vec::new(),
             wanted: false,
             claimed: false,
             reported_as_held: false,
@@ -66,7 +66,7 @@ impl Subject {
     /// about its rings are made again.
     pub fn set_order(&mut self, (order, buffer): (Order, Option<u64>)) {
         (self.order, self.buffer) = (order, buffer);
-        for source in &mut self.sources {
+        for source in &mut self.rings {
             source.decision = Decision::Undecided;
         }
     }

@@ -87,12 +87,12 @@ impl Attach<'_> {
         let silent = subject.order.mask == 0
             && !subject.ended
             && process.control().rings.load(Ordering::Acquire) <= process.rings_seen
-            && subject.sources.iter().all(|source| source.broken || !source.fresh_since_look());
+            && subject.rings.iter().all(|source| source.broken || !source.fresh_since_look());
         subject.silent_turns = if silent { subject.silent_turns + 1 } else { 0 };
         if subject.silent_turns <= SILENT_TURNS {
             return;
         }
-        for mut source in subject.sources.drain(..) {
+        for mut source in subject.rings.drain(..) {
             self.drain().tail_losses(&subject.process, &mut source, false);
             let totals = &mut self.recording.account.totals;
             totals.waited = totals.waited.saturating_add(source.ring.waited());

@@ -37,7 +37,7 @@ impl Visit<'_> {
         if subject.order.mask == 0 && (!subject.wanted || self.recording.rules.config.for_process(&subject.process.label).is_none()) {
             self.recording.account.totals.unwanted += 1;
         }
-        for source in subject.sources {
+        for source in subject.rings {
             let totals = &mut self.recording.account.totals;
             totals.waited = totals.waited.saturating_add(source.ring.waited());
             if remove {
@@ -73,7 +73,7 @@ impl Attach<'_> {
     fn empties(&mut self, subject: &mut Subject) -> bool {
         // A thread may have switched to a larger ring and died; that ring has not been looked at
         // yet.
-        let more = subject.sources.iter().any(|source| !source.broken && source.fresh_since_look());
+        let more = subject.rings.iter().any(|source| !source.broken && source.fresh_since_look());
         subject.turns_dead += 1;
         if more && subject.turns_dead < TURNS_DEAD {
             return false;
@@ -82,12 +82,12 @@ impl Attach<'_> {
             let stem = &subject.process.stem;
             self.recording.note(format!("{stem}: its rings change although it has ended; their events were not taken"));
         }
-        let Subject { process, sources, .. } = subject;
-        for source in sources.iter_mut().filter(|source| !source.broken && source.decision != Decision::NotRecorded) {
+        let Subject { process, rings, .. } = subject;
+        for source in rings.iter_mut().filter(|source| !source.broken && source.decision != Decision::NotRecorded) {
             // The interrupted probe will not run again to merge these events.
             source.extra_lost = source.extra_lost.saturating_add(source.ring.unmerged_side_events());
         }
-        for source in sources {
+        for source in rings {
             self.drain().tail_losses(process, source, false);
         }
         true

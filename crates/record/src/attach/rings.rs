@@ -46,14 +46,14 @@ impl Attach<'_> {
             }
             subject.process.rings_seen = if own { number.saturating_add(1) } else { 0 };
         }
-        attach_larger_rings(&mut subject.sources);
+        attach_larger_rings(&mut subject.rings);
     }
 
     /// Opens a ring and skips the events in it that were written before this recording. Returns
     /// false if the file does not exist yet.
     pub(super) fn take_ring(&mut self, subject: &mut Subject, number: u32, own: bool, before: bool, continued: bool) -> bool {
         let name = ring_name(&subject.process.stem, number, own);
-        if subject.sources.len() >= MAX_RINGS {
+        if subject.rings.len() >= MAX_RINGS {
             self.recording.note(format!("{}: more than {MAX_RINGS} rings; the others are not read", subject.process.stem));
             return true;
         }
@@ -83,7 +83,7 @@ impl Attach<'_> {
         }
         source.ring.layout().session.store(self.recording.rules.session, Ordering::Relaxed);
         source.ring.layout().lane.store(0, Ordering::Relaxed);
-        subject.sources.push(source);
+        subject.rings.push(source);
         true
     }
 
@@ -117,18 +117,18 @@ impl Attach<'_> {
 }
 
 /// Attaches each ring that a recorder made to the ring that names it.
-fn attach_larger_rings(sources: &mut Vec<RingSource>) {
+fn attach_larger_rings(rings: &mut Vec<RingSource>) {
     let mut at = 0;
-    while at < sources.len() {
-        let offered = sources[at].ring.layout().successor.load(Ordering::Relaxed);
+    while at < rings.len() {
+        let offered = rings[at].ring.layout().successor.load(Ordering::Relaxed);
         let next = offered
             .checked_sub(1)
-            .and_then(|number| sources.iter().position(|source| !source.ring.own && source.ring.number == number && source.ring.tail == 0));
+            .and_then(|number| rings.iter().position(|source| !source.ring.own && source.ring.number == number && source.ring.tail == 0));
         match next {
-            Some(next) if next != at && sources[next].larger().is_none() => {
-                let taken = sources.remove(next);
+            Some(next) if next != at && rings[next].larger().is_none() => {
+                let taken = rings.remove(next);
                 let at_now = if next < at { at - 1 } else { at };
-                sources[at_now].resize = Resize::Offered { larger: taken.ring, answer: Answer::Unread };
+                rings[at_now].resize = Resize::Offered { larger: taken.ring, answer: Answer::Unread };
                 at = at_now + 1;
             }
             _ => at += 1,

@@ -109,7 +109,7 @@ impl Visit<'_> {
         let deadline = Instant::now() + Duration::from_millis(50);
         let busy = |subject: &Subject| {
             let at_work = |source: &RingSource| source.ring.layout().busy.load(Ordering::Acquire) != 0;
-            !subject.ended && subject.sources.iter().any(at_work)
+            !subject.ended && subject.rings.iter().any(at_work)
         };
         while self.directory.processes.values().any(busy) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_micros(200));

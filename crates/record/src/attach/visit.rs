@@ -36,7 +36,7 @@ impl Attach<'_> {
     fn visit(&mut self, subject: &mut Subject) {
         if subject.process.refresh_label() {
             self.decide(subject);
-            for source in &subject.sources {
+            for source in &subject.rings {
                 if let Some(lane) = source.lane.and_then(|lane| self.recording.files.stream_files.get_mut(lane)) {
                     lane.set_label(&subject.process.label);
                 }

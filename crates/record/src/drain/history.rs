@@ -25,7 +25,7 @@ impl Drain<'_> {
     /// Handles a ring of which nothing is taken: offers a larger one if it is too small for a
     /// useful history, and makes the thread begin another sub-buffer after a long silence.
     pub(super) fn watch_overwriting_ring(&mut self, subject: &mut Subject, at: usize, look: &Look) {
-        let source = &mut subject.sources[at];
+        let source = &mut subject.rings[at];
         let written = look.head - source.head_before.min(look.head);
         source.head_before = look.head;
         // The time between two events of a sub-buffer must fit into an event's time bits.

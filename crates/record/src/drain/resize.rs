@@ -38,7 +38,7 @@ impl Drain<'_> {
     /// Offers a larger ring to a thread if its ring should be larger or has the wrong mode.
     pub(super) fn offer_larger_ring(&mut self, subject: &mut Subject, at: usize, larger: Option<u64>) {
         let requested = subject.buffer;
-        let source = &mut subject.sources[at];
+        let source = &mut subject.rings[at];
         if let Some(refused) = source.take_refused() {
             self.common.runtime.remove(&refused.name);
             let (label, size) = (&subject.process.label, source.ring.size >> 10);

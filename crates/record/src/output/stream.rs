@@ -1,6 +1,6 @@
 //! A stream file of `user/`: written by one thread at a time, readable at every moment.
 //!
-//! A *lane* is the writer of one stream file. It holds the packets of one thread, or of short-lived
+//! [`StreamFileWriter`] writes the file of one lane: the packets of one thread, or of short-lived
 //! threads that use the same ring one after the other.
 //!
 //! The file grows in steps and always ends with an empty packet that covers the bytes that are
@@ -128,7 +128,7 @@ pub struct StreamFileWriter {
     pub last: Option<HeaderValues>,
     /// Offset of the first packet of the current thread.
     of_thread: u64,
-    /// Some packets of the current thread hold another thread name than the newest.
+    /// True if packets of the current thread have an older name of the thread.
     renamed: bool,
 }
 
@@ -172,7 +172,7 @@ impl StreamFileWriter {
         lane.file.write_all_at(&lane.header(&start, 0, 0), 0)?;
         lane.sequence = 1;
         lane.last = Some(start);
-        lane.file.write_all_at(&lane.rest(), lane.at)?;
+        lane.file.write_all_at(&lane.tail_header(), lane.at)?;
         fs::rename(&hidden, &path)?;
         lane.direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&path).ok();
         Ok(lane)
@@ -202,7 +202,7 @@ impl StreamFileWriter {
             self.size = size;
             self.at = begin;
             self.sequence += 1;
-            self.file.write_all_at(&self.rest(), begin)?;
+            self.file.write_all_at(&self.tail_header(), begin)?;
         }
         Ok(self.at)
     }
@@ -218,12 +218,12 @@ impl StreamFileWriter {
 
     /// Appends a packet at the offset that [`StreamFileWriter::reserve`] returned. Returns its
     /// bytes on the disk.
-    pub fn append(&mut self, stamp: HeaderValues, body: Option<Body<'_>>) -> Result<u64, AppendError> {
+    pub fn append(&mut self, values: HeaderValues, body: Option<Body<'_>>) -> Result<u64, AppendError> {
         let length = body.map_or(0, |body| body.length);
         let size = packet_size(length);
         debug_assert!(self.at + size + PAGE as u64 <= self.size);
-        let header = self.header(&stamp, self.sequence, length);
-        let trailer = self.empty(&stamp, self.sequence + 1, self.size - self.at - size);
+        let header = self.header(&values, self.sequence, length);
+        let trailer = self.tail_header_after(&values, self.sequence + 1, self.size - self.at - size);
         let whole_pages = match body {
             Some(body) if self.takes_directly(&body) => self.write_direct(&[(header, body)], &trailer)?,
             _ => false,
@@ -231,7 +231,7 @@ impl StreamFileWriter {
         if !whole_pages {
             self.write_plain(body, length, size, &header, &trailer)?;
         }
-        self.advance(stamp, length);
+        self.advance(values, length);
         Ok(size)
     }
 
@@ -243,7 +243,7 @@ impl StreamFileWriter {
         let size = packet_size(one.length) + packet_size(two.length);
         debug_assert!(self.at + size + PAGE as u64 <= self.size);
         let headers = [self.header(&first, self.sequence, one.length), self.header(&second, self.sequence + 1, two.length)];
-        let trailer = self.empty(&second, self.sequence + 2, self.size - self.at - size);
+        let trailer = self.tail_header_after(&second, self.sequence + 2, self.size - self.at - size);
         if !self.write_direct(&[(headers[0], one), (headers[1], two)], &trailer)? {
             return Ok(None);
         }
@@ -253,22 +253,22 @@ impl StreamFileWriter {
     }
 
     /// Updates the state after a packet has been written.
-    fn advance(&mut self, stamp: HeaderValues, length: usize) {
+    fn advance(&mut self, values: HeaderValues, length: usize) {
         if let Some(last) = &self.last {
-            if (last.pid, last.tid) != (stamp.pid, stamp.tid) {
+            if (last.pid, last.tid) != (values.pid, values.tid) {
                 // If this fails, the thread has two names in the trace.
                 let _ = self.write_names();
                 self.of_thread = self.at;
             } else {
-                self.renamed |= last.thread != stamp.thread;
+                self.renamed |= last.thread != values.thread;
             }
         }
         self.at += packet_size(length);
         self.sequence += 1;
-        self.end = stamp.end;
-        self.discarded = stamp.discarded;
+        self.end = values.end;
+        self.discarded = values.discarded;
         self.recorded += length as u64;
-        self.last = Some(stamp);
+        self.last = Some(values);
     }
 
     /// Writes packets that bypass the page cache. All pages come directly from the ring, except
@@ -316,7 +316,7 @@ impl StreamFileWriter {
         trailer: &[u8; HEADER],
     ) -> Result<(), AppendError> {
         static ZEROS: [u8; PAGE] = [0; PAGE];
-        let before = self.rest();
+        let before = self.tail_header();
         let padding = size as usize - HEADER - length;
         let trailing = vector(trailer);
         let zeros = |length: usize| vector(&ZEROS[..length]);
@@ -368,9 +368,9 @@ impl StreamFileWriter {
     /// may already have read everything before it.
     pub fn write_owed_losses(&mut self) -> io::Result<()> {
         let Some(last) = self.last.clone().filter(|_| self.owed > 0) else { return Ok(()) };
-        let stamp = HeaderValues { begin: self.end, end: self.end, discarded: self.discarded.saturating_add(self.owed), ..last };
+        let values = HeaderValues { begin: self.end, end: self.end, discarded: self.discarded.saturating_add(self.owed), ..last };
         self.reserve(0)?;
-        match self.append(stamp, None) {
+        match self.append(values, None) {
             Err(AppendError::Io(error)) => return Err(error),
             Err(AppendError::Source) | Ok(_) => self.owed = 0,
         }
@@ -400,28 +400,28 @@ impl StreamFileWriter {
     }
 
     /// Header of a packet with `length` bytes of events.
-    fn header(&self, stamp: &HeaderValues, sequence: u64, length: usize) -> [u8; HEADER] {
+    fn header(&self, values: &HeaderValues, sequence: u64, length: usize) -> [u8; HEADER] {
         let header = Header {
-            begin: stamp.begin,
-            end: stamp.end,
+            begin: values.begin,
+            end: values.end,
             content: (HEADER + length) as u64,
             size: packet_size(length),
             sequence,
-            discarded: stamp.discarded,
-            pid: stamp.pid,
-            tid: stamp.tid,
-            position: stamp.position,
+            discarded: values.discarded,
+            pid: values.pid,
+            tid: values.tid,
+            position: values.position,
             label: self.label,
-            thread: stamp.thread,
+            thread: values.thread,
             lane: self.number,
-            ring: stamp.ring,
+            ring: values.ring,
             stream: self.stream,
         };
         header.encode(&self.uuid)
     }
 
     /// Header of the empty packet after `before`.
-    fn empty(&self, before: &HeaderValues, sequence: u64, size: u64) -> [u8; HEADER] {
+    fn tail_header_after(&self, before: &HeaderValues, sequence: u64, size: u64) -> [u8; HEADER] {
         let header = Header {
             begin: before.end,
             end: before.end,
@@ -442,9 +442,9 @@ impl StreamFileWriter {
     }
 
     /// Header of the current empty packet at the end.
-    fn rest(&self) -> [u8; HEADER] {
+    fn tail_header(&self) -> [u8; HEADER] {
         match &self.last {
-            Some(last) => self.empty(last, self.sequence, self.size - self.at),
+            Some(last) => self.tail_header_after(last, self.sequence, self.size - self.at),
             None => [0; HEADER],
         }
     }

@@ -134,7 +134,7 @@ impl Recorder {
             // Earlier events do not count.
             self.each(|visit| {
                 let subjects = visit.directory.processes.values_mut();
-                subjects.flat_map(|subject| &mut subject.sources).for_each(start_at_head);
+                subjects.flat_map(|subject| &mut subject.rings).for_each(start_at_head);
             });
         }
         self.recording.triggers.arm(name, request, condition, &self.recording.clock);

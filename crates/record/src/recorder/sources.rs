@@ -120,7 +120,10 @@ impl Sources {
             self.stacks.begin(target, options.stacks, account);
         }
         if let (true, Some(request)) = (restart.interfaces, packets_request(options, config)) {
-            self.interfaces.running = InterfaceSource::prepare(&request).ok();
+            match InterfaceSource::prepare(&request) {
+                Ok(interfaces) => self.interfaces.running = Some(interfaces),
+                Err(error) => self.interfaces.trouble = Some(no_packets(&error)),
+            }
             self.interfaces.begin(target, account);
         }
     }

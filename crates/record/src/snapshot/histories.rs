@@ -32,7 +32,7 @@ pub(crate) struct LookBack {
 pub(crate) fn look_back(directory: &RecordedRuntimeDir) -> Vec<LookBack> {
     let mut looks = Vec::new();
     for (stem, subject) in &directory.processes {
-        for (at, source) in subject.sources.iter().enumerate().filter(|(_, source)| source.ring.overwrites && !source.broken) {
+        for (at, source) in subject.rings.iter().enumerate().filter(|(_, source)| source.ring.overwrites && !source.broken) {
             let Ok(look) = source.ring.look() else { continue };
             let mut tail = source.ring.oldest(look.head);
             let first = loop {
@@ -54,8 +54,8 @@ impl Snapshot {
     pub fn copy_histories(&mut self, directory: &RecordedRuntimeDir, recording: &mut Recording, looks: &[LookBack]) -> Result<(), Error> {
         let mut result = Ok(());
         for LookBack { stem, at, look, .. } in looks {
-            let Some(Subject { process, sources, wanted, .. }) = directory.processes.get(stem) else { continue };
-            let Some(source) = sources.get(*at) else { continue };
+            let Some(Subject { process, rings, wanted, .. }) = directory.processes.get(stem) else { continue };
+            let Some(source) = rings.get(*at) else { continue };
             let decision = match source.decision {
                 Decision::Undecided => recording.rules.decision(process, *wanted, source),
                 decided => decided,

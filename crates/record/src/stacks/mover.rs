@@ -141,7 +141,7 @@ impl Mover {
         if let Some((_, limit)) = self.waits.take().filter(|(_, limit)| limit.largest() > limit.requested()) {
             let ms = |ns: u32| f64::from(ns) / 1e6;
             self.records.shared.trouble(format!(
-                "stacks of waits were more than {} MiB per second, so the recorder sampled fewer: at times every wait only from {:.1} ms instead of {:.1} ms",
+                "stacks of waits were more than {} MiB per second, so waits of less than {:.1} ms (instead of {:.1} ms) were sampled only in part; a lower --stacks-waiting avoids this",
                 BYTES_PER_SECOND >> 20,
                 ms(limit.largest()),
                 ms(limit.requested()),
@@ -248,7 +248,7 @@ impl Records {
             RecordContent::Mapping { start, length, offset, inode, path } => {
                 mapping(&mut self.payload, [start, length, offset, inode], path);
                 if existing::may_be_generated(path) {
-                    self.maker(stream, time, record.pid)?;
+                    self.owner_of_jit_process(stream, time, record.pid)?;
                 }
                 MAPPING
             }
@@ -275,7 +275,7 @@ impl Records {
 
     /// Writes the owner of a process that generates code. The list of functions that such a process
     /// provides is accepted only if it belongs to the same user.
-    fn maker(&mut self, stream: &mut Stream, time: u64, pid: i32) -> io::Result<()> {
+    fn owner_of_jit_process(&mut self, stream: &mut Stream, time: u64, pid: i32) -> io::Result<()> {
         if self.jit_processes.len() >= MAX_JIT_PROCESSES || !self.jit_processes.insert(pid) {
             return Ok(());
         }
@@ -323,20 +323,15 @@ impl Existing {
             text(payload, &name);
             self.stream.event(start, COMM, payload)?;
         }
-        let mut makes = false;
+        let mut generates_code = false;
         for found in existing::mappings(pid) {
             whose(payload, pid);
             mapping(payload, [found.start, found.length, found.offset, found.inode], &found.path);
-            makes |= existing::may_be_generated(&found.path);
+            generates_code |= existing::may_be_generated(&found.path);
             self.stream.event(start, MAPPING, payload)?;
         }
-        if makes && records.jit_processes.len() < MAX_JIT_PROCESSES && records.jit_processes.insert(pid) {
-            if let Some((uid, inner)) = existing::owner(pid) {
-                whose(payload, pid);
-                payload.extend_from_slice(&uid.to_ne_bytes());
-                payload.extend_from_slice(&inner.to_ne_bytes());
-                self.stream.event(start, PROCESS, payload)?;
-            }
+        if generates_code {
+            records.owner_of_jit_process(&mut self.stream, start, pid)?;
         }
         Ok(())
     }

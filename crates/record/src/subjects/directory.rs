@@ -97,7 +97,7 @@ impl RecordedRuntimeDir {
 
     /// Makes the rings' next packets open new lanes in the next chunk.
     pub fn leave_lanes(&mut self) {
-        for source in self.processes.values_mut().flat_map(|subject| &mut subject.sources) {
+        for source in self.processes.values_mut().flat_map(|subject| &mut subject.rings) {
             source.lane = None;
             source.ring.layout().lane.store(0, Ordering::Relaxed);
             if let Some(larger) = source.larger() {
