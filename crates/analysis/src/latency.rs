@@ -65,7 +65,7 @@ impl Latency {
 
 /// Times of several threads together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Together {
+pub struct LatencySum {
     pub kind: Kind,
     pub name: String,
     /// Class of the threads; `None` if all threads are together.
@@ -229,7 +229,7 @@ impl<W: Copy + Eq + Hash> Measured<W> {
     }
 
     /// Sums up the times by name and, with `by_class`, by class.
-    fn together(&self, name: impl Fn(NameId) -> String, class: impl Fn(W) -> Option<String>, by_class: bool) -> Vec<Together> {
+    fn together(&self, name: impl Fn(NameId) -> String, class: impl Fn(W) -> Option<String>, by_class: bool) -> Vec<LatencySum> {
         let mut all: Vec<(Kind, String, [Option<String>; 2], &Samples)> = Vec::new();
         for (&(call, caller, callee), calls) in &self.calls {
             all.push((Kind::Rpc, name(call), [class(caller), callee.and_then(&class)], &calls.total));
@@ -253,6 +253,6 @@ impl<W: Copy + Eq + Hash> Measured<W> {
         for (kind, name, [class, _], times) in all {
             found.entry((kind, name, class.filter(|_| by_class))).or_default().add(times);
         }
-        found.into_iter().map(|((kind, name, class), times)| Together { kind, name, class, times: times.times() }).collect()
+        found.into_iter().map(|((kind, name, class), times)| LatencySum { kind, name, class, times: times.times() }).collect()
     }
 }

@@ -3,13 +3,13 @@
 
 use crate::counters::Counters;
 use crate::critical_path::participation::Participation;
-use crate::critical_path::samples::{CriticalFunction, EndedWait};
+use crate::critical_path::samples::{Code, CriticalFunction, EndedWait};
 use crate::critical_path::{Answer, Profiled, Row};
 use crate::findings::kernel_facts::{ClassesOnPath, KernelFacts};
 use crate::findings::path_facts;
 use crate::findings::stage_evidence::StageEvidence;
 use crate::findings::{Facts, Finding, Rules};
-use crate::latency::{Latencies, Latency, LatencyCases, Together};
+use crate::latency::{Latencies, Latency, LatencyCases, LatencySum};
 use crate::network::packet_loss::LossLine;
 use crate::queues::{QueueAnswer, QueueSeries, Queues};
 use crate::scheduling::probed::{self, Activities, Cpu};
@@ -23,7 +23,9 @@ use crate::timeline::{RowId, Timeline};
 use crate::value_rows;
 use crate::verdict::anchor::RunOf;
 use crate::verdict::caveat::Contradictions;
+use crate::verdict::code;
 use crate::verdict::data::{Basis, Verdict};
+use crate::verdict::limits::Limits;
 use crate::verdict::lost_events;
 use crate::verdict::sensitivity::Sensitive;
 use crate::wait_graph;
@@ -56,18 +58,18 @@ pub struct Report {
     /// Event that ends the run, and the part of the run that the path covers. `None` if there is no
     /// path.
     pub run: Option<RunOf>,
-    /// State that has the path, by time. `None` if there is no path.
+    /// The state with most of the path in each window of time. `None` if there is no path.
     pub participation: Option<Participation>,
     /// Functions from sampled stacks, the most critical first. `None` if the trace holds no
     /// samples, or if there is no path.
     pub functions: Option<Vec<CriticalFunction>>,
     /// Both ends of sampled waits that other threads ended, those with the most time first. `None`
-    /// as `functions`.
+    /// if `functions` is.
     pub ended_waits: Option<Vec<EndedWait>>,
-    /// What the sampled stacks on the path lack. `None` as `functions`.
+    /// What the sampled stacks on the path lack. `None` if `functions` is.
     pub stack_gaps: Option<StackGaps>,
-    /// Share of the cases in which the verdict's state (without one, the path's first state) has
-    /// the most of the path if the range begins and ends elsewhere. `None` if it is not on the
+    /// Part of the trials, each with other ends of the range, in which the verdict's state (without
+    /// one, the path's first state) still has the most of the path. `None` if it is not on the
     /// path.
     pub stability: Option<f64>,
     /// Constants on which the verdict depends. `None` if sensitivity was not requested.
@@ -113,6 +115,19 @@ pub struct Critical {
 pub type KernelOnPath<'a> = (&'a KernelFacts, &'a Linux, &'a ClassesOnPath);
 
 impl Critical {
+    /// Names the functions of the verdict. `codes` and `ended_waits` are those that the stack
+    /// samples show on the path.
+    ///
+    /// # Errors
+    ///
+    /// That of [`Limits::built_in`].
+    pub fn add_functions(&mut self, codes: &[Code], ended_waits: &[EndedWait]) -> Result<(), RuleError> {
+        let limits = Limits::built_in()?;
+        code::add(&mut self.verdict, codes, self.answer.length_ns, &limits);
+        code::add_places(&mut self.verdict, ended_waits, &limits);
+        Ok(())
+    }
+
     /// Returns the findings from the path, the waits and the kernel's events.
     pub fn findings(
         participation: &Participation,
@@ -300,7 +315,7 @@ impl ProbePass {
 
     /// Returns latencies as the comparison of two recordings needs them: by name and class, then by
     /// name alone.
-    pub fn latency_together(&self) -> [Vec<Together>; 2] {
+    pub fn latency_together(&self) -> [Vec<LatencySum>; 2] {
         [true, false].map(|by_class| self.latencies.together(self.scene(), by_class))
     }
 
@@ -340,7 +355,7 @@ impl ProbePass {
         actors.into_iter().any(|(actor, at)| actor.tid.is_some() && self.step_pass.met.acts(ActorId(at)))
     }
 
-    /// Returns the report by queues and probes. [`Report::with`] adds the critical path.
+    /// Returns the report by queues and probes. [`Report::with_path`] adds the critical path.
     pub fn report(&self, probe_cost_ns: Option<f64>) -> Report {
         let evidence = StageEvidence {
             step_pass: &self.step_pass,
@@ -420,13 +435,13 @@ impl Report {
             path: None,
             losses: None,
         };
-        report.with(critical)
+        report.with_path(critical)
     }
 
     /// Adds the result of the critical path. The path's verdict replaces the current one, unless
     /// the current one is the verdict of the stages and either the path does not decide, or the
     /// path names only a part of what the stages' verdict explains.
-    pub fn with(mut self, critical: Critical) -> Report {
+    pub fn with_path(mut self, critical: Critical) -> Report {
         let Critical { answer, verdict, run, decides, mut predictions, participation, findings, waits, sensitivity } = critical;
         if decides && !self.verdict.explains(&verdict) || self.verdict.basis != Basis::Stages {
             self.verdict = verdict;

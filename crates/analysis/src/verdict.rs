@@ -7,8 +7,9 @@
 //! path by subject ([`parts`]), the wake-ups and waits outside of the path ([`traffic`]), requests
 //! and replies ([`exchanges`]), and predictions of changes ([`crate::what_if`]).
 //!
-//! The questions are asked in a fixed order, and the first one with a certain answer is the
-//! verdict:
+//! Before the questions, sleeps that delay nothing are removed from the path, and a path that is
+//! mostly unknown ends with [`Outcome::Unknown`]. The questions are asked in a fixed order, and the
+//! first one with a certain answer is the verdict:
 //!
 //! | question: what decides? | file |
 //! |---|---|
@@ -25,8 +26,10 @@
 //! | a process for each item | [`work`] |
 //! | round trips | [`requests`] |
 //!
-//! If none has a certain answer, the path is *spread*, or too little is known. File locks
-//! ([`locks`]) and unrelated programs on the CPUs are then added to the verdict.
+//! A subject that leads without a state that leads is first asked for round trips. If no question
+//! has a certain answer, the path is *spread*, or too little is known. File locks ([`locks`]) and
+//! unrelated programs on the CPUs are then added to the verdict. In a trace with stages, their
+//! verdict may replace this one (`Report::with_path`).
 //!
 //! The facts are collected while the trace is read ([`exchanges`], [`off_path`] with [`file_locks`]
 //! and [`inversions`], [`traffic`] with [`polls`]) or from the path ([`parts`]); [`Case`] has them
@@ -86,7 +89,7 @@ use longpole_model::interaction::Vocabulary;
 use longpole_model::kinds::LinkKind;
 use lost_events::too_many_lost;
 use off_path::OffPathFacts;
-use pairs::Together;
+use pairs::PairPrediction;
 use parts::{Does, Part, Parts};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use subjects::{FromTo, Level, Role, Subject, SubjectId, Subjects};
@@ -122,7 +125,7 @@ pub struct Case<'a> {
     pub findings: &'a [Finding],
     pub predictions: &'a [Prediction],
     /// Two changes that bring much only together.
-    pub together: Option<&'a Together>,
+    pub together: Option<&'a PairPrediction>,
     /// The verdict by states of machines and classes ([`machine_states`]), which ignores processes.
     pub states: &'a Verdict,
     pub anchor: Option<&'a Anchor>,

@@ -134,15 +134,16 @@ impl Input {
     /// Returns the same arguments; if the only trace is the recording of a command, from the
     /// command's begin on, unless the whole host was asked for.
     pub fn of_command(&self) -> anyhow::Result<Input> {
-        Ok(match self.paths()?.as_slice() {
+        Ok(match self.completed_paths()?.as_slice() {
             [path] if !self.all => Input { begin: command::part(path, self.options()).begin, ..self.of(path) },
             _ => self.of_all(&self.traces),
         })
     }
 
-    /// Returns the named traces, or else the newest recording. Extracts archives and completes
-    /// recordings whose kernel events are not converted yet.
-    pub fn paths(&self) -> anyhow::Result<Vec<PathBuf>> {
+    /// Returns the named traces, or else the newest recording, after it has extracted archives,
+    /// converted kernel events and looked up the functions of stacks. That may take minutes the
+    /// first time, with progress on a terminal, and is quick if nothing is left to do.
+    pub fn completed_paths(&self) -> anyhow::Result<Vec<PathBuf>> {
         let paths = self.contents()?;
         paths.iter().for_each(|path| complete(path));
         bar::begin(&paths);
@@ -227,7 +228,7 @@ impl Input {
 
     /// Opens all traces as one.
     pub fn open(&self) -> anyhow::Result<Trace> {
-        open(&self.paths()?, self.options())
+        open(&self.completed_paths()?, self.options())
     }
 }
 
@@ -290,7 +291,7 @@ pub fn complete_symbols(path: &Path) -> Vec<String> {
 fn not_unwound(remaining: longpole_symbols::Remaining) -> String {
     let host = remaining.host.unwrap_or_else(|| "the recorded host".to_owned());
     let stacks = remaining.stacks;
-    format!("{stacks} copied stacks, which may hold secrets, are not unwound; run `longpole report` on {host}")
+    format!("{stacks} stacks have no functions yet, and their copies in the recording may hold secrets; run `longpole report` on {host}")
 }
 
 fn complete_kernel(path: &Path) {

@@ -16,7 +16,7 @@ use crate::compare::change::Change;
 use crate::critical_path::samples::CriticalFunction;
 use crate::critical_path::Answer;
 use crate::findings::Finding;
-use crate::latency::{Kind, Together};
+use crate::latency::{Kind, LatencySum};
 use crate::queues::QueueAnswer;
 use crate::report::Inputs;
 use crate::stats::histogram::Times;
@@ -164,7 +164,7 @@ impl Side {
     }
 
     /// Adds the results for the whole recording; latencies by class and of all threads together.
-    pub fn add_whole(&mut self, latency: [Vec<Together>; 2], queues: &[QueueAnswer], findings: &[Finding]) {
+    pub fn add_whole(&mut self, latency: [Vec<LatencySum>; 2], queues: &[QueueAnswer], findings: &[Finding]) {
         for (known, lines) in self.latency.iter_mut().zip(latency) {
             for line in lines {
                 known.entry((line.kind, line.name, line.class)).or_default().whole = Some(line.times);
@@ -180,7 +180,7 @@ impl Side {
     }
 
     /// Adds the results for one window.
-    pub fn add_window(&mut self, latency: [Vec<Together>; 2], queues: &[QueueAnswer]) {
+    pub fn add_window(&mut self, latency: [Vec<LatencySum>; 2], queues: &[QueueAnswer]) {
         for (known, lines) in self.latency.iter_mut().zip(latency) {
             for line in lines {
                 if let Some(mean) = line.times.mean_ns {

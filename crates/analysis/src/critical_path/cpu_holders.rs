@@ -49,15 +49,15 @@ impl CpuHolders {
     pub fn new(path: &Path, runs_on: &HashMap<&str, Vec<RunsOn>>) -> CpuHolders {
         let mut cpu_holders = CpuHolders::default();
         let tid = |place: &RunsOn| if let RunsOn::Thread(tid) = place { Some(*tid) } else { None };
-        let known: Vec<bool> = (0..path.kinds() as u32)
+        let known: Vec<bool> = (0..path.key_count() as u32)
             .map(|of| {
                 let runs_on = runs_on.get(path.machine(of)).filter(|_| path.kind(of) == Kind::Runnable);
                 runs_on.map(|runs_on| cpu_holders.threads.insert(of, runs_on.iter().filter_map(tid).collect())).is_some()
             })
             .collect();
-        for stretch in path.stretches().filter(|stretch| known[stretch.of as usize]) {
+        for stretch in path.stretches().filter(|stretch| known[stretch.key as usize]) {
             let at = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
-            cpu_holders.pieces.push((at(stretch.start), at(stretch.end), stretch.of));
+            cpu_holders.pieces.push((at(stretch.start), at(stretch.end), stretch.key));
         }
         cpu_holders
     }

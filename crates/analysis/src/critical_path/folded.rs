@@ -152,7 +152,7 @@ pub fn fold(path: &Path, limits: Limits) -> Graph {
     let mut loops = Loops::new(nodes.len());
     let (mut segments, mut first, mut last) = (0u64, None, None::<(u32, u64)>);
     for stretch in path.stretches() {
-        let (node, ns) = (node_of[stretch.of as usize], stretch.end - stretch.start);
+        let (node, ns) = (node_of[stretch.key as usize], stretch.end - stretch.start);
         segments += 1;
         first.get_or_insert(node);
         nodes[node as usize].record(ns);
@@ -209,9 +209,9 @@ pub fn fold(path: &Path, limits: Limits) -> Graph {
 
 /// Returns the candidates, most important first, and the index of each stretch's candidate.
 fn candidates(path: &Path) -> (Vec<Candidate<'_>>, Vec<u32>) {
-    let mut of_kinds = vec![(0u64, 0u64); path.kinds()];
+    let mut of_kinds = vec![(0u64, 0u64); path.key_count()];
     for stretch in path.stretches() {
-        let sum = &mut of_kinds[stretch.of as usize];
+        let sum = &mut of_kinds[stretch.key as usize];
         *sum = (sum.0 + stretch.end - stretch.start, sum.1 + 1);
     }
     let mut found: Vec<Candidate> = Vec::new();
@@ -285,7 +285,7 @@ fn edges(path: &Path, node_of: &[u32]) -> HashMap<(u32, u32), (u64, u64)> {
     let mut edges: HashMap<(u32, u32), (u64, u64)> = HashMap::new();
     let mut last = None::<(u32, u64)>;
     for stretch in path.stretches() {
-        let node = node_of[stretch.of as usize];
+        let node = node_of[stretch.key as usize];
         if let Some((from, ns)) = last.replace((node, stretch.end - stretch.start)) {
             let edge = edges.entry((from, node)).or_default();
             edge.0 += ns;

@@ -14,10 +14,11 @@ use longpole_model::kinds::LinkKind;
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
 
-/// What an interaction did with a queue.
-enum Looked {
-    /// Took tokens; a context without a cause takes the path of the first tokens that it takes.
-    Took,
+/// What a machine got from a queue.
+enum FromQueue {
+    /// Tokens; a context without a cause takes the path of the first tokens that it takes.
+    Tokens,
+    /// Tokens that stay in the queue.
     Peeked,
     Space,
 }
@@ -84,7 +85,7 @@ impl CriticalPath {
             Effect::Put { queue, n, flow, link, .. } => self.put(vocabulary, line, machine, (queue, n), flow, link),
             Effect::Get { queue, amount, flow, .. } => {
                 let taken = self.queues.get(queue, amount, flow);
-                self.use_taken(vocabulary, line, machine, queue, &taken, Looked::Took);
+                self.use_taken(vocabulary, line, machine, queue, &taken, FromQueue::Tokens);
                 if taken.units > 0 && self.queues.is_bounded(queue) {
                     let from = self.origin(vocabulary, machine, None);
                     if let Some(from) = from {
@@ -95,15 +96,15 @@ impl CriticalPath {
             }
             Effect::Peek { queue, amount, flow, .. } => {
                 let taken = self.queues.peek(queue, amount, flow);
-                self.use_taken(vocabulary, line, machine, queue, &taken, Looked::Peeked);
+                self.use_taken(vocabulary, line, machine, queue, &taken, FromQueue::Peeked);
             }
             Effect::Reserve { queue, n, .. } => {
                 let taken = self.queues.reserve(queue, machine, n);
-                self.use_taken(vocabulary, line, machine, queue, &taken, Looked::Space);
+                self.use_taken(vocabulary, line, machine, queue, &taken, FromQueue::Space);
                 self.update_holds();
             }
             Effect::Wake { cause, .. } => self.wake(vocabulary, line, machine, cause),
-            // `step` handles these.
+            // The begin of this function, and the one that calls it, handle these.
             Effect::Declare { .. } | Effect::Now | Effect::End { .. } | Effect::Class { .. } => {}
             Effect::Fork { .. } | Effect::Push { .. } | Effect::Pop { .. } | Effect::Stop { .. } => {}
         }
@@ -323,7 +324,7 @@ impl CriticalPath {
         link: Option<NameId>,
     ) {
         let taken = self.queues.take_space(queue, machine, n);
-        self.use_taken(vocabulary, line, machine, queue, &taken, Looked::Space);
+        self.use_taken(vocabulary, line, machine, queue, &taken, FromQueue::Space);
         self.update_holds();
         if let Some(from) = self.origin(vocabulary, machine, link) {
             self.queues.put(queue, n, flow, from);
@@ -348,20 +349,20 @@ impl CriticalPath {
         machine: MachineId,
         queue: QueueId,
         taken: &Taken<PathOrigin>,
-        looked: Looked,
+        looked: FromQueue,
     ) {
         if taken.missing > 0 {
             let (machine, queue, missing) = (vocabulary.machine_name(machine), vocabulary.queue_name(queue), taken.missing);
             let what = match looked {
-                Looked::Took => format!("\"{machine}\" gets {missing} from \"{queue}\", which does not hold them"),
-                Looked::Peeked => format!("\"{machine}\" peeks at {missing} in \"{queue}\", which does not hold them"),
-                Looked::Space => format!("\"{machine}\" puts {missing} into \"{queue}\" beyond its capacity"),
+                FromQueue::Tokens => format!("\"{machine}\" gets {missing} from \"{queue}\", which does not hold them"),
+                FromQueue::Peeked => format!("\"{machine}\" peeks at {missing} in \"{queue}\", which does not hold them"),
+                FromQueue::Space => format!("\"{machine}\" puts {missing} into \"{queue}\" beyond its capacity"),
             };
             self.contradiction(line, what);
         }
         let host = vocabulary.host_id(machine);
         let first =
-            matches!(looked, Looked::Took) && taken.units > 0 && self.machine(machine).context.is_some_and(|context| !context.caused);
+            matches!(looked, FromQueue::Tokens) && taken.units > 0 && self.machine(machine).context.is_some_and(|context| !context.caused);
         // A context takes its path from what it waited for, as with a wake-up; tokens that it takes
         // afterwards are not its first ones.
         let mut has_cause = first;

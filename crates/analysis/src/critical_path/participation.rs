@@ -60,15 +60,15 @@ impl Participation {
     pub fn new(answer: &Answer, path: &Path) -> Participation {
         let mut cut = Cut::new(answer, WINDOWS);
         let mut found: Vec<((&str, &str), Kind, u64, Vec<u64>)> = Vec::new();
-        let mut names = Numbered::new(path.kinds());
+        let mut names = Numbered::new(path.key_count());
         let mut last = None;
         for stretch in path.stretches() {
-            let at = names.number(stretch.of, || path.class_and_state(stretch.of));
+            let at = names.number(stretch.key, || path.class_and_state(stretch.key));
             if at == found.len() {
-                found.push((path.class_and_state(stretch.of), path.kind(stretch.of), 0, vec![0; WINDOWS]));
+                found.push((path.class_and_state(stretch.key), path.kind(stretch.key), 0, vec![0; WINDOWS]));
             }
             let (.., count, windows) = &mut found[at];
-            *count += u64::from(last.replace(stretch.of) != Some(stretch.of));
+            *count += u64::from(last.replace(stretch.key) != Some(stretch.key));
             cut.add(&stretch, windows);
         }
         let mut all: Vec<PathState> = found

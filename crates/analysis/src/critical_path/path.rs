@@ -56,15 +56,15 @@ pub struct Path {
     meanings: Vec<NameMeaning>,
     /// For each key, the first key with the same words and the same [`Kind`].
     same: Vec<u32>,
-    /// Time in ns of each number of stretches.
+    /// Time in ns of each key.
     times: Vec<u64>,
 }
 
-/// A stretch of the path. `of` is its number, a key: see [`Path::class_and_state`] and
-/// [`Path::kind`].
+/// A part of the path in one state of one machine, or one link. `key` identifies both: see
+/// [`Path::class_and_state`] and [`Path::kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    pub of: u32,
+    pub key: u32,
     pub start: u64,
     pub end: u64,
 }
@@ -92,8 +92,8 @@ impl Path {
     pub(super) fn sum(&mut self, start: u64) -> u64 {
         let mut times = std::mem::take(&mut self.times);
         let mut reached = Ok(start);
-        for Stretch { of, start, end } in self.stretches() {
-            if let Some(time) = times.get_mut(of as usize) {
+        for Stretch { key, start, end } in self.stretches() {
+            if let Some(time) = times.get_mut(key as usize) {
                 *time += end - start;
             }
             reached = reached.and_then(|at| if start == at { Ok(end) } else { Err(at) });
@@ -103,21 +103,21 @@ impl Path {
         reached
     }
 
-    /// Time in ns of each number of stretches.
+    /// Time in ns of each key.
     pub fn times(&self) -> &[u64] {
         &self.times
     }
 
     /// Returns the stretches in the order of time; each is as long as possible.
     pub fn stretches(&self) -> impl Iterator<Item = Stretch> + '_ {
-        let mut pieces = self.pieces.pieces().map(|(key, start, end)| Stretch { of: self.same_as(key), start, end });
+        let mut pieces = self.pieces.pieces().map(|(key, start, end)| Stretch { key: self.same_as(key), start, end });
         let mut last = pieces.next();
         std::iter::from_fn(move || {
             let mut stretch = last?;
             loop {
                 last = pieces.next();
                 match last {
-                    Some(next) if next.of == stretch.of => stretch.end = next.end,
+                    Some(next) if next.key == stretch.key => stretch.end = next.end,
                     _ => return Some(stretch),
                 }
             }
@@ -126,9 +126,9 @@ impl Path {
 
     /// Returns the stretches with their names, in the order of time.
     pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> + '_ {
-        self.stretches().filter_map(|Stretch { of, start, end }| {
-            let [host, machine, class, state] = self.names.get(of as usize)?.map(|word| self.dictionary.text(word));
-            let (kind, owner) = (self.segment_kind(of), self.class_and_state(of).0);
+        self.stretches().filter_map(|Stretch { key, start, end }| {
+            let [host, machine, class, state] = self.names.get(key as usize)?.map(|word| self.dictionary.text(word));
+            let (kind, owner) = (self.segment_kind(key), self.class_and_state(key).0);
             Some(Segment { start_ns: start, end_ns: end, host, machine, class, state, kind, owner })
         })
     }
@@ -144,18 +144,18 @@ impl Path {
         self.same.get(key as usize).copied().unwrap_or(key)
     }
 
-    /// Number of keys; the numbers of stretches are below this.
-    pub fn kinds(&self) -> usize {
+    /// Number of keys; all keys are below this.
+    pub fn key_count(&self) -> usize {
         self.names.len()
     }
 
     /// Returns class and state. The class of a link is its queue, and all replies of a call have
     /// one queue. Otherwise all links would be one node, and a picture of the path would be a star
     /// around it.
-    pub fn class_and_state(&self, of: u32) -> (&str, &str) {
-        let Some(name) = self.names.get(of as usize) else { return ("", "") };
+    pub fn class_and_state(&self, key: u32) -> (&str, &str) {
+        let Some(name) = self.names.get(key as usize) else { return ("", "") };
         let [_, machine, class, state] = name.map(|word| self.dictionary.text(word));
-        match self.meanings[of as usize] {
+        match self.meanings[key as usize] {
             NameMeaning::State => (class, state),
             NameMeaning::Wakeup => (machine, state),
             NameMeaning::Queue { class, .. } => (&machine[..class], state),
@@ -164,25 +164,25 @@ impl Path {
 
     /// Returns the call whose queues this link leads through; `None` for a state, or a link of
     /// another queue.
-    pub fn call(&self, of: u32) -> Option<Call<'_>> {
-        let Some(&NameMeaning::Queue { calls: Some((calls, name)), class }) = self.meanings.get(of as usize) else { return None };
-        Some(Call { name: self.dictionary.text(name), queue: self.machine(of).get(..calls)?, is_reply: class > calls })
+    pub fn call(&self, key: u32) -> Option<Call<'_>> {
+        let Some(&NameMeaning::Queue { calls: Some((calls, name)), class }) = self.meanings.get(key as usize) else { return None };
+        Some(Call { name: self.dictionary.text(name), queue: self.machine(key).get(..calls)?, is_reply: class > calls })
     }
 
-    pub fn machine(&self, of: u32) -> &str {
-        self.names.get(of as usize).map_or("", |&[_, machine, ..]| self.dictionary.text(machine))
+    pub fn machine(&self, key: u32) -> &str {
+        self.names.get(key as usize).map_or("", |&[_, machine, ..]| self.dictionary.text(machine))
     }
 
-    pub fn host(&self, of: u32) -> &str {
-        self.names.get(of as usize).map_or("", |&[host, ..]| self.dictionary.text(host))
+    pub fn host(&self, key: u32) -> &str {
+        self.names.get(key as usize).map_or("", |&[host, ..]| self.dictionary.text(host))
     }
 
-    pub fn segment_kind(&self, of: u32) -> SegmentKind {
-        self.kinds.get(of as usize).copied().unwrap_or(SegmentKind::State(StateKind::Unknown))
+    pub fn segment_kind(&self, key: u32) -> SegmentKind {
+        self.kinds.get(key as usize).copied().unwrap_or(SegmentKind::State(StateKind::Unknown))
     }
 
-    pub fn kind(&self, of: u32) -> Kind {
-        self.segment_kind(of).into()
+    pub fn kind(&self, key: u32) -> Kind {
+        self.segment_kind(key).into()
     }
 }
 
@@ -198,23 +198,23 @@ impl Serialize for Path {
     }
 }
 
-/// Numbers for names of stretches; each name is looked up once for each key.
+/// Numbers for the names of keys; each name is looked up once for each key.
 pub(crate) struct Numbered<N> {
     numbers: HashMap<N, usize>,
     of: Vec<usize>,
 }
 
 impl<N: Eq + Hash> Numbered<N> {
-    /// Makes a table for a path with this number of keys ([`Path::kinds`]).
-    pub fn new(kinds: usize) -> Numbered<N> {
-        Numbered { numbers: HashMap::new(), of: vec![usize::MAX; kinds] }
+    /// Makes a table for a path with this number of keys ([`Path::key_count`]).
+    pub fn new(keys: usize) -> Numbered<N> {
+        Numbered { numbers: HashMap::new(), of: vec![usize::MAX; keys] }
     }
 
-    /// Returns the number of the stretch's name. Numbers are assigned in the order in which names
+    /// Returns the number of the name of a key. Numbers are assigned in the order in which names
     /// come.
     #[inline]
-    pub fn number(&mut self, of: u32, name: impl FnOnce() -> N) -> usize {
-        let Some(known) = self.of.get_mut(of as usize) else { return 0 };
+    pub fn number(&mut self, key: u32, name: impl FnOnce() -> N) -> usize {
+        let Some(known) = self.of.get_mut(key as usize) else { return 0 };
         if *known == usize::MAX {
             let next = self.numbers.len();
             *known = *self.numbers.entry(name()).or_insert(next);

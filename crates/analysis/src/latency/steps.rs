@@ -1,7 +1,7 @@
 //! Latencies as probes report them.
 
 use super::cases::{AllCases, Key, LatencyCases};
-use super::{CallTimes, Latency, Measured, Net, Spans, Together, MAX_IN_FLIGHT};
+use super::{CallTimes, Latency, LatencySum, Measured, Net, Spans, MAX_IN_FLIGHT};
 use crate::scheduling::thread_time::Account;
 use crate::stats::histogram::since;
 use crate::step_pass::{Observer, Scene};
@@ -292,7 +292,7 @@ impl Latencies {
     }
 
     /// Sums up the times by name and, with `by_class`, by class.
-    pub fn together(&self, scene: Scene<'_>, by_class: bool) -> Vec<Together> {
+    pub fn together(&self, scene: Scene<'_>, by_class: bool) -> Vec<LatencySum> {
         let classes = scene.classes();
         let class = |actor: ActorId| classes.get(actor.0 as usize).cloned();
         self.measured.together(|name| scene.vocabulary.names.text(name).to_owned(), class, by_class)

@@ -76,7 +76,7 @@ impl FirstPass {
         // The path needs a thread of its own; the others together need less time than it does.
         let mut path: Vec<&mut dyn Follower> = critical_path.iter_mut().map(|path| path as &mut dyn Follower).collect();
         let mut others: [&mut dyn Follower; 3] = [waits, writer, traffic];
-        let mut also = also.map(Also);
+        let mut also = also.map(Forwarding);
         let mut also: Vec<&mut dyn Follower> = also.iter_mut().map(|also| also as &mut dyn Follower).collect();
         let all = [&mut path[..], &mut others, &mut also].into_iter().filter(|followers| !followers.is_empty());
         follow::follow_fed(interactions, feed, all)?;
@@ -85,9 +85,9 @@ impl FirstPass {
 }
 
 /// Passes everything on to a follower of the caller, which may live longer than this pass.
-struct Also<'a>(&'a mut dyn Follower);
+struct Forwarding<'a>(&'a mut dyn Follower);
 
-impl Follower for Also<'_> {
+impl Follower for Forwarding<'_> {
     fn begin_at(&mut self, t: u64) {
         self.0.begin_at(t);
     }

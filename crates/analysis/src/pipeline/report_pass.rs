@@ -1,5 +1,5 @@
-//! A report on one trace, which is read once. Every item goes to the composer, whose interactions
-//! yield the critical path, and to the analyses of probes, packets and the kernel.
+//! A report on one trace, whose events are read once. Every item goes to the composer, whose
+//! interactions yield the critical path, and to the analyses of probes, packets and the kernel.
 //!
 //! The steps are [`ReportPass::read`], [`ReportPass::second_pass`] and [`EventAnswers::report`].
 //! Between the last two, the caller may read the samples of stacks ([`super::samples`]): they need

@@ -103,8 +103,8 @@ impl<'a> FoldedSamples<'a> {
         FoldedSamples { folded: Folded::default(), has_running: true, waits, range: i64::MIN..i64::MAX }
     }
 
-    /// Adds a sample if it is one of those that are collected. Returns what it counts: 1 if it is of
-    /// running code, and of a wait, the time in ns that it stands for.
+    /// Adds a sample if it is one of those that are collected. Returns what it counts: 1 if it is
+    /// of running code, and of a wait, the time in ns that it stands for.
     fn add(&mut self, stack: &Stack<'_>, scope: &SampleScope) -> Option<f64> {
         match stack.cause {
             Cause::Running => self.run(stack, scope).then_some(1.0),
@@ -189,8 +189,8 @@ impl<'a> StackSamples<'a> {
         within.map(|wait| wait.t_ns).fold(range.end, i64::max)
     }
 
-    /// Collects a flame graph of the whole trace, too: of running code and, if the samples on a path
-    /// are collected, of waits. `period_ns` is that of [`StackSamples::flame_graph`].
+    /// Collects a flame graph of the whole trace, too: of running code and, if the samples on a
+    /// path are collected, of waits. `period_ns` is that of [`StackSamples::flame_graph`].
     pub fn collect_flames(&mut self, period_ns: Option<u64>) {
         let waits = self.on_path.as_ref().filter(|_| period_ns.is_some()).map_or(&[][..], |of| of.waits.all());
         self.flames = Some(Box::new(Flames { all: FoldedSamples::whole(waits), period_ns }));
@@ -387,7 +387,7 @@ impl PathStacksOf<'_> {
         let without = self.divided.without.iter().map(|&(group, ns)| {
             let machine = self.path.machine(group.owner);
             let process = machine.split('/').next().unwrap_or(machine);
-            let (_, state) = self.path.class_and_state(group.of);
+            let (_, state) = self.path.class_and_state(group.key);
             WeighedStack { process, truncated: false, frames: &[], leaf: Some((state, Code::WithoutStack)), count: ns }
         });
         with_stack.chain(without)

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Opens all named traces as one.
 pub fn open(input: &Input) -> anyhow::Result<Interactions> {
-    of_all(&input.paths()?, input.options(), input.rules()?)
+    of_all(&input.completed_paths()?, input.options(), input.rules()?)
 }
 
 /// Opens one trace.
@@ -22,7 +22,7 @@ pub fn of(path: &Path, part: Options, rules: Rules) -> anyhow::Result<Interactio
 
 /// Returns the interactions if exactly one trace was named and it is a machine log or a pipe.
 pub fn of_named_log(input: &Input) -> anyhow::Result<Option<Interactions>> {
-    match input.paths()?.as_slice() {
+    match input.completed_paths()?.as_slice() {
         _ if input.options().dump.is_some() => Ok(None),
         [path] if machine_log::is_one(path) || machine_log::is_pipe(path) => of(path, input.options(), input.rules()?).map(Some),
         _ => Ok(None),

@@ -26,7 +26,7 @@ pub fn read(input: &Input, timeline: &Timeline, packet: &PacketAt) -> anyhow::Re
 
 /// Returns a frame of a capture.
 fn captured(input: &Input, timeline: &Timeline, id: FrameId) -> anyhow::Result<Value> {
-    let trace = crate::input::open(&input.paths()?, input.options())?;
+    let trace = crate::input::open(&input.completed_paths()?, input.options())?;
     let capture = trace.captures().get(id.capture as usize).context("the trace has no such capture any more; open it again")?;
     let bounds = bounds(timeline);
     let (mut at, mut found) = (0, None);
@@ -46,7 +46,7 @@ fn captured(input: &Input, timeline: &Timeline, id: FrameId) -> anyhow::Result<V
 /// Returns the packet with its path through the kernel, and the frames that were captured of it.
 fn followed(input: &Input, timeline: &Timeline, packet: &PacketAt) -> anyhow::Result<Value> {
     // The whole trace, so that the number is that of `longpole packets --journey`.
-    let paths = input.paths()?;
+    let paths = input.completed_paths()?;
     let kernel = Kernel::read(input, &paths, Some(Wanted::Number(packet.number)), |_, _| {})?;
     let Some(path) = &kernel.packet_paths.found else { bail!("this packet is not found again; open the trace again") };
     let mut line = kernel.packets(|packets| packets.path_line(path));

@@ -52,7 +52,7 @@ pub fn read_with<W: Watch>(
     watch: &mut W,
     mut other: impl FnMut(&mut Linux, &mut W, &Catalogue, &Item<'_>, bool),
 ) -> anyhow::Result<Reading> {
-    let paths = input.paths()?;
+    let paths = input.completed_paths()?;
     let mut trace = input::open(&paths, Options { begin: None, ..input.options() })?;
     let KernelReading { linux, events, missed } = kernel::read(&mut trace, &paths, input.begin, watch, &mut other)?;
     diagnostics::print(&trace);

@@ -1,8 +1,9 @@
 //! Reads one trace for the report on it, for `report` and `view`.
 //!
-//! A trace is read once. Every item goes to the composer, whose interactions yield the critical
-//! path, and to the analyses of probes, packets and the kernel. If a timeline is to be shown, the
-//! same reading fills it.
+//! Every event is read once: it goes to the composer, whose interactions yield the critical path,
+//! and to the analyses of probes, packets and the kernel. If a timeline is to be shown, the same
+//! reading fills it. Stack samples are read a second time, because their functions are added up by
+//! parts of the path: of a recording only the folder `samples`, of another trace everything.
 
 use super::kernel;
 use super::probes::ProbeReading;
@@ -25,8 +26,6 @@ use longpole_analysis::report::{Critical, Report};
 use longpole_analysis::scheduling::flame_graph::FlameGraphs;
 use longpole_analysis::scheduling::sampled_waits::SampledWaits;
 use longpole_analysis::timeline::{add_path, Timeline, TimelineWriter};
-use longpole_analysis::verdict;
-use longpole_analysis::verdict::limits::Limits;
 use longpole_trace::EventIndex;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -115,13 +114,12 @@ pub fn read(
         Ok(mut critical) => {
             let (functions, ended_waits, stack_gaps) = match functions {
                 Some(PathFunctions { rows, codes, ended_waits, gaps, .. }) => {
-                    verdict::code::add(&mut critical.verdict, &codes, critical.answer.length_ns, &Limits::built_in()?);
-                    verdict::code::add_places(&mut critical.verdict, &ended_waits, &Limits::built_in()?);
+                    critical.add_functions(&codes, &ended_waits)?;
                     (Some(rows), Some(ended_waits), Some(gaps))
                 }
                 None => (None, None, None),
             };
-            report = Report { functions, ended_waits, stack_gaps, ..report.with(critical) };
+            report = Report { functions, ended_waits, stack_gaps, ..report.with_path(critical) };
         }
         Err(error) if subject.is_given() => return Err(error.into()),
         // A trace without interactions still has a report.

@@ -71,7 +71,7 @@ fn read_trace(
     let (critical, answers) = read.second_pass(&interactions, request);
     let (mut report, _, _) = answers.report(interactions, |_| Kallsyms::default())?.context("internal error: the trace is gone")?;
     match critical {
-        Ok(critical) => report = report.with(critical),
+        Ok(critical) => report = report.with_path(critical),
         // A period in which nothing happens has no path.
         Err(error) if report.inputs.events + report.inputs.kernel_events > 0 => {
             notes(plain(format!("a period without a critical path: {}", in_one_line(&explained(error)))));

@@ -27,7 +27,7 @@ pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<Prob
     let mut pass = ProbePass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
     let mut trace = input.open()?;
     let events = feed(&mut trace, &mut pass, pairs.as_deref_mut())?;
-    empty_range::check(&trace, &input.paths()?, &input.options())?;
+    empty_range::check(&trace, &input.completed_paths()?, &input.options())?;
     diagnostics::print(&trace);
     if let Some(pairs) = pairs {
         pairs.check(trace.catalogue())?;
@@ -61,7 +61,7 @@ pub fn feed(trace: &mut Trace, pass: &mut ProbePass, mut pairs: Option<&mut Pair
 /// Like [`read`], but if the trace has kernel events, the times of spans are also given net, that
 /// is, without the time that the scheduler and interrupts took.
 pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<ProbeReading> {
-    match kernel_sources(&input.paths()?, &input.open()?) {
+    match kernel_sources(&input.completed_paths()?, &input.open()?) {
         0 => return read(input, pairs),
         1 => {}
         _ => {

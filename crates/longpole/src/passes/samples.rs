@@ -31,7 +31,7 @@ pub fn read(input: &Input, samples: &mut StackSamples) -> anyhow::Result<Trace> 
 /// Reads the samples only. The trace is read from its begin, because mappings made before the
 /// requested part are still valid in it.
 pub fn read_quietly(input: &Input, samples: &mut StackSamples) -> anyhow::Result<Trace> {
-    let mut trace = input::open(&input.paths()?, Options { begin: None, ..input.options() })?;
+    let mut trace = input::open(&input.completed_paths()?, Options { begin: None, ..input.options() })?;
     let start_ns = trace.start_ns().unwrap_or(0);
     let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(start_ns));
     if let Some(recording) = samples.recording().filter(|_| has_samples(&trace)).map(Path::to_owned) {
@@ -84,7 +84,7 @@ pub fn wait_stacks(input: &Input, waits: &[SampledWait]) -> anyhow::Result<WaitS
     // The other streams of a recording have no samples.
     let (paths, options) = match &recording {
         Some(recording) => (vec![recording.join("samples")], Options { end: None, ..input.options() }),
-        None => (input.paths()?, input.options()),
+        None => (input.completed_paths()?, input.options()),
     };
     let mut trace = input::open(&paths, options)?;
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {

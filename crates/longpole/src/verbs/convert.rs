@@ -84,7 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (_, Some(output)) => Some(output),
         (_, None) => return Err(WrongUsage("a CTF trace is a folder; name it with -o DIR".to_owned()).into()),
     };
-    let paths = args.input.paths()?;
+    let paths = args.input.completed_paths()?;
     let options = args.input.options();
     if let Some(output) = &output {
         check_output_outside_inputs(output, &paths)?;

@@ -93,7 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let others = !answer.threads.is_empty() || answer.samples.is_some();
         match &linux.switch_filter {
             Some(filter) if others => eprintln!("longpole: note: {}", kernel::filtered(filter)),
-            _ if others || kernel_sources(&args.input.paths()?, trace) == 0 => {}
+            _ if others || kernel_sources(&args.input.completed_paths()?, trace) == 0 => {}
             _ => kernel::needs_switches(&args.input, linux)?,
         }
         let whole = probes::ProbeReading { pass, events: *events, trace: reading.trace, from_begin: true };

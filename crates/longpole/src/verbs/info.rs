@@ -37,7 +37,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let paths = args.input.paths()?;
+    let paths = args.input.completed_paths()?;
     let mut trace = input::open_stored(&paths, args.input.options())?;
     let mut counts = Counts::read(&mut trace)?;
     empty_range::check(&trace, &paths, &args.input.options())?;

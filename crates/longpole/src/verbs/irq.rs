@@ -42,7 +42,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let reading = kernel::read(&args.input, &mut interrupts, |_, _| {})?;
     kernel::needs(&args.input, reading.linux.counts.interrupts + reading.linux.counts.expiries, "interrupts", "sched,irq,softirq")?;
     let functions: Vec<u64> = interrupts.functions().collect();
-    let symbols = kernel::symbols(&args.input.paths()?, &functions);
+    let symbols = kernel::symbols(&args.input.completed_paths()?, &functions);
     let answer = interrupts.answer(&reading.linux, |address| symbols.name(address));
     kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer, args.threads, args.length))
 }

@@ -68,7 +68,7 @@ impl FromStr for Which {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let paths = args.input.paths()?;
+    let paths = args.input.completed_paths()?;
     let mut trace = input::open(&paths, args.input.options())?;
     let has_kernel = trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Kernel);
     let kernel = if has_kernel {

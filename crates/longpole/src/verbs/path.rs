@@ -93,7 +93,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
 
-    /// Compute them in windows of N interactions; the answer is the same
+    /// Compute the times in windows of N interactions; the answer is the same
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     window: Option<u32>,
 }

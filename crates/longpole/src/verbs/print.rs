@@ -68,7 +68,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.follow {
         return follow::run(&args.input.paths_as_they_are()?, options, args.input.strict, lines);
     }
-    let paths = args.input.paths()?;
+    let paths = args.input.completed_paths()?;
     let mut trace = input::open_stored(&paths, options)?;
     lines.printer.name_hosts(trace.catalogue());
     lines.selector.begins_at(trace.start_ns().unwrap_or(0));

@@ -45,7 +45,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Returns the queues that only the user's rules for kernel events define. Which thread puts and
 /// takes is known from the model of the kernel.
 fn of_rules(input: &Input, pass: &ProbePass, known: &[QueueAnswer]) -> anyhow::Result<Vec<QueueAnswer>> {
-    let paths = input.paths()?;
+    let paths = input.completed_paths()?;
     let [path] = paths.as_slice() else { return Ok(Vec::new()) };
     let rules = input.rules()?;
     if !rules.has_of_user() || pass.inputs().kernel_events == 0 {

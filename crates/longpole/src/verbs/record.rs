@@ -18,6 +18,7 @@ use crate::log::Log;
 use crate::render::conversion;
 use anyhow::{bail, Context};
 use command::{lives, process_of_thread, Inherited, Recorded, Started};
+use longpole_predicate::glob;
 use longpole_record::control::steady::Steady;
 use longpole_record::interfaces::Pattern;
 use longpole_record::kernel::{Context as EventContext, EventRequest, Group, KernelError, Request, RequestError};
@@ -135,8 +136,8 @@ pub struct Kernel {
     /// --kernel none: none]
     #[arg(long, value_name = "HZ|none", value_parser = stacks, overrides_with = "stacks")]
     stacks: Option<Stacks>,
-    /// Sample the stack of each thread that waits for 1 / HZ seconds or longer, and of a part of
-    /// those that wait less, and of the thread that wakes it, or none; this needs Linux 6.16
+    /// Sample the stacks of waits: of all that last 1 / HZ seconds or longer, of shorter ones by
+    /// chance, and of the threads that end them; needs Linux 6.16
     /// [default, as root with stacks and the kernel group sched: 249]
     #[arg(long, value_name = "HZ|none", value_parser = stacks, overrides_with = "stacks_waiting")]
     stacks_waiting: Option<Stacks>,
@@ -230,7 +231,7 @@ impl Kernel {
     /// Returns whether the recorded events include the switches between threads.
     fn has_switches(&self) -> bool {
         let is_switch = |event: &EventRequest| {
-            let is_named = ["all", "sched:*", "sched:sched_*", "sched:sched_switch"].contains(&event.pattern.as_str());
+            let is_named = event.pattern == "all" || glob::matches(&event.pattern, "sched:sched_switch");
             is_named && event.filter.is_none()
         };
         self.request().is_some_and(|request| request.groups.contains(&Group::Sched) || request.events.iter().any(is_switch))

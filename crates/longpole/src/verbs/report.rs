@@ -1,8 +1,6 @@
 //! `longpole report`: prints the bottleneck in one sentence, followed by its evidence.
 //!
-//! A trace is read once. Every item goes to the composer, whose interactions yield the critical
-//! path, and to the analyses of probes, packets and the kernel. Several traces are compared with
-//! each other.
+//! One trace is read by [`one_report`]. Several traces are compared with each other.
 
 use crate::input::explained::explained;
 use crate::input::subject::SubjectArgs;
@@ -71,7 +69,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let paths = args.input.paths()?;
+    let paths = args.input.completed_paths()?;
     let asked = (&args.subject, args.sensitivity);
     match paths.as_slice() {
         [path] => {
@@ -144,7 +142,7 @@ fn predicted(report: &Report, refused: Option<&String>) -> String {
         .zip(best.gain_high)
         .map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed_percent(low), signed_percent(high)));
     let next = best.next.as_ref().map_or_else(String::new, |next| format!("; next bottleneck: {}::{}", next.machine, next.state));
-    let is_torn = too_many_lost(report.verdict.lost, report.inputs.events);
+    let is_torn = too_many_lost(report.verdict.lost, report.inputs.events + report.inputs.kernel_events);
     let torn = if is_torn { "; lost events are not included" } else { "" };
     let open = if may_be_wait(report, best) { ", if that is work and no wait" } else { "" };
     let of = report.verdict.gain.as_ref().filter(|gain| gain.change == best.change).and_then(|gain| gain.progress.as_ref());

@@ -84,7 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let traces = match &viewed.followed {
         Some(followed) => vec![followed.running.path.clone()],
-        None => viewed.input.paths()?,
+        None => viewed.input.completed_paths()?,
     };
     let options = longpole_serve::Options { traces, port: args.port, ..Default::default() };
     let server = Server::start(options, Arc::new(viewed))?;

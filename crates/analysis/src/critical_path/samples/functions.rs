@@ -260,7 +260,7 @@ impl<'a> FunctionTable<'a> {
         let mut states: HashMap<K, BTreeMap<FunctionKey, Sums>> = HashMap::new();
         for stack in &self.divided.stacks {
             let Some(at) = self.counted_frame(stack) else { continue };
-            let functions = states.entry(key(stack.group.of)).or_default();
+            let functions = states.entry(key(stack.group.key)).or_default();
             let sums = functions.entry((Rc::clone(&stack.process), stack.frames[at], stack.group.time)).or_default();
             sums.add(stack, Some(at));
         }
@@ -305,7 +305,7 @@ impl<'a> FunctionTable<'a> {
         type OfState<'a> = (Rc<str>, [&'a str; 2], TimeKind, Option<FrameId>);
         let mut sums: HashMap<OfState, Sums> = HashMap::new();
         for stack in &self.divided.stacks {
-            let (_, state) = self.path.class_and_state(stack.group.of);
+            let (_, state) = self.path.class_and_state(stack.group.key);
             let (class, _) = self.path.class_and_state(stack.group.owner);
             let own = own_frame(self.stacks, &stack.frames);
             let own = own.and_then(|own| if stack.group.time == TimeKind::Running { Some(own) } else { self.counted_frame(stack) });

@@ -14,12 +14,12 @@ use longpole_model::causes::RunsOn;
 use longpole_model::kinds::{SegmentKind, StateKind};
 use std::collections::{HashMap, VecDeque};
 
-/// Stretches that are alike for samples: of one number, and for links also before one machine.
+/// Stretches that are alike for samples: of one key, and for links also before one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Group {
-    /// Number of the stretches.
-    pub of: u32,
-    /// Number of a stretch of the machine to which the time belongs.
+    /// Key of the stretches.
+    pub key: u32,
+    /// A key of the machine to which the time belongs.
     pub owner: u32,
     pub time: TimeKind,
 }
@@ -49,12 +49,12 @@ pub struct OnPath<'a> {
     stretches: Box<dyn Iterator<Item = Stretch> + 'a>,
     at: Option<Stretch>,
     path: &'a Path,
-    /// Number of the last stretch in which the machine on the path ran without being interrupted.
+    /// Key of the last stretch in which the machine on the path ran without being interrupted.
     own: Option<u32>,
-    /// Seats for each number of stretches; empty for links, and if no sample could be taken there.
+    /// Seats for each key; empty for links, and if no sample could be taken there.
     seats: Vec<&'a [RunsOn]>,
     times: Vec<TimeKind>,
-    /// For each number of stretches, the first number of the same machine.
+    /// For each key, the first key of the same machine.
     machines: Vec<u32>,
     /// Links after the last state, which belong to the thread that continues.
     links: Vec<Stretch>,
@@ -66,7 +66,7 @@ pub struct OnPath<'a> {
 impl<'a> OnPath<'a> {
     /// `runs_on` maps the names of machines to their threads and CPUs.
     pub fn new(path: &'a Path, runs_on: &'a HashMap<&str, Vec<RunsOn>>) -> OnPath<'a> {
-        let all = 0..path.kinds() as u32;
+        let all = 0..path.key_count() as u32;
         let seats = |of: u32| match path.segment_kind(of) {
             SegmentKind::State(_) => runs_on.get(path.machine(of)).map_or(&[][..], Vec::as_slice),
             SegmentKind::Link(_) => &[],
@@ -104,30 +104,30 @@ impl<'a> OnPath<'a> {
     fn advance(&mut self) {
         self.at = self.stretches.next();
         let Some(stretch) = self.at else { return };
-        let of = stretch.of as usize;
-        match self.path.segment_kind(stretch.of) {
+        let at = stretch.key as usize;
+        match self.path.segment_kind(stretch.key) {
             SegmentKind::Link(_) => self.links.push(stretch),
             SegmentKind::State(kind) => {
-                let is_thread = self.seats[of].iter().any(|seat| matches!(seat, RunsOn::Thread(_)));
-                if (is_thread || self.seats[of].is_empty()) && !self.links.is_empty() {
-                    self.assign_links(Some(stretch.of));
+                let is_thread = self.seats[at].iter().any(|seat| matches!(seat, RunsOn::Thread(_)));
+                if (is_thread || self.seats[at].is_empty()) && !self.links.is_empty() {
+                    self.assign_links(Some(stretch.key));
                 }
-                let group = Group { of: stretch.of, owner: self.machines[of], time: self.times[of] };
+                let group = Group { key: stretch.key, owner: self.machines[at], time: self.times[at] };
                 *self.sums.entry(group).or_default() += stretch.end - stretch.start;
                 if may_wait(kind) {
-                    self.remember(stretch.of, (group.waiting(), stretch.start, stretch.end));
+                    self.remember(stretch.key, (group.waiting(), stretch.start, stretch.end));
                 }
             }
         }
-        let runs = self.runs(stretch.of) && !self.is_interrupted(stretch.of);
-        self.own = Some(stretch.of).filter(|_| runs).or(self.own);
+        let runs = self.runs(stretch.key) && !self.is_interrupted(stretch.key);
+        self.own = Some(stretch.key).filter(|_| runs).or(self.own);
     }
 
     /// Assigns the links to the machine of a state that follows them, if there is one.
     fn assign_links(&mut self, next: Option<u32>) {
-        for Stretch { of, start, end } in std::mem::take(&mut self.links) {
-            let owner = next.map_or(of, |next| self.machines[next as usize]);
-            let group = Group { of, owner, time: self.times[of as usize] };
+        for Stretch { key, start, end } in std::mem::take(&mut self.links) {
+            let owner = next.map_or(key, |next| self.machines[next as usize]);
+            let group = Group { key, owner, time: self.times[key as usize] };
             *self.sums.entry(group).or_default() += end - start;
             if let Some(next) = next {
                 self.remember(next, (group, start, end));
@@ -147,18 +147,18 @@ impl<'a> OnPath<'a> {
         }
     }
 
-    /// Returns whether a timer may sample running code in stretches of this number.
-    fn runs(&self, of: u32) -> bool {
-        self.times[of as usize] == TimeKind::Running && !self.seats[of as usize].is_empty()
+    /// Returns whether a timer may sample running code in stretches with this key.
+    fn runs(&self, key: u32) -> bool {
+        self.times[key as usize] == TimeKind::Running && !self.seats[key as usize].is_empty()
     }
 
     /// Returns whether samples of running code can be taken in stretches of this group.
     pub(super) fn can_run(&self, group: Group) -> bool {
-        self.runs(group.of)
+        self.runs(group.key)
     }
 
-    fn is_interrupted(&self, of: u32) -> bool {
-        self.path.segment_kind(of) == SegmentKind::State(StateKind::Interrupted)
+    fn is_interrupted(&self, key: u32) -> bool {
+        self.path.segment_kind(key) == SegmentKind::State(StateKind::Interrupted)
     }
 
     fn walk_to(&mut self, t: u64) {
@@ -167,20 +167,20 @@ impl<'a> OnPath<'a> {
         }
     }
 
-    /// Returns the number of the stretch that goes through the sampled thread or CPU. Samples are
+    /// Returns the group of the stretch that goes through the sampled thread or CPU. Samples are
     /// taken in an interrupt but show the interrupted code, so the stretch before the interrupt is
     /// returned if it is of the same machine.
     pub fn holds(&mut self, t_ns: i64, tid: i32, cpu: Option<u32>) -> Option<Group> {
         let t = u64::try_from(t_ns).ok()?;
         self.walk_to(t);
-        let of = self.at.filter(|stretch| stretch.start <= t && self.runs(stretch.of))?.of;
+        let key = self.at.filter(|stretch| stretch.start <= t && self.runs(stretch.key))?.key;
         let is_here = |seat: &RunsOn| match *seat {
             RunsOn::Thread(thread) => thread == tid,
             RunsOn::Cpu(number) => Some(number) == cpu,
         };
-        let is_of_same = |own: &u32| self.is_interrupted(of) && self.machines[*own as usize] == self.machines[of as usize];
-        let group = |of: u32| Group { of, owner: self.machines[of as usize], time: TimeKind::Running };
-        self.seats[of as usize].iter().any(is_here).then(|| group(self.own.filter(is_of_same).unwrap_or(of)))
+        let is_of_same = |own: &u32| self.is_interrupted(key) && self.machines[*own as usize] == self.machines[key as usize];
+        let group = |key: u32| Group { key, owner: self.machines[key as usize], time: TimeKind::Running };
+        self.seats[key as usize].iter().any(is_here).then(|| group(self.own.filter(is_of_same).unwrap_or(key)))
     }
 
     /// Returns the parts of a wait; `None` if the path does not go through its end.
@@ -188,8 +188,8 @@ impl<'a> OnPath<'a> {
         let time = |t_ns: i64| u64::try_from(t_ns).ok();
         let (t, begin, end) = (time(wait.t_ns)?, time(wait.begin_ns)?, time(wait.end_ns)?);
         self.walk_to(t);
-        let through = |of: u32| self.seats[of as usize].contains(&RunsOn::Thread(wait.tid));
-        let is_at = self.at.is_some_and(|stretch| stretch.start <= t && through(stretch.of));
+        let through = |key: u32| self.seats[key as usize].contains(&RunsOn::Thread(wait.tid));
+        let is_at = self.at.is_some_and(|stretch| stretch.start <= t && through(stretch.key));
         let mut of_wait = OfWait::default();
         for &(group, from, to) in self.recent.get(&wait.tid).into_iter().flatten() {
             let ns = to.min(end).saturating_sub(from.max(begin));

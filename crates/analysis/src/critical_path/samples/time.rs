@@ -12,11 +12,13 @@ pub(super) fn of_segment(kind: SegmentKind) -> TimeKind {
             _ => TimeKind::Running,
         },
         SegmentKind::Link(kind) => match kind {
-            LinkKind::Timer => TimeKind::Timer,
-            kind if kind.is_kernel_timer() && kind != LinkKind::IoQuota => TimeKind::Timer,
+            LinkKind::Timer | LinkKind::DelayedAck | LinkKind::Transmission | LinkKind::Retransmission => TimeKind::Timer,
+            LinkKind::WindowProbe | LinkKind::Keepalive | LinkKind::Pacing | LinkKind::RateLimit => TimeKind::Timer,
+            LinkKind::QuotaRefill | LinkKind::DelayedWork | LinkKind::GracePeriod | LinkKind::KernelTimer => TimeKind::Timer,
             LinkKind::Disk | LinkKind::IoQuota => TimeKind::Disk,
             LinkKind::Wire => TimeKind::Network,
-            _ => TimeKind::Waiting,
+            LinkKind::Queued | LinkKind::Wakeup | LinkKind::Interrupt | LinkKind::Raise | LinkKind::Workqueue => TimeKind::Waiting,
+            LinkKind::Signal | LinkKind::Run | LinkKind::Unknown | LinkKind::Named => TimeKind::Waiting,
         },
     }
 }

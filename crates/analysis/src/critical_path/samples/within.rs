@@ -33,8 +33,8 @@ impl FunctionTable<'_> {
         let mut states: BTreeMap<(&str, &str), (Estimate, Estimate, bool)> = BTreeMap::new();
         for stack in &self.divided.stacks {
             let new = (Estimate::default(), Estimate::default(), true);
-            let (within, of_state, scalable) = states.entry(self.path.class_and_state(stack.group.of)).or_insert(new);
-            *scalable &= is_scalable(self.path.segment_kind(stack.group.of));
+            let (within, of_state, scalable) = states.entry(self.path.class_and_state(stack.group.key)).or_insert(new);
+            *scalable &= is_scalable(self.path.segment_kind(stack.group.key));
             *of_state = [*of_state, stack.time].into_iter().sum();
             if stack.frames.iter().any(|frame| wanted.contains(frame)) {
                 *within = [*within, stack.time].into_iter().sum();
