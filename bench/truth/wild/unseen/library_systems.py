@@ -489,7 +489,7 @@ SYSTEMS = [
         needs=("rsync", "bash", "gawk", "sha256sum"),
     ),
     System(
-        name="library_loans_beside_the_reindex",
+        name="library_loans_next_to_the_reindex",
         kind="batch-without-nice",
         truth="the eight threads of reindex compute with the same priority as gunicorn (no nice), "
               "so that gunicorn waits for a CPU most of the time",
