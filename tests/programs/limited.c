@@ -5,6 +5,7 @@
  *            write waits for a delayed acknowledgement;
  * "whole"    the same with one write;
  * "lock"     four processes sleep while they hold a lock of a file;
+ * "greedy"   the same, but each takes the lock ten times before another one gets it;
  * "polls"    two processes set flags in shared memory, and sleep until they find them;
  * "polled"   a thread computes for some ms whenever the main thread asks, and the main thread
  *            sleeps and looks again until it has finished;
@@ -131,7 +132,7 @@ static void requests(int at_once)
     wait(NULL);
 }
 
-static void lock(void)
+static void lock(int turns, useconds_t held, int kept)
 {
     char name[] = "/tmp/limited-XXXXXX";
     int made = mkstemp(name);
@@ -139,12 +140,13 @@ static void lock(void)
     for (int i = 0; i < 4; i++) {
         if (started() == 0) {
             int of = open(name, 0);
-            for (int turn = 0; turn < TURNS; turn++) {
+            for (int turn = 1; turn <= turns; turn++) {
                 flock(of, LOCK_EX);
-                usleep(2000);
+                usleep(held);
                 flock(of, LOCK_UN);
                 /* Locks of files are not fair. During this pause another process takes the lock. */
-                usleep(200);
+                if (turn % kept == 0)
+                    usleep(200);
             }
             _exit(0);
         }
@@ -582,7 +584,9 @@ int main(int count, char **arguments)
     if (strcmp(means, "writes") == 0 || strcmp(means, "whole") == 0)
         requests(means[1] == 'h');
     else if (strcmp(means, "lock") == 0)
-        lock();
+        lock(TURNS, 2000, 1);
+    else if (strcmp(means, "greedy") == 0)
+        lock(2 * TURNS, 1000, 10);
     else if (strcmp(means, "polls") == 0)
         polls();
     else if (strcmp(means, "polled") == 0)

@@ -314,7 +314,8 @@ impl Case<'_> {
         let has_subject = matches!(verdict.outcome, Outcome::Bottleneck | Outcome::Paced);
         let has_lock = verdict.because.iter().any(|because| matches!(because, Because::Convoy { .. } | Because::Lock { .. }));
         let Some(subject) = verdict.origin.subject.filter(|_| has_subject && !has_lock) else { return };
-        let Some(lock) = self.file_lock(subject) else { return };
+        let within = || self.file_lock_within(subject).map(|convoy| self.waits_for_lock(convoy, None));
+        let Some(lock) = self.file_lock(subject).or_else(within) else { return };
         if verdict.outcome == Outcome::Bottleneck {
             verdict.mechanism = match verdict.mechanism {
                 None | Some(Mechanism::SingleThread | Mechanism::OneAtATime) => Some(Mechanism::LockConvoy),

@@ -68,11 +68,13 @@ fn a_request_in_two_writes_waits_for_a_delayed_acknowledgement_and_one_in_one_wr
 }
 
 #[test]
-fn processes_that_sleep_for_a_lock_are_reported_as_a_convoy() {
-    let Some(lock) = report("lock") else { return };
-    assert_eq!(named(&lock), ["bottleneck", "limited", "lock_convoy"], "{}", lock["verdict"]["text"]);
-    let convoy = lock["verdict"]["because"].as_array().unwrap().iter().find(|because| because["kind"] == "convoy").unwrap();
-    assert_eq!(convoy["members"], 4, "{convoy}");
+fn processes_that_sleep_for_a_lock_are_reported_as_a_convoy_however_often_one_takes_it_again() {
+    for means in ["lock", "greedy"] {
+        let Some(lock) = report(means) else { return };
+        assert_eq!(named(&lock), ["bottleneck", "limited", "lock_convoy"], "{means}: {}", lock["verdict"]["text"]);
+        let convoy = lock["verdict"]["because"].as_array().unwrap().iter().find(|because| because["kind"] == "convoy").unwrap();
+        assert_eq!(convoy["members"], 4, "{means}: {convoy}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::traffic::Pair;
 use super::Case;
 use crate::verdict::file_locks::FileLock;
 use longpole_model::interaction::MachineId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A pool whose members wake one another when a lock is free.
 pub(super) struct Convoy {
@@ -158,6 +158,31 @@ impl Case<'_> {
         };
         let count = locks.iter().take_while(is_needed).count() as u64;
         Some(Locks { count, address: format!("{address:#x}"), share: first as f64 / all.max(1) as f64 })
+    }
+
+    /// Returns the file lock for which processes of one subject wait that others of them hold. The
+    /// holder may take it again many times before another one gets it, so the length of the waits
+    /// counts, and not how often the lock is handed over.
+    pub(super) fn file_lock_within(&self, subject: SubjectId) -> Option<Convoy> {
+        let processes = &self.subjects.get(subject).processes;
+        let is_own = |lock: &&FileLock| processes.contains(&lock.waiter) && processes.contains(&lock.holder);
+        let own: Vec<&FileLock> = self.off_path.file_locks.iter().filter(is_own).collect();
+        let members: HashSet<i32> = own.iter().flat_map(|lock| [lock.waiter, lock.holder]).collect();
+        let (waited_ns, count) = own.iter().fold((0, 0), |(ns, count), lock| (ns + lock.waited_ns, count + lock.count));
+        let waiters = waited_ns as f64 / self.traffic.length_ns().max(1) as f64;
+        // The first one has the longest waits.
+        let wait = own.first()?.call.clone();
+        let is_enough = count >= self.limits.min_occurrences && waiters >= self.limits.min_waiting;
+        is_enough.then(|| Convoy { subject, waiters, members: members.len() as u64, is_chain: true, has_no_hub: true, wait, waited_ns })
+    }
+
+    /// Returns a convoy as a reason. `holder` is the subject that holds the lock meanwhile; it is
+    /// named if it is another one.
+    pub(super) fn waits_for_lock(&self, convoy: Convoy, holder: Option<SubjectId>) -> Because {
+        let Convoy { subject, waiters, members, wait, waited_ns, .. } = convoy;
+        let locks = self.locks(subject, waited_ns);
+        let holder = holder.filter(|holder| *holder != subject).map(|holder| self.name(holder, None));
+        Because::Convoy { pool: self.name(subject, None), waiters, members, wait, holder, locks }
     }
 
     /// Returns a file lock for which another process than the subject waits most of the time, and

@@ -172,16 +172,13 @@ impl Case<'_> {
 
     /// Judges a lock that is held during the sleeps.
     fn by_held_lock(&self, sleep: &Sleep) -> Option<Verdict> {
-        let convoy = self.convoy(sleep.count, |pool| self.may_hold_lock(sleep, pool)).filter(|convoy| self.is_lock(sleep, convoy))?;
+        let convoy = self.convoy(sleep.count, |pool| self.may_hold_lock(sleep, pool)).filter(|convoy| self.is_lock(sleep, convoy));
+        let convoy = convoy.or_else(|| self.file_lock_within(sleep.subject))?;
         let mut verdict = self.sleep_verdict(sleep, Mechanism::LockConvoy);
         verdict.role = None;
-        let pool = self.name(convoy.subject, None);
-        let holder = (convoy.subject != sleep.subject).then(|| self.name(sleep.subject, None));
         verdict.because.push(self.sleeps(sleep, None));
-        let locks = self.locks(convoy.subject, convoy.waited_ns);
-        let Convoy { waiters, members, wait, .. } = convoy;
         verdict.origin.station = Some(convoy.subject);
-        verdict.because.push(Because::Convoy { pool, waiters, members, wait, holder, locks });
+        verdict.because.push(self.waits_for_lock(convoy, Some(sleep.subject)));
         Some(verdict)
     }
 
