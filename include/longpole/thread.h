@@ -23,7 +23,7 @@ LONGPOLE_INLINE uint64_t longpole_now(const struct longpole_ring *ring)
 /* Time to wait for the lock in nanoseconds: 0.1 s. Its holder may not get a CPU at all, or may have
  * been killed while holding it. */
 #define LONGPOLE_LOCK_NS 100000000
-/* The same time in turns of 50 us. */
+/* Number of turns of 50 us for which a thread waits until another one has connected the process. */
 #define LONGPOLE_LOCK_TURNS 1000u
 
 /*

@@ -559,16 +559,32 @@ static void forward(int listening, const struct sockaddr_in *at, int blocks)
     }
 }
 
+/* Starts a server that answers after 3 ms or, if `behind` is given, passes requests on. */
+static pid_t server(struct sockaddr_in *at, const struct sockaddr_in *behind, int blocks)
+{
+    int ends[2];
+    check(pipe(ends) == 0, "pipe");
+    pid_t child = started();
+    if (child == 0) {
+        int listening = listener(0, at);
+        check(write(ends[1], at, sizeof *at) == sizeof *at, "write");
+        if (behind)
+            forward(listening, behind, blocks);
+        else
+            answer(listening, 3000);
+    }
+    read_all(ends[0], (char *)at, sizeof *at);
+    close(ends[0]);
+    close(ends[1]);
+    return child;
+}
+
 static void passed_on(int blocks)
 {
-    struct sockaddr_in front, behind;
-    int listening = listener(0, &front), slow = listener(0, &behind);
-    pid_t servers[2] = {started(), -1};
-    if (servers[0] == 0)
-        answer(slow, 3000);
-    servers[1] = started();
-    if (servers[1] == 0)
-        forward(listening, &behind, blocks);
+    struct sockaddr_in front, slow;
+    pid_t servers[2];
+    servers[0] = server(&slow, NULL, 0);
+    servers[1] = server(&front, &slow, blocks);
     int of = connected(&front);
     for (int i = 0; i < 300; i++)
         ask(of, 1);

@@ -100,26 +100,3 @@ fn a_family_ends_with_the_last_thread_of_its_first_process() {
         assert_eq!(family.members.iter().copied().collect::<Vec<_>>(), [10, 11, 12, 13], "{executes}");
     }
 }
-
-/// A server's process for one client is a copy of the server, which no event names as such.
-#[test]
-fn a_process_is_a_copy_of_its_parent_until_it_executes_a_program() {
-    let mut kernel = Kernel::new(1);
-    let process = |pid: i64, parent: i64, name: &'static str| {
-        let ids = [("tid", pid), ("pid", pid), ("ppid", parent)].map(|(name, id)| (name, Val::I(id)));
-        [&ids[..], &[("name", text(name))]].concat()
-    };
-    for (pid, parent, name) in [(10, 1, "server"), (11, 10, "server"), (12, 10, "helper"), (13, 9, "server")] {
-        kernel.event(0, 0, "lttng_statedump_process_state", &process(pid, parent, name));
-    }
-    for (at, child) in [(10, 20), (20, 21)] {
-        let ids = [("parent_tid", 10), ("parent_pid", 10), ("child_tid", child), ("child_pid", child)];
-        let ids = ids.map(|(name, id)| (name, Val::I(id)));
-        kernel.event(at, 0, "sched_process_fork", &[&ids[..], &[("child_comm", text("server"))]].concat());
-    }
-    kernel.event(30, 0, "sched_switch", &[("prev_tid", Val::I(10)), ("prev_state", Val::I(1)), ("next_tid", Val::I(21))]);
-    kernel.event(40, 0, "sched_process_exec", &[("tid", Val::I(21)), ("old_tid", Val::I(21)), ("filename", text("/bin/server"))]);
-    let (linux, _) = pass::<CpuTimes>(&kernel, ALL);
-    let copies = [10, 11, 12, 13, 20, 21].map(|process| linux.copied_from(process));
-    assert_eq!(copies, [None, Some(10), None, None, Some(10), None]);
-}

@@ -199,9 +199,11 @@ fn a_run_that_a_timer_ends_is_judged_by_its_rate_of_replies() {
 fn an_event_loop_that_waits_for_each_reply_itself_is_reported_and_one_that_does_not_is_not() {
     let blocks = |means: &str| {
         let verdict = report(means)?["verdict"].clone();
+        let because = verdict["because"].as_array().unwrap();
+        let of_kind = |kind: &'static str| because.iter().filter(move |because| because["kind"] == kind);
         assert_eq!(verdict["state"]["kind"], "sleep", "{}", verdict["text"]);
-        let kinds = verdict["because"].as_array().unwrap().iter().map(|because| because["kind"].as_str().unwrap().to_owned());
-        Some(kinds.filter(|kind| kind == "blocks_its_loop").count())
+        assert!(of_kind("sleeps").all(|sleeps| sleeps["waited_for_by"]["port"].is_u64()), "{}", verdict["text"]);
+        Some(of_kind("blocks_its_loop").count())
     };
     let Some(found) = blocks("blocks").zip(blocks("relays")) else { return };
     assert_eq!(found, (1, 0));

@@ -300,17 +300,6 @@ impl LinkKind {
         text.strip_prefix(self.text()?)?.strip_prefix(' ')
     }
 
-    /// True if the link lasts until a timer of the kernel expires.
-    pub fn is_kernel_timer(self) -> bool {
-        match self {
-            LinkKind::DelayedAck | LinkKind::Transmission | LinkKind::Retransmission | LinkKind::WindowProbe => true,
-            LinkKind::Keepalive | LinkKind::Pacing | LinkKind::RateLimit | LinkKind::QuotaRefill => true,
-            LinkKind::IoQuota | LinkKind::DelayedWork | LinkKind::GracePeriod | LinkKind::KernelTimer => true,
-            LinkKind::Queued | LinkKind::Wire | LinkKind::Wakeup | LinkKind::Timer | LinkKind::Interrupt | LinkKind::Raise => false,
-            LinkKind::Workqueue | LinkKind::Disk | LinkKind::Signal | LinkKind::Run | LinkKind::Unknown | LinkKind::Named => false,
-        }
-    }
-
     /// The kind of the link that has this name in a machine log. The name of a thread's own timer
     /// may include the call in which the thread waited: `timer epoll_wait`.
     pub fn of_text(text: &str) -> LinkKind {

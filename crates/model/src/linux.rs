@@ -240,15 +240,6 @@ impl Linux {
         Some(self.threads[thread.0 as usize].tid)
     }
 
-    /// The parent of a process, if the process runs the same program: it was forked and has not
-    /// executed another one.
-    pub fn copied_from(&self, process: i32) -> Option<i32> {
-        let parent = self.processes.get(process)?.parent?;
-        let [own, of_parent] = [process, parent].map(|process| self.thread_of(process).map(|thread| &self.threads[thread.0 as usize]));
-        let (own, of_parent) = own.zip(of_parent)?;
-        (!own.executed && own.name == of_parent.name).then_some(parent)
-    }
-
     /// The newest thread with this thread id.
     pub fn thread_of(&self, tid: i32) -> Option<ThreadId> {
         self.ids.threads.get(&tid).copied()

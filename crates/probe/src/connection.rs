@@ -3,7 +3,7 @@
 //!
 //! Nothing here is on a hot path. If a resource is not available, the process is not recorded.
 
-use crate::process::{library, longpole_page, page, Process, LOCK_NS, SLOT_OF_MANY};
+use crate::process::{library, longpole_page, page, Process, SLOT_OF_MANY};
 use crate::runtime_directory::{
     create, directory_path, open_directory, open_sites, open_writable, publish, read_session, store_bytes, sweep, ANY_USER,
 };
@@ -14,8 +14,8 @@ use core::ptr::{null_mut, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use longpole_abi::{Orders, Session, CONTROL_SIZE, MAGIC, VERSION};
 
-/// Time between two attempts to take a lock, in nanoseconds.
-const LOCK_PAUSE_NS: i64 = 50_000;
+/// Number of turns of 50 µs for which a thread waits until another one has connected the process.
+const TURNS: u32 = 1000;
 
 /// Returns `true` if the current process is not the one that connected: it is the child of a fork,
 /// or it changed its user id before it had a ring, so that it can no longer access the directory of
@@ -39,10 +39,10 @@ pub fn own_process() -> Option<&'static Process> {
 fn connect_new_process() {
     let _signals = Blocked::new();
     let library = library();
-    let mut left = LOCK_NS;
-    while library.forking.swap(1, Acquire) != 0 && left > 0 {
-        left -= LOCK_PAUSE_NS;
-        system::sleep_ns(LOCK_PAUSE_NS);
+    let mut turn = 0;
+    while library.forking.swap(1, Acquire) != 0 && turn < TURNS {
+        turn += 1;
+        system::sleep_ns(50_000);
     }
     if library.process().is_some_and(is_new_process) {
         disconnect();

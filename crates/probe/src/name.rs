@@ -14,6 +14,7 @@ use longpole_abi::kind::Category;
 use longpole_abi::{Kind, FIRST_SITE_ID, NAME_MAXIMUM};
 
 const FIRST: u32 = FIRST_SITE_ID as u32;
+
 impl<'a> Ref<'a> {
     pub(crate) fn bytes(&self) -> &'a [u8] {
         match self {

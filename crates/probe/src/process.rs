@@ -32,10 +32,6 @@ pub struct Entry {
 
 pub const ENTRIES: usize = 65536;
 
-/// Time to wait for a lock of the process in nanoseconds: 0.1 s. Its holder may not get a CPU at
-/// all, or may have been killed while holding it.
-pub const LOCK_NS: i64 = 100_000_000;
-
 /// Private memory of the process that fork wipes: a child finds `alive == 0`, even if it was made
 /// by a raw clone.
 #[repr(C)]

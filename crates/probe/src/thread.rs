@@ -6,7 +6,7 @@
 //! recorder; it waits for other threads of the program only for a bounded time.
 
 use crate::connection::{own_process, read_orders};
-use crate::process::{call_at_exit, library, page, Entry, Process, ENTRIES, LOCK_NS};
+use crate::process::{call_at_exit, library, page, Entry, Process, ENTRIES};
 use crate::runtime_directory::{create, open_directory, open_writable, publish};
 use crate::system::{self, Blocked, File, Text};
 use crate::thread_ring::{current, set, Ring};
@@ -14,6 +14,9 @@ use core::ffi::c_void;
 use core::sync::atomic::Ordering::*;
 use longpole_abi::{MAGIC, RING_DATA, RING_ENDED, RING_IDLE, RING_MINIMUM, RING_OWNED, RING_SUBBUFFERS, VERSION};
 
+/// Time to wait for the lock in nanoseconds: 0.1 s. Its holder may not get a CPU at all, or may
+/// have been killed while holding it.
+const LOCK_NS: i64 = 100_000_000;
 /// Cycles until a failed attempt is repeated (about 0.1 s at 2.5 GHz), so that not every event pays
 /// for it.
 const RETRY: u64 = 1 << 28;

@@ -31,7 +31,7 @@ impl Parties {
     /// `traffic` and `off_path` have seen the whole trace.
     pub fn new(interactions: &Interactions, traffic: Traffic, off_path: OffPathCollector, selection: &Selection) -> Result<Parties, Error> {
         let limits = Limits::built_in()?;
-        let off_path = off_path.finish(interactions.composer().map(Composer::linux));
+        let off_path = off_path.finish();
         let subjects = subjects(interactions, &off_path.sockets, &traffic, &limits);
         let selected = selection.machines(&subjects, &off_path.sockets, interactions.vocabulary())?;
         Ok(Parties { limits, traffic, off_path, subjects, selected })

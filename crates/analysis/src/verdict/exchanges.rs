@@ -83,7 +83,8 @@ struct Connection {
     from_send: Gaps,
     /// Times from a received byte to a sent one.
     from_receive: Gaps,
-    /// Part of `from_send` in which a thread waited in the call that received the byte.
+    /// Part of `from_send` in which the thread of an event loop waited in the call that received
+    /// the byte.
     in_receive_ns: u64,
     /// First of the times from a received byte to a sent one.
     first_ns: Option<u64>,
@@ -175,8 +176,8 @@ impl Accepted {
 pub struct SocketActivity {
     /// Times from request to reply, where the process is the client.
     pub asked: Gaps,
-    /// Part of `asked` in which a thread waited in the call that received the reply, and could do
-    /// nothing else.
+    /// Part of `asked` in which the thread of an event loop waited in the call that received the
+    /// reply.
     pub in_receive_ns: u64,
     /// Times from request to reply, where the process is the server.
     pub served: Gaps,
@@ -202,8 +203,9 @@ pub struct Exchanges {
     /// Open connections by process id and file descriptor.
     open: IdMap<(i32, i64), Connection>,
     processes: IdMap<i32, SocketActivity>,
-    /// Number of calls of each process that wait for events on several connections.
-    event_waits: IdMap<i32, u64>,
+    /// For each thread that waits for events on several connections, its process and the number of
+    /// these calls.
+    event_waits: IdMap<i32, (i32, u64)>,
     /// Ports on which a process listens, with the number of times that each was seen.
     ports: HashMap<i32, BTreeMap<u16, u64>>,
     /// Local ports of the TCP connections that a process had when the recording began.
@@ -290,7 +292,7 @@ impl Exchanges {
         let thread = &linux.threads[thread.0 as usize];
         let process = thread.process.unwrap_or(thread.tid);
         if effect == CallEffect::WaitForEvents {
-            *self.event_waits.entry(process).or_default() += 1;
+            self.event_waits.entry(thread.tid).or_insert((process, 0)).1 += 1;
             return;
         }
         let Some(about) = call.arguments.about else { return };
@@ -308,7 +310,8 @@ impl Exchanges {
                 let known = self.open.len() < MAX_CONNECTIONS || self.open.contains_key(&(process, about));
                 if known {
                     let begin = call.begin_ns.unwrap_or(call.end_ns);
-                    self.transfer((process, about), effect, begin, call.end_ns);
+                    let in_loop = self.event_waits.contains_key(&thread.tid);
+                    self.transfer((process, about), (effect, in_loop), begin, call.end_ns);
                 }
             }
             _ => {}
@@ -322,7 +325,8 @@ impl Exchanges {
         }
     }
 
-    fn transfer(&mut self, of: (i32, i64), effect: CallEffect, begin_ns: i64, end_ns: i64) {
+    /// `in_loop`: the thread also waits for events on several connections.
+    fn transfer(&mut self, of: (i32, i64), (effect, in_loop): (CallEffect, bool), begin_ns: i64, end_ns: i64) {
         if !self.open.contains_key(&of) {
             *self.of_unknown_side.entry(of.0).or_default() += 1;
         }
@@ -337,7 +341,9 @@ impl Exchanges {
             }
             (CallEffect::Receive, Some((Last::Sent, since))) => {
                 connection.from_send.record(since, end_ns);
-                connection.in_receive_ns += end_ns.saturating_sub(begin_ns.max(since)).max(0) as u64;
+                if in_loop {
+                    connection.in_receive_ns += end_ns.saturating_sub(begin_ns.max(since)).max(0) as u64;
+                }
                 connection.since = Some((Last::Received, end_ns));
             }
             (CallEffect::Send, None) => connection.since = Some((Last::Sent, begin_ns)),
@@ -372,41 +378,50 @@ impl Exchanges {
         if sockets > connected.len() as u64 {
             return None;
         }
-        let listens = |port: &u16| self.ports.get(&process).is_some_and(|own| own.contains_key(port));
         let is_listened_on = |port: &u16| self.ports.values().any(|ports| ports.contains_key(port));
         match connected {
-            ports if ports.iter().all(listens) => Some(Side::Server),
+            ports if ports.iter().all(is_listened_on) => Some(Side::Server),
             ports if !ports.iter().any(is_listened_on) => Some(Side::Client),
             _ => None,
         }
     }
 
-    /// Gives the copies of a listening process its ports: the process of a database that answers
-    /// one client has closed the socket on which the database listens.
-    fn inherit_ports(&mut self, linux: Option<&Linux>) {
-        let Some(linux) = linux else { return };
-        let processes: BTreeSet<i32> = self.open.keys().map(|&(process, _)| process).chain(self.processes.keys().copied()).collect();
-        for process in processes.into_iter().filter(|process| !self.ports.contains_key(process)).collect::<Vec<_>>() {
-            if let Some(ports) = linux.copied_from(process).and_then(|parent| self.ports.get(&parent)).cloned() {
-                self.ports.insert(process, ports);
-            }
-        }
+    /// Returns the port on which each process serves that does not listen itself: the process of a
+    /// database that answers one client has closed the listening socket. It is the port of its
+    /// older connections, if another process listens there, or that of the process that forked it.
+    fn served_ports(&self) -> HashMap<i32, u16> {
+        let listened_on: BTreeSet<u16> = self.ports.values().flat_map(|ports| ports.keys().copied()).collect();
+        let of_connections = self.connected.iter().filter_map(|(&process, ports)| {
+            let port = ports.iter().find(|port| listened_on.contains(port))?;
+            Some((process, *port))
+        });
+        let serves = |process: &i32| self.processes.get(process).is_some_and(|activity| activity.served.count > 0);
+        let of_forks = self.parents.iter().filter(|(child, _)| serves(child)).filter_map(|(&child, parent)| {
+            let port = main_port(self.ports.get(parent)?)?;
+            Some((child, port))
+        });
+        of_forks.chain(of_connections).filter(|(process, _)| !self.ports.contains_key(process)).collect()
     }
 
     /// Returns the activity of each process by its id, with the port on which it receives requests.
-    /// `linux` is the model of the kernel after the last event.
-    pub fn finish(mut self, linux: Option<&Linux>) -> SocketActivities {
-        self.inherit_ports(linux);
+    pub fn finish(mut self) -> SocketActivities {
         let mut open: Vec<_> = self.open.keys().copied().collect();
         open.sort_unstable();
         open.into_iter().for_each(|of| self.close_connection(of));
-        for (process, activity) in &mut self.processes {
-            activity.event_waits = self.event_waits.get(process).copied().unwrap_or(0);
+        for (process, count) in self.event_waits.values() {
+            if let Some(activity) = self.processes.get_mut(process) {
+                activity.event_waits += count;
+            }
         }
-        let port = |ports: BTreeMap<u16, u64>| ports.into_iter().max_by_key(|&(port, count)| (count, std::cmp::Reverse(port)));
-        let ports = self.ports.into_iter().filter_map(|(process, ports)| Some((process, port(ports)?.0))).collect();
-        SocketActivities { processes: self.processes, ports }
+        let served_ports = self.served_ports();
+        let ports = self.ports.iter().filter_map(|(&process, ports)| Some((process, main_port(ports)?))).collect();
+        SocketActivities { processes: self.processes, ports, served_ports }
     }
+}
+
+/// Returns the port that was seen most often, the lowest of several.
+fn main_port(ports: &BTreeMap<u16, u64>) -> Option<u16> {
+    ports.iter().max_by_key(|&(port, count)| (count, std::cmp::Reverse(port))).map(|(&port, _)| port)
 }
 
 /// Adds a connection to the activity of its process.
@@ -443,7 +458,10 @@ fn add(activity: &mut SocketActivity, connection: &Connection) {
 #[derive(Debug, Default)]
 pub struct SocketActivities {
     processes: IdMap<i32, SocketActivity>,
+    /// Port on which a process listens.
     ports: HashMap<i32, u16>,
+    /// Port on which another process listens for it.
+    served_ports: HashMap<i32, u16>,
 }
 
 impl SocketActivities {
@@ -454,7 +472,7 @@ impl SocketActivities {
 
     /// Returns the port on which the process receives requests.
     pub fn port(&self, process: i32) -> Option<u16> {
-        self.ports.get(&process).copied()
+        self.ports.get(&process).or_else(|| self.served_ports.get(&process)).copied()
     }
 
     /// Returns the process that receives requests on this port.

@@ -165,15 +165,17 @@ impl Case<'_> {
     /// counts, and not how often the lock is handed over.
     pub(super) fn file_lock_within(&self, subject: SubjectId) -> Option<Convoy> {
         let processes = &self.subjects.get(subject).processes;
-        let is_own = |lock: &&FileLock| processes.contains(&lock.waiter) && processes.contains(&lock.holder);
-        let own: Vec<&FileLock> = self.off_path.file_locks.iter().filter(is_own).collect();
+        let is_within = |lock: &&FileLock| lock.waiter != lock.holder && [lock.waiter, lock.holder].iter().all(|of| processes.contains(of));
+        let within = || self.off_path.file_locks.iter().filter(is_within);
+        // The first one has the longest waits.
+        let wait = within().next()?.call.clone();
+        let own: Vec<&FileLock> = within().filter(|lock| lock.call == wait).collect();
         let members: HashSet<i32> = own.iter().flat_map(|lock| [lock.waiter, lock.holder]).collect();
         let (waited_ns, count) = own.iter().fold((0, 0), |(ns, count), lock| (ns + lock.waited_ns, count + lock.count));
         let waiters = waited_ns as f64 / self.traffic.length_ns().max(1) as f64;
-        // The first one has the longest waits.
-        let wait = own.first()?.call.clone();
-        let is_enough = count >= self.limits.min_occurrences && waiters >= self.limits.min_waiting;
-        is_enough.then(|| Convoy { subject, waiters, members: members.len() as u64, is_chain: true, has_no_hub: true, wait, waited_ns })
+        let is_on_path = self.parts.crossings.handed_over.get(&subject).is_some_and(|count| *count > 0);
+        let is_enough = count >= self.limits.min_occurrences && waiters >= self.limits.min_waiting && is_on_path;
+        is_enough.then_some(Convoy { subject, waiters, members: members.len() as u64, is_chain: true, has_no_hub: true, wait, waited_ns })
     }
 
     /// Returns a convoy as a reason. `holder` is the subject that holds the lock meanwhile; it is

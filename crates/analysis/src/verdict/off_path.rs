@@ -112,11 +112,10 @@ impl OffPathCollector {
         self.exchanges.after(linux);
     }
 
-    /// Returns the facts of the whole trace. `linux` is the model of the kernel after the last
-    /// event; `None` without one.
-    pub fn finish(self, linux: Option<&Linux>) -> OffPathFacts {
+    /// Returns the facts of the whole trace.
+    pub fn finish(self) -> OffPathFacts {
         OffPathFacts {
-            sockets: self.exchanges.finish(linux),
+            sockets: self.exchanges.finish(),
             windows: self.windows,
             link: self.links.busiest(),
             inversions: self.inversions.finish(),

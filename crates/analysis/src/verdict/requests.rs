@@ -147,9 +147,7 @@ impl Case<'_> {
             let (threads, callee) = (self.workers(at), callee.map(|callee| self.name(callee, None)));
             (at, Because::Serialised { at: self.name(at, None), open, at_a_time, callee, threads })
         };
-        // Nobody calls a client: the path comes from the server that has answered it.
-        let is_called = self.subjects.get(subject).role != Role::Client;
-        let callers = self.parts.entries_into(subject).map(|(from, _)| from).filter(|_| is_called);
+        let callers = self.parts.entries_into(subject).map(|(from, _)| from).filter(|_| self.is_called(subject));
         let mut callers: Vec<SubjectId> = callers.collect();
         callers.sort_unstable();
         for at in callers {
@@ -162,6 +160,12 @@ impl Case<'_> {
         }
         let (open, at_a_time) = self.waiting_requests(subject)?;
         Some(serialised(subject, open, at_a_time, None))
+    }
+
+    /// Returns whether the path can come to a subject because it is called. Nobody calls a client:
+    /// to it, the path comes from the server that has answered.
+    pub(super) fn is_called(&self, subject: SubjectId) -> bool {
+        self.subjects.get(subject).role != Role::Client
     }
 
     /// Returns a reason if a subject is a server with one event loop that itself waits for replies.
@@ -179,8 +183,9 @@ impl Case<'_> {
     /// at a time, if clearly more are open.
     pub(super) fn waiting_requests(&self, subject: SubjectId) -> Option<(f64, f64)> {
         let (open, at_a_time) = (self.open(subject), self.at_a_time(subject)?);
-        // If as many threads as the host has CPUs want one, the CPUs are the limit.
-        let is_of_cpus = self.computes(subject) && self.cpus.count > 0 && at_a_time >= self.cpus.count as f64;
+        // If as many threads want a CPU as may run at a time, the CPUs are the limit.
+        let cpus = self.subjects.allowed(subject).map_or(self.cpus.count, |allowed| allowed.min(self.cpus.count));
+        let is_of_cpus = self.computes(subject) && cpus > 0 && at_a_time >= cpus as f64;
         (self.is_limit(open, at_a_time) && !is_of_cpus).then_some((open, at_a_time))
     }
 

@@ -329,18 +329,20 @@ pub type Stage = Option<NameId>;
 /// its other waits, is no stage: two servers may share a lock.
 pub fn stages(traffic: &Traffic, threads: &HashMap<String, Thread>, vocabulary: &Vocabulary, limits: &Limits) -> HashMap<i32, Stage> {
     let thread = |machine| threads.get(vocabulary.machine_name(machine)).filter(|thread| !thread.is_kernel);
-    let mut woken: HashMap<i32, u64> = HashMap::new();
-    for (_, machine, pair) in traffic.pairs() {
-        if let Some(thread) = thread(machine) {
-            *woken.entry(thread.pid).or_default() += pair.count;
-        }
+    let are_of_one_program = |by: &Thread, woken: &Thread| by.program == woken.program && by.pid != woken.pid;
+    // Wake-ups of each process by the others of its program, and all.
+    let mut wakes: HashMap<i32, (u64, u64)> = HashMap::new();
+    for (by, machine, pair) in traffic.pairs() {
+        let Some(woken) = thread(machine) else { continue };
+        let (own, all) = wakes.entry(woken.pid).or_default();
+        *own += thread(by).filter(|by| are_of_one_program(by, woken)).map_or(0, |_| pair.direct);
+        *all += pair.count;
     }
-    let is_frequent = |count: u64, pid: i32| count as f64 >= limits.considerable_share * woken.get(&pid).copied().unwrap_or(0) as f64;
+    let is_frequent = |pid: i32| wakes.get(&pid).is_some_and(|&(own, all)| own as f64 >= limits.considerable_share * all as f64);
     let mut waits: BTreeMap<(&str, i32), BTreeMap<NameId, u64>> = BTreeMap::new();
     for (by, machine, pair) in traffic.pairs() {
         let (Some(by), Some(woken), Some(why)) = (thread(by), thread(machine), pair.why) else { continue };
-        let is_meant = pair.direct >= limits.min_occurrences && is_frequent(pair.direct, woken.pid);
-        if by.program == woken.program && by.pid != woken.pid && is_meant {
+        if are_of_one_program(by, woken) && pair.direct >= limits.min_occurrences && is_frequent(woken.pid) {
             *waits.entry((&woken.program, woken.pid)).or_default().entry(why).or_default() += pair.direct;
             waits.entry((&by.program, by.pid)).or_default();
         }

@@ -216,7 +216,8 @@ impl Case<'_> {
             verdict.because.push(serialised);
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::Serialisation));
         } else {
-            verdict.because.extend(self.parts.asked_by(subject).and_then(|asker| self.blocks_its_loop(asker)));
+            let asker = self.parts.asked_by(subject).filter(|_| self.is_called(subject));
+            verdict.because.extend(asker.and_then(|asker| self.blocks_its_loop(asker)));
         }
         if let Some(asking) = self.chatty(subject) {
             verdict.because.push(asking);
@@ -231,7 +232,8 @@ impl Case<'_> {
         let (running, threads) = self.running(subject);
         // Threads that run for half of the time each may do so at the same times. Those that take
         // turns wake one another.
-        let one_at_a_time = self.is_one_at_a_time(running) && (threads <= 1 || self.takes_turns(subject));
+        let takes_turns = || self.runs_in_sequence(subject) || self.takes_turns(subject);
+        let one_at_a_time = self.is_one_at_a_time(running) && (threads <= 1 || takes_turns());
         if runs >= self.limits.majority && idle > self.limits.max_idle_share && self.cpus.count > 1 && one_at_a_time {
             verdict.because.push(Because::Alone { threads, cpus: self.cpus.count, idle });
             verdict.mechanism = match (verdict.mechanism, verdict.role) {
@@ -402,6 +404,16 @@ impl Case<'_> {
     /// Returns true if a subject that uses this many CPUs on average does one thing after another.
     fn is_one_at_a_time(&self, running: f64) -> bool {
         running <= 1.0 + self.limits.considerable_share
+    }
+
+    /// Returns whether each thread of the subject that runs for a considerable time begins when the
+    /// one before it has ended, as processes do that a script starts one after the other.
+    fn runs_in_sequence(&self, subject: SubjectId) -> bool {
+        let most = self.owned(subject).map(|own| own.ran_ns).max().unwrap_or(0);
+        let busy = self.owned(subject).filter(|own| own.ran_ns as f64 >= self.limits.considerable_share * most as f64);
+        let mut lives: Vec<(u64, u64)> = busy.filter_map(|own| Some((own.first_ns?, own.last_ns))).collect();
+        lives.sort_unstable();
+        lives.windows(2).all(|two| two[1].0 >= two[0].1)
     }
 
     /// Returns whether a considerable part of the wake-ups of the subject's threads come from one

@@ -76,8 +76,9 @@ const GAP_NS: u64 = 50_000;
 const STAY_REMEMBERED_NS: i64 = 2_000_000_000;
 /// Minimum ratio of an extraordinary stay to the usual stay.
 const LONG_FACTOR: u64 = 32;
-/// An interval that is shorter than this part of the time since is probably not the gap of a loss.
-const MIN_GAP_PART: i64 = 8;
+/// An interval that is shorter than the time since, divided by this, is probably not the gap of a
+/// loss.
+const GAP_DIVISOR: i64 = 8;
 /// Minimum number of usual stays from which a stay can be extraordinary.
 const USUAL_FROM: u64 = 16;
 
@@ -247,9 +248,10 @@ impl Activity {
         let thread = &mut self.threads[actor.0 as usize];
         let inside = |stay: &&mut Stay| stay.begin_ns >= begin_ns && stay.end_ns <= end_ns && stay.end_ns > stay.begin_ns;
         let longest = thread.stays.iter_mut().filter(inside).max_by_key(|stay| stay.end_ns - stay.begin_ns);
-        let since = |stay: &Stay| (end_ns - stay.end_ns).max(thread.last_ns - stay.end_ns);
-        let Some(stay) = longest.filter(|stay| stay.end_ns - stay.begin_ns >= since(stay) / MIN_GAP_PART) else { return false };
-        let gap = std::mem::take(stay);
+        let Some(gap) = longest.map(std::mem::take) else { return false };
+        if gap.end_ns - gap.begin_ns < (end_ns - gap.end_ns).max(thread.last_ns - gap.end_ns) / GAP_DIVISOR {
+            return false;
+        }
         let ns = (gap.end_ns - gap.begin_ns) as u64;
         let total = &mut self.totals[gap.cell as usize];
         total.ns = total.ns.saturating_sub(ns);

@@ -248,7 +248,7 @@ impl Records {
             RecordContent::Mapping { start, length, offset, inode, path } => {
                 mapping(&mut self.payload, [start, length, offset, inode], path);
                 if existing::may_be_generated(path) {
-                    self.owner_of_jit_process(stream, time, record.pid)?;
+                    self.write_owner_of_jit_process(stream, time, record.pid)?;
                 }
                 MAPPING
             }
@@ -275,7 +275,7 @@ impl Records {
 
     /// Writes the owner of a process that generates code. The list of functions that such a process
     /// provides is accepted only if it belongs to the same user.
-    fn owner_of_jit_process(&mut self, stream: &mut Stream, time: u64, pid: i32) -> io::Result<()> {
+    fn write_owner_of_jit_process(&mut self, stream: &mut Stream, time: u64, pid: i32) -> io::Result<()> {
         if self.jit_processes.len() >= MAX_JIT_PROCESSES || !self.jit_processes.insert(pid) {
             return Ok(());
         }
@@ -331,7 +331,7 @@ impl Existing {
             self.stream.event(start, MAPPING, payload)?;
         }
         if generates_code {
-            records.owner_of_jit_process(&mut self.stream, start, pid)?;
+            records.write_owner_of_jit_process(&mut self.stream, start, pid)?;
         }
         Ok(())
     }

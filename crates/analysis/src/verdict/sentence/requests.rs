@@ -6,16 +6,23 @@ use super::super::data::Locks;
 use super::{listed, name, time};
 use crate::stats::text::{number, percent};
 
-/// Returns how many requests are open where they wait for one another, how many are processed, and
-/// why.
+/// Returns how many requests are open where they wait for one another, in a sentence that has named
+/// the place, how many are processed, and why.
 pub(super) fn open_requests(because: &Because) -> String {
-    let Because::Serialised { open, at_a_time, callee, threads, .. } = because else { return String::new() };
+    match because {
+        Because::Serialised { open, .. } => format!("{open:.1} requests are open there and {}", processed(because)),
+        _ => String::new(),
+    }
+}
+
+fn processed(because: &Because) -> String {
+    let Because::Serialised { at_a_time, callee, threads, .. } = because else { return String::new() };
     let what = match callee {
         Some(callee) => format!("{at_a_time:.1} calls of {} are outstanding at a time", name(callee)),
         None => format!("{at_a_time:.1} are worked on at a time"),
     };
     let why = if *threads == 1 { "one thread serves all" } else { "a lock, or a pool that is too small" };
-    format!("{open:.1} are open and {what} ({why})")
+    format!("{what} ({why})")
 }
 
 /// Returns a reason about a wait for other threads as a clause.
@@ -29,7 +36,9 @@ pub(super) fn clause(because: &Because) -> String {
             };
             format!("of {} threads of {}, {waiters:.1} wait at a time {what}{holder}", number(*members), name(pool))
         }
-        Because::Serialised { at, .. } => format!("requests wait for one another in {}: {}", name(at), open_requests(because)),
+        Because::Serialised { at, open, .. } => {
+            format!("requests wait for one another in {}: {open:.1} are open and {}", name(at), processed(because))
+        }
         Because::BlocksItsLoop { at } => {
             format!("{} waits for each reply in a call that blocks its event loop, and serves nobody meanwhile", name(at))
         }
