@@ -241,7 +241,11 @@ test('the flame graph has the stacks of the recording and of its path, and zooms
     console.log('skipped: flame graph of a recording with stacks (not root)');
     return;
   }
-  assert.deepEqual(folded(stacks.all), printed('cpu', '--folded'));
+  // The page counts the time between two samples, the command the samples.
+  const count = (lines) => lines.reduce((sum, line) => sum + Number(line.match(/\d+$/)[0]), 0);
+  const [all, samples] = [folded(stacks.all), printed('cpu', '--folded')];
+  const period = count(all) / count(samples);
+  assert.deepEqual(all, samples.map((line) => line.replace(/\d+$/, (samples) => samples * period)).sort());
   assert.ok(stacks.path.samples > 0);
   assert.deepEqual(folded(stacks.path), printed('path', '--folded'));
   const tree = part('Stacks').getByRole('tree');
