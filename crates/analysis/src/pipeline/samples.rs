@@ -104,7 +104,7 @@ impl<'a> FoldedSamples<'a> {
     }
 
     /// Adds a sample if it is one of those that are collected. Returns what it counts: 1 if it is
-    /// of running code, and of a wait, the time in ns that it stands for.
+    /// of running code, and of a wait, the time in ns that it represents.
     fn add(&mut self, stack: &Stack<'_>, scope: &SampleScope) -> Option<f64> {
         match stack.cause {
             Cause::Running => self.run(stack, scope).then_some(1.0),
