@@ -6,10 +6,11 @@ mod commanded;
 #[path = "support/place.rs"]
 mod place;
 
-use commanded::{counted, description, numbers, snapshot, CommandedProgram, Session};
+use commanded::{counted, description, numbers, path, snapshot, CommandedProgram, Session};
 use place::{ok, signal, wait_for, Place, Running};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
 /// Asserts that the events in the chunks, the events lost there, and those counted as removed sum
@@ -173,4 +174,24 @@ fn the_log_has_the_events_of_all_chunks() {
     let printed = text.lines().filter(|line| line.contains("mark:numbered")).count() as u64;
     assert_eq!(printed, recorded);
     assert!(recorded > tried / 2, "{recorded} of {tried}");
+}
+
+/// A recorder that begins another chunk first moves the folder for requests there, and then tells
+/// others the chunk's path.
+#[test]
+fn a_snapshot_waits_for_a_recorder_that_is_between_two_chunks() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let session = Session::start(&place, &[]);
+    let mut commanded = CommandedProgram::start(&place, &program);
+    let tried = commanded.does("marks 3");
+    let (requests, elsewhere) = (place.newest().join(".requests"), place.newest().join("elsewhere"));
+    std::fs::rename(&requests, &elsewhere).unwrap();
+    let asking = Running::start(place.longpole(&["snapshot"]).stdout(Stdio::piped()));
+    std::thread::sleep(Duration::from_millis(100));
+    std::fs::rename(&elsewhere, &requests).unwrap();
+    let made = path(&ok(asking.output()));
+    assert_eq!(counted(&made, "mark:numbered"), (tried, 0));
+    commanded.end();
+    session.stop();
 }

@@ -7,11 +7,9 @@
 use super::record;
 use crate::input::in_progress;
 use anyhow::{bail, Context};
+use longpole_record::runtime_dir::session::RunningRecording;
 use longpole_record::snapshot;
-use longpole_record::Asked;
-use longpole_record::Condition;
-use longpole_record::Request;
-use longpole_record::Stop;
+use longpole_record::{Asked, Condition, Request, RuntimeDir, Stop};
 use serde_json::Value;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -57,6 +55,8 @@ pub struct Args {
 const PAUSE: Duration = Duration::from_millis(5);
 /// Time after which a recorder that has not answered is considered hung.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time after which a recorder that has no folder for requests is not merely between two chunks.
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (running, runtime) = in_progress::one(args.pid, "nothing is being recorded; begin with `longpole start --mode overwrite`")?;
@@ -68,17 +68,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let when = args.when.as_ref().map(ToString::to_string);
     let request = Request { output, when, pre_ns: args.pre.map(ns), post_ns: args.post.map_or(0, ns) };
     let stop = Stop::install().context("cannot handle signals")?;
-    let asked = match Asked::ask(&running.path, &request) {
-        Ok(asked) => asked,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!(
-                "the recorder of {} (process {}) accepts no requests; it may be ending, or be of another version",
-                running.path.display(),
-                running.pid
-            )
-        }
-        Err(error) => return Err(error).with_context(|| format!("cannot ask the recorder of {}", running.path.display())),
-    };
+    let (running, asked) = ask(running, &runtime, &request)?;
     let begin = Instant::now();
     let answer = loop {
         if let Some(answer) = asked.answer()? {
@@ -106,6 +96,27 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     finish(&made, &answer)?;
     crate::say(made.display())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the request. A recorder that begins another chunk moves its folder for requests there
+/// before it names the new chunk, so a folder that is missing is looked for again for a while.
+fn ask(mut running: RunningRecording, runtime: &RuntimeDir, request: &Request) -> anyhow::Result<(RunningRecording, Asked)> {
+    let begin = Instant::now();
+    loop {
+        match Asked::ask(&running.path, request) {
+            Ok(asked) => return Ok((running, asked)),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot ask the recorder of {}", running.path.display()));
+            }
+            Err(_) if begin.elapsed() > CHUNK_TIMEOUT => bail!(
+                "the recorder of {} (process {}) accepts no requests; it may be ending, or be of another version",
+                running.path.display(),
+                running.pid
+            ),
+            Err(_) => std::thread::sleep(PAUSE),
+        }
+        running = in_progress::again(&running, runtime)?.context("the recording ended before the snapshot was made")?;
+    }
 }
 
 /// Completes the snapshot: does the work that the recorder leaves to this process.
