@@ -231,11 +231,9 @@ impl Watches {
     /// Passes an item to the composer, whose model of the kernel is observed.
     fn compose(&mut self, part: &Part, packet_paths: &mut PacketPaths, composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>) {
         let Watches { times, facts, occupancy, off_path, waits } = self;
-        let mut others = (&mut *packet_paths, &mut (&mut *facts, &mut (&mut *off_path, &mut *waits)));
-        match times {
-            None => composer.item_with(catalogue, item, &mut (occupancy, &mut others)),
-            Some(times) => composer.item_with(catalogue, item, &mut (times, &mut (occupancy, &mut others))),
-        }
+        let mut of_path = (occupancy, &mut *waits);
+        let mut of_part = ((times, &mut *packet_paths), (&mut *facts, &mut *off_path));
+        composer.item_with(catalogue, item, &mut (&mut of_path, &mut of_part));
         if part.has_kernel {
             facts.after(composer.linux());
             off_path.after(composer.linux());
@@ -256,11 +254,7 @@ impl Watches {
         let Watches { times, facts, occupancy, off_path, waits } = self;
         composer.item_with(catalogue, item, &mut (occupancy, &mut *waits));
         waits.item(composer.linux(), catalogue, item);
-        let mut others = (packet_paths, &mut (&mut *facts, &mut *off_path));
-        match times {
-            None => model.item(catalogue, item, &mut others),
-            Some(times) => model.item(catalogue, item, &mut (times, &mut others)),
-        };
+        model.item(catalogue, item, &mut ((times, packet_paths), (&mut *facts, &mut *off_path)));
         facts.after(&model.linux);
         off_path.after(&model.linux);
     }
@@ -274,24 +268,17 @@ impl Watches {
         has_kernel: bool,
     ) {
         let Watches { times, facts, occupancy, .. } = self;
+        let mut of_part = ((times, packet_paths), &mut *facts);
         match model {
             None => {
-                let mut others = (packet_paths, &mut *facts);
-                match times {
-                    None => interactions.finish_linux(&mut (occupancy, &mut others)),
-                    Some(times) => interactions.finish_linux(&mut (times, &mut (occupancy, &mut others))),
-                }
+                interactions.finish_linux(&mut (occupancy, of_part));
                 if let Some(composer) = interactions.composer().filter(|_| has_kernel) {
                     facts.after(composer.linux());
                 }
             }
             Some(model) => {
                 interactions.finish_linux(occupancy);
-                let mut others = (packet_paths, &mut *facts);
-                match times {
-                    None => model.linux.finish(&mut others),
-                    Some(times) => model.linux.finish(&mut (times, &mut others)),
-                }
+                model.linux.finish(&mut of_part);
                 facts.after(&model.linux);
             }
         }

@@ -451,103 +451,140 @@ pub trait Watch {
 /// Ignores all reports.
 impl Watch for () {}
 
+/// The methods of a [`Watch`] that passes each report on. `$each` makes the calls of the receivers
+/// out of a call.
+macro_rules! pass_on {
+    ($each:ident) => {
+        #[inline]
+        fn moment(&mut self, moment: Moment) {
+            $each!(self.moment(moment));
+        }
+
+        #[inline]
+        fn occupied(&mut self, cpu: CpuId, by: Occupant, base: Base, mode: Mode, begin_ns: i64, end_ns: i64) {
+            $each!(self.occupied(cpu, by, base, mode, begin_ns, end_ns));
+        }
+
+        #[inline]
+        fn claimed(&mut self, cpu: CpuId, base: Base, ns: u64, interrupts_ns: u64) {
+            $each!(self.claimed(cpu, base, ns, interrupts_ns));
+        }
+
+        #[inline]
+        fn retracted(&mut self, cpu: CpuId, by: Occupant, base: Base, mode: Mode, begin_ns: i64, end_ns: i64) {
+            $each!(self.retracted(cpu, by, base, mode, begin_ns, end_ns));
+        }
+
+        #[inline]
+        fn was(&mut self, thread: ThreadId, state: ThreadState, begin_ns: i64, end_ns: i64) {
+            $each!(self.was(thread, state, begin_ns, end_ns));
+        }
+
+        #[inline]
+        fn blocked(&mut self, thread: ThreadId, why: BlockReason, begin_ns: i64, end_ns: i64) {
+            $each!(self.blocked(thread, why, begin_ns, end_ns));
+        }
+
+        #[inline]
+        fn waited(&mut self, wait: &CpuWait) {
+            $each!(self.waited(wait));
+        }
+
+        #[inline]
+        fn started(&mut self, start: &Start) {
+            $each!(self.started(start));
+        }
+
+        #[inline]
+        fn stopped(&mut self, thread: ThreadId, cpu: CpuId, begin_ns: i64, end_ns: i64, own_ns: u64) {
+            $each!(self.stopped(thread, cpu, begin_ns, end_ns, own_ns));
+        }
+
+        #[inline]
+        fn woken(&mut self, thread: ThreadId, wake: &Wake) {
+            $each!(self.woken(thread, wake));
+        }
+
+        #[inline]
+        fn handled(&mut self, handling: &Handling) {
+            $each!(self.handled(handling));
+        }
+
+        #[inline]
+        fn entered(&mut self, thread: Option<ThreadId>, name: NameId, t_ns: i64) {
+            $each!(self.entered(thread, name, t_ns));
+        }
+
+        #[inline]
+        fn returned(&mut self, call: &FinishedCall) {
+            $each!(self.returned(call));
+        }
+
+        #[inline]
+        fn allowed(&mut self, thread: ThreadId, t_ns: i64) {
+            $each!(self.allowed(thread, t_ns));
+        }
+
+        #[inline]
+        fn disallowed(&mut self, thread: ThreadId) {
+            $each!(self.disallowed(thread));
+        }
+
+        #[inline]
+        fn faulted(&mut self, thread: Option<ThreadId>, name: NameId, t_ns: i64) {
+            $each!(self.faulted(thread, name, t_ns));
+        }
+
+        #[inline]
+        fn reclaimed(&mut self, thread: ThreadId, begin_ns: i64, end_ns: i64) {
+            $each!(self.reclaimed(thread, begin_ns, end_ns));
+        }
+
+        #[inline]
+        fn expired(&mut self, expiry: &Expiry) {
+            $each!(self.expired(expiry));
+        }
+
+        #[inline]
+        fn hopped(&mut self, hop: &Hop<'_>) {
+            $each!(self.hopped(hop));
+        }
+    };
+}
+
+macro_rules! to_both {
+    ($self:ident.$method:ident($($argument:ident),*)) => {
+        $self.0.$method($($argument),*);
+        $self.1.$method($($argument),*);
+    };
+}
+
 /// Passes each report to two receivers.
-impl<A: Watch, B: Watch> Watch for (&mut A, &mut B) {
-    #[inline]
-    fn moment(&mut self, moment: Moment) {
-        self.0.moment(moment);
-        self.1.moment(moment);
-    }
+impl<A: Watch, B: Watch> Watch for (A, B) {
+    pass_on!(to_both);
+}
 
-    fn occupied(&mut self, cpu: CpuId, by: Occupant, base: Base, mode: Mode, begin_ns: i64, end_ns: i64) {
-        self.0.occupied(cpu, by, base, mode, begin_ns, end_ns);
-        self.1.occupied(cpu, by, base, mode, begin_ns, end_ns);
-    }
+macro_rules! to_borrowed {
+    ($self:ident.$method:ident($($argument:ident),*)) => {
+        (**$self).$method($($argument),*)
+    };
+}
 
-    fn claimed(&mut self, cpu: CpuId, base: Base, ns: u64, interrupts_ns: u64) {
-        self.0.claimed(cpu, base, ns, interrupts_ns);
-        self.1.claimed(cpu, base, ns, interrupts_ns);
-    }
+impl<W: Watch> Watch for &mut W {
+    pass_on!(to_borrowed);
+}
 
-    fn retracted(&mut self, cpu: CpuId, by: Occupant, base: Base, mode: Mode, begin_ns: i64, end_ns: i64) {
-        self.0.retracted(cpu, by, base, mode, begin_ns, end_ns);
-        self.1.retracted(cpu, by, base, mode, begin_ns, end_ns);
-    }
+macro_rules! to_present {
+    ($self:ident.$method:ident($($argument:ident),*)) => {
+        if let Some(watch) = $self {
+            watch.$method($($argument),*);
+        }
+    };
+}
 
-    fn was(&mut self, thread: ThreadId, state: ThreadState, begin_ns: i64, end_ns: i64) {
-        self.0.was(thread, state, begin_ns, end_ns);
-        self.1.was(thread, state, begin_ns, end_ns);
-    }
-
-    fn blocked(&mut self, thread: ThreadId, why: BlockReason, begin_ns: i64, end_ns: i64) {
-        self.0.blocked(thread, why, begin_ns, end_ns);
-        self.1.blocked(thread, why, begin_ns, end_ns);
-    }
-
-    fn waited(&mut self, wait: &CpuWait) {
-        self.0.waited(wait);
-        self.1.waited(wait);
-    }
-
-    fn started(&mut self, start: &Start) {
-        self.0.started(start);
-        self.1.started(start);
-    }
-
-    fn stopped(&mut self, thread: ThreadId, cpu: CpuId, begin_ns: i64, end_ns: i64, own_ns: u64) {
-        self.0.stopped(thread, cpu, begin_ns, end_ns, own_ns);
-        self.1.stopped(thread, cpu, begin_ns, end_ns, own_ns);
-    }
-
-    fn woken(&mut self, thread: ThreadId, wake: &Wake) {
-        self.0.woken(thread, wake);
-        self.1.woken(thread, wake);
-    }
-
-    fn handled(&mut self, handling: &Handling) {
-        self.0.handled(handling);
-        self.1.handled(handling);
-    }
-
-    fn entered(&mut self, thread: Option<ThreadId>, name: NameId, t_ns: i64) {
-        self.0.entered(thread, name, t_ns);
-        self.1.entered(thread, name, t_ns);
-    }
-
-    fn returned(&mut self, call: &FinishedCall) {
-        self.0.returned(call);
-        self.1.returned(call);
-    }
-
-    fn allowed(&mut self, thread: ThreadId, t_ns: i64) {
-        self.0.allowed(thread, t_ns);
-        self.1.allowed(thread, t_ns);
-    }
-
-    fn disallowed(&mut self, thread: ThreadId) {
-        self.0.disallowed(thread);
-        self.1.disallowed(thread);
-    }
-
-    fn faulted(&mut self, thread: Option<ThreadId>, name: NameId, t_ns: i64) {
-        self.0.faulted(thread, name, t_ns);
-        self.1.faulted(thread, name, t_ns);
-    }
-
-    fn reclaimed(&mut self, thread: ThreadId, begin_ns: i64, end_ns: i64) {
-        self.0.reclaimed(thread, begin_ns, end_ns);
-        self.1.reclaimed(thread, begin_ns, end_ns);
-    }
-
-    fn expired(&mut self, expiry: &Expiry) {
-        self.0.expired(expiry);
-        self.1.expired(expiry);
-    }
-
-    fn hopped(&mut self, hop: &Hop<'_>) {
-        self.0.hopped(hop);
-        self.1.hopped(hop);
-    }
+/// Passes the reports on if there is a receiver.
+impl<W: Watch> Watch for Option<W> {
+    pass_on!(to_present);
 }
 
 /// The kernel's name of the softirq with this number.
