@@ -92,11 +92,11 @@ truth-kernel:
 
 # The long forms of tests, with the numbers that the acceptance criteria require.
 soak:
-	LONGPOLE_SOAK=1 cargo test --release -p longpole --test recording --test kernel_many -- --nocapture
-	LONGPOLE_SOAK=1 cargo test --release -p longpole --test reliable --test reliable_names --test reliable_sanitized -- --nocapture --test-threads 1
+	LONGPOLE_SOAK=1 cargo test --release -p longpole --test suite -- --nocapture recording:: kernel_many::
+	LONGPOLE_SOAK=1 cargo test --release -p longpole --test suite -- --nocapture --test-threads 1 reliable
 	cargo build --release -p longpole-record --examples
-	LONGPOLE_SOAK=1 cargo test --release -p longpole --test surroundings --test surroundings_clock -- --nocapture --test-threads 1
-	LONGPOLE_SOAK=1 cargo test --release -p longpole-record --test reliable_recorder --test reliable_hostile -- --nocapture --test-threads 1
+	LONGPOLE_SOAK=1 cargo test --release -p longpole --test suite -- --nocapture --test-threads 1 surroundings
+	LONGPOLE_SOAK=1 cargo test --release -p longpole-record --test suite -- --nocapture --test-threads 1 reliable_
 	ORACLE_SYSTEMS=2000 bash tests/oracle.sh
 
 # Fuzzes everything that parses foreign input. Stable Rust accepts the options with which LLVM

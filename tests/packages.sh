@@ -25,7 +25,7 @@ for key in ("description", "license", "repository", "readme", "keywords", "categ
         sys.exit(f"{name} has no `{key}`; add it to its Cargo.toml")
 if len(package["keywords"]) > 5 or len(package["categories"]) > 5:
     sys.exit(f"{name} has more than 5 keywords or categories, which crates.io refuses")
-product = [dependency["name"] for dependency in package["dependencies"] if dependency["name"].startswith("longpole")]
+product = [dependency["name"] for dependency in package["dependencies"] if dependency["name"].startswith("longpole") and dependency["kind"] != "dev"]
 if product:
     sys.exit(f"{name} depends on {', '.join(product)}; a format crate depends on no crate of the product")
 PROGRAM

@@ -1,0 +1,11 @@
+//! What several files of tests share.
+
+pub mod commanded;
+pub mod faulty;
+pub mod figures;
+pub mod place;
+pub mod plain_ctf;
+pub mod program;
+pub mod schema;
+pub mod tried;
+pub mod view;

@@ -1,0 +1,11 @@
+//! The tests of this crate's public interface, one module per theme. A single program is built and
+//! linked faster than one for each theme; `scripts/test` runs each theme in a process of its own.
+
+mod affinity_masks;
+mod causes;
+mod drawn;
+mod linux;
+mod probe_causes;
+mod signals;
+mod tokens;
+mod user_rules;

@@ -1,0 +1,10 @@
+//! The tests of this crate's public interface, one module per theme. A single program is built and
+//! linked faster than one for each theme; `scripts/test` runs each theme in a process of its own.
+
+mod cycles;
+mod directory;
+mod hot;
+mod model;
+mod recorded;
+mod support;
+mod traced;
