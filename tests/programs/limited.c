@@ -27,7 +27,9 @@
  *            thread has slept for a second;
  * "blocks"   the event loop of a server passes requests on to another server, which sleeps for 3 ms
  *            per request, and waits for each reply itself;
- * "relays"   the same with a loop that waits for the replies and for further requests together.
+ * "relays"   the same with a loop that waits for the replies and for further requests together;
+ * "turns"    a server with four clients shares one connection, to a server that relays the requests
+ *            to one that sleeps for 3 ms per request.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -559,8 +561,53 @@ static void forward(int listening, const struct sockaddr_in *at, int blocks)
     }
 }
 
-/* Starts a server that answers after 3 ms or, if `behind` is given, passes requests on. */
-static pid_t server(struct sockaddr_in *at, const struct sockaddr_in *behind, int blocks)
+static void forwards_and_waits(int listening, const struct sockaddr_in *at)
+{
+    forward(listening, at, 1);
+}
+
+static void forwards(int listening, const struct sockaddr_in *at)
+{
+    forward(listening, at, 0);
+}
+
+static void answers(int listening, const struct sockaddr_in *at)
+{
+    (void)at;
+    answer(listening, 3000);
+}
+
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+static int behind_all;
+
+static void *takes_turns(void *client)
+{
+    char request[8], reply;
+    for (;;) {
+        read_all((int)(long)client, request, sizeof request);
+        pthread_mutex_lock(&turn);
+        check(write(behind_all, request, sizeof request) == sizeof request, "write");
+        read_all(behind_all, &reply, 1);
+        pthread_mutex_unlock(&turn);
+        check(write((int)(long)client, &reply, 1) == 1, "write");
+    }
+    return NULL;
+}
+
+/* Has a thread for each client. They share one connection to the next server. */
+static void forwards_in_turn(int listening, const struct sockaddr_in *at)
+{
+    behind_all = connected(at);
+    for (;;) {
+        pthread_t thread;
+        long client = accept(listening, NULL, NULL);
+        check(client >= 0, "accept");
+        check(pthread_create(&thread, NULL, takes_turns, (void *)client) == 0, "pthread_create");
+    }
+}
+
+/* Starts a server in front of `behind`. Stores its address in `at`. */
+static pid_t server(struct sockaddr_in *at, void (*serves)(int, const struct sockaddr_in *), const struct sockaddr_in *behind)
 {
     int ends[2];
     check(pipe(ends) == 0, "pipe");
@@ -568,10 +615,7 @@ static pid_t server(struct sockaddr_in *at, const struct sockaddr_in *behind, in
     if (child == 0) {
         int listening = listener(0, at);
         check(write(ends[1], at, sizeof *at) == sizeof *at, "write");
-        if (behind)
-            forward(listening, behind, blocks);
-        else
-            answer(listening, 3000);
+        serves(listening, behind);
     }
     read_all(ends[0], (char *)at, sizeof *at);
     close(ends[0]);
@@ -579,16 +623,36 @@ static pid_t server(struct sockaddr_in *at, const struct sockaddr_in *behind, in
     return child;
 }
 
-static void passed_on(int blocks)
+static int requests_of_each;
+
+static void *asks_often(void *at)
 {
-    struct sockaddr_in front, slow;
-    pid_t servers[2];
-    servers[0] = server(&slow, NULL, 0);
-    servers[1] = server(&front, &slow, blocks);
-    int of = connected(&front);
-    for (int i = 0; i < 300; i++)
+    int of = connected(at);
+    for (int i = 0; i < requests_of_each; i++)
         ask(of, 1);
-    for (int i = 0; i < 2; i++) {
+    return NULL;
+}
+
+/* Asks a chain of servers, of which the last one sleeps for 3 ms per request. */
+static void chain(void (*first)(int, const struct sockaddr_in *), void (*second)(int, const struct sockaddr_in *), int clients)
+{
+    struct sockaddr_in at[3];
+    pid_t servers[3];
+    pthread_t threads[4];
+    int count = 0;
+    servers[count] = server(&at[count], answers, NULL);
+    count++;
+    if (second) {
+        servers[count] = server(&at[count], second, &at[count - 1]);
+        count++;
+    }
+    servers[count] = server(&at[count], first, &at[count - 1]);
+    requests_of_each = 300 / clients;
+    for (int i = 0; i < clients; i++)
+        check(pthread_create(&threads[i], NULL, asks_often, &at[count]) == 0, "pthread_create");
+    for (int i = 0; i < clients; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i <= count; i++) {
         kill(servers[i], SIGTERM);
         wait(NULL);
     }
@@ -625,8 +689,12 @@ int main(int count, char **arguments)
         minded();
     else if (strcmp(means, "timed") == 0)
         timed();
-    else if (strcmp(means, "blocks") == 0 || strcmp(means, "relays") == 0)
-        passed_on(means[0] == 'b');
+    else if (strcmp(means, "blocks") == 0)
+        chain(forwards_and_waits, NULL, 1);
+    else if (strcmp(means, "relays") == 0)
+        chain(forwards, NULL, 1);
+    else if (strcmp(means, "turns") == 0)
+        chain(forwards_in_turn, forwards, 4);
     else
         return 2;
     return 0;

@@ -248,7 +248,7 @@ impl Case<'_> {
             .or_else(|| self.by_inversion())
             .or_else(|| self.by_connections())
             .or_else(|| self.by_hand_over())
-            .or_else(|| self.by_cpus())
+            .or_else(|| self.by_cpus().map(|verdict| self.by_process_per_item().unwrap_or(verdict)))
             .or_else(|| self.by_serial_step())
             .or_else(|| self.by_interrupts())
             .or_else(|| self.by_subject())

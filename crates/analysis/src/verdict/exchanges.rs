@@ -404,7 +404,7 @@ impl Exchanges {
     }
 
     /// Returns the activity of each process by its id, with the port on which it receives requests.
-    pub fn finish(mut self) -> SocketActivities {
+    pub fn finish(mut self) -> (SocketActivities, HashMap<i32, i32>) {
         let mut open: Vec<_> = self.open.keys().copied().collect();
         open.sort_unstable();
         open.into_iter().for_each(|of| self.close_connection(of));
@@ -415,7 +415,7 @@ impl Exchanges {
         }
         let served_ports = self.served_ports();
         let ports = self.ports.iter().filter_map(|(&process, ports)| Some((process, main_port(ports)?))).collect();
-        SocketActivities { processes: self.processes, ports, served_ports }
+        (SocketActivities { processes: self.processes, ports, served_ports }, self.parents)
     }
 }
 

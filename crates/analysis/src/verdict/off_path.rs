@@ -114,8 +114,10 @@ impl OffPathCollector {
 
     /// Returns the facts of the whole trace.
     pub fn finish(self) -> OffPathFacts {
+        let (sockets, parents) = self.exchanges.finish();
         OffPathFacts {
-            sockets: self.exchanges.finish(),
+            sockets,
+            parents,
             windows: self.windows,
             link: self.links.busiest(),
             inversions: self.inversions.finish(),
@@ -129,6 +131,8 @@ impl OffPathCollector {
 #[derive(Debug, Default)]
 pub struct OffPathFacts {
     pub sockets: SocketActivities,
+    /// Parent of each process that began during the recording.
+    pub parents: HashMap<i32, i32>,
     windows: HashMap<(u16, u16), Window>,
     /// Link for which packets waited for the longest time.
     pub link: Option<Link>,

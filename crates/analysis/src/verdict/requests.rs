@@ -147,19 +147,32 @@ impl Case<'_> {
             let (threads, callee) = (self.workers(at), callee.map(|callee| self.name(callee, None)));
             (at, Because::Serialised { at: self.name(at, None), open, at_a_time, callee, threads })
         };
-        let callers = self.parts.entries_into(subject).map(|(from, _)| from).filter(|_| self.is_called(subject));
-        let mut callers: Vec<SubjectId> = callers.collect();
-        callers.sort_unstable();
-        for at in callers {
-            let SocketActivity { served, asked, .. } = &self.subjects.get(at).activity;
-            let (open, calls) = (self.open(at), asked.count >= self.limits.min_occurrences);
-            let is_limit = self.is_limit(open, asked.open());
-            if calls && served.count >= self.limits.min_occurrences && 2 * asked.count >= served.count && is_limit {
-                return Some(serialised(at, open, asked.open(), Some(subject)));
+        for at in self.callers(subject) {
+            let (open, at_a_time) = (self.open(at), self.subjects.get(at).activity.asked.open());
+            if self.is_limit(open, at_a_time) {
+                return Some(serialised(at, open, at_a_time, Some(subject)));
             }
         }
         let (open, at_a_time) = self.waiting_requests(subject)?;
         Some(serialised(subject, open, at_a_time, None))
+    }
+
+    /// Returns the servers that ask this one for most of their requests, the nearest first: those
+    /// that call it, those that call these, and so on.
+    fn callers(&self, subject: SubjectId) -> Vec<SubjectId> {
+        let mut found = vec![subject];
+        for at in 0.. {
+            let Some(&callee) = found.get(at) else { break };
+            let callers = self.parts.entries_into(callee).map(|(from, _)| from).filter(|_| self.is_called(callee));
+            let asks = |from: &SubjectId| {
+                let SocketActivity { served, asked, .. } = &self.subjects.get(*from).activity;
+                served.count.min(asked.count) >= self.limits.min_occurrences && 2 * asked.count >= served.count
+            };
+            let mut callers: Vec<SubjectId> = callers.filter(|from| asks(from) && !found.contains(from)).collect();
+            callers.sort_unstable();
+            found.extend(callers);
+        }
+        found.split_off(1)
     }
 
     /// Returns whether the path can come to a subject because it is called. Nobody calls a client:

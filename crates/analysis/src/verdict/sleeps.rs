@@ -219,7 +219,7 @@ impl Case<'_> {
     }
 
     fn by_polling(&self, sleep: &Sleep) -> Option<Verdict> {
-        let (sides, mean_ns, count) = self.polling()?;
+        let (sides, mean_ns, count) = self.polling(sleep)?;
         let mut verdict = self.sleep_verdict(sleep, Mechanism::Polling);
         verdict.because.push(Because::Polls { sides, mean_ns, count });
         verdict.role = None;
@@ -265,13 +265,19 @@ impl Case<'_> {
     }
 
     /// Returns several threads that sleep for short times again and again and wake no other thread:
-    /// their names, the mean sleep and the number of sleeps.
-    pub(super) fn polling(&self) -> Option<(Vec<Named>, u64, u64)> {
+    /// their names, the mean sleep and the number of sleeps. The given sleeps are of one of them.
+    fn polling(&self, sleep: &Sleep) -> Option<(Vec<Named>, u64, u64)> {
         let machines = self.vocabulary.machines();
         let mut pollers: Vec<Poller> = machines.filter_map(|machine| self.poller(machine)).collect();
         // Threads that poll the same thing do so about equally often.
         let shortest = pollers.iter().map(Poller::mean_ns).min().unwrap_or(0);
         pollers.retain(|poller| poller.mean_ns() as f64 <= self.limits.max_similar_ratio * shortest as f64);
+        // The path follows one of them. Background threads of a runtime also sleep and wake nobody,
+        // next to the thread whose sleeps have the path.
+        let is_followed = |poller: &Poller| sleep.count as f64 >= self.limits.majority * poller.sleeps as f64;
+        if !pollers.iter().any(|poller| poller.subject == sleep.subject && is_followed(poller)) {
+            return None;
+        }
         let machines: HashSet<MachineId> = pollers.iter().map(|poller| poller.machine).collect();
         let own_pairs = self.traffic.pairs().filter(|(by, woken, _)| machines.contains(by) || machines.contains(woken));
         let wakes: u64 = own_pairs.map(|(.., pair)| pair.count).sum();

@@ -57,8 +57,8 @@ impl Lives {
     }
 
     /// Returns the lives of several machines.
-    pub fn of<'a>(own: impl Iterator<Item = &'a Own>) -> Lives {
-        own.map(Own::lives).fold(Lives::default(), |all, own| Lives {
+    pub fn of<'a>(own: impl IntoIterator<Item = &'a Own>) -> Lives {
+        own.into_iter().map(Own::lives).fold(Lives::default(), |all, own| Lives {
             count: all.count + own.count,
             ns: all.ns + own.ns,
             longest_ns: all.longest_ns.max(own.longest_ns),

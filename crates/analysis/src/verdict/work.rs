@@ -4,12 +4,12 @@ use super::because::Because;
 use super::data::{Mechanism, Named, Outcome, RunRole, StateNamed, Verdict};
 use super::parts::{Does, Part, Whole};
 use super::subjects::{Level, Role, SubjectId};
-use super::traffic::Lives;
+use super::traffic::{Lives, Own};
 use super::{state_of, Case};
 use crate::findings::Scope;
 use crate::verdict::inversions::Inversion;
 use longpole_model::interaction::MachineId;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 impl Case<'_> {
     /// Judges a thread for which a more important one waits, and which cannot run because of a
@@ -285,26 +285,33 @@ impl Case<'_> {
         forks.into_iter().max_by_key(|&(of, count)| (count, std::cmp::Reverse(of)))
     }
 
-    /// Judges a program that starts processes again and again, if most of its time and theirs,
-    /// before they execute another program, is the kernel's work for that.
+    /// Judges a program that starts processes again and again, if most of its time and theirs is
+    /// the work to start and end them: the kernel's work, or what the cheapest of these programs
+    /// needs for a process, times their number. What they wait for CPUs is divided like their work.
     pub(super) fn by_process_per_item(&self) -> Option<Verdict> {
         let first = self.parts.wholes.iter().find(|whole| self.is_program(whole.subject))?;
-        let name = &self.subjects.get(first.subject).name;
-        let is_own = |subject: SubjectId| self.subjects.get(subject).name == *name;
+        let family = self.family(self.starter(first.subject));
+        let is_own = |subject: SubjectId| family.contains(&subject);
         let own: Vec<&Part> = self.parts.parts.iter().filter(|part| is_own(part.subject)).collect();
-        let share = |of_kernel: bool| -> f64 {
-            let meant = own.iter().filter(|part| !of_kernel || matches!(part.does, Does::SystemCall | Does::Faults));
-            meant.map(|part| part.share).sum()
-        };
-        let (whole, kernel) = (share(false), share(true));
-        if whole < self.limits.majority || kernel < self.limits.majority * whole {
+        let share = |is_meant: &dyn Fn(Does) -> bool| -> f64 { own.iter().filter(|part| is_meant(part.does)).map(|part| part.share).sum() };
+        let (whole, waiting) = (share(&|_| true), share(&|does| does == Does::Runnable));
+        let kernel = share(&|does| matches!(does, Does::SystemCall | Does::Faults));
+        let is_of_kernel = |share: f64| kernel >= share * (whole - waiting);
+        let is_start = self.is_majority_of_starts(&family) && is_of_kernel(self.limits.min_fault_share);
+        if whole < self.limits.majority || !is_start && !is_of_kernel(self.limits.majority) {
             return None;
         }
         let (by, count) = self.most_forks(is_own)?;
-        let lives = Lives::of(self.owners().filter(|&(of, _)| of != by && is_own(of)).map(|(_, own)| own));
-        // Each of them ends soon, and together they take a considerable share of the run.
+        // Those that end soon do most of the work, and together they take a considerable share of
+        // the run.
         let least = self.limits.considerable_share * self.parts.length_ns as f64;
-        if count < self.limits.min_occurrences || lives.longest_ns as f64 >= least || (lives.ns as f64) < whole * least {
+        let threads: Vec<&Own> = self.owners().filter(|&(of, _)| is_own(of)).map(|(_, own)| own).collect();
+        let ends_soon = |own: &&Own| (Lives::of([*own]).longest_ns as f64) < least;
+        let short: Vec<&Own> = threads.iter().copied().filter(ends_soon).collect();
+        let ran = |of: &[&Own]| of.iter().map(|own| own.ran_ns).sum::<u64>() as f64;
+        let lives = Lives::of(short.iter().copied());
+        let is_most = ran(&short) >= self.limits.majority * ran(&threads) && lives.ns as f64 >= whole * least;
+        if count < self.limits.min_occurrences || !is_most {
             return None;
         }
         let mut verdict = self.named(Outcome::Bottleneck, by, &[]);
@@ -314,8 +321,64 @@ impl Case<'_> {
         verdict.mechanism = Some(Mechanism::ProcessPerItem);
         let mean_ns = lives.ns / lives.count.max(1);
         verdict.because.push(Because::Processes { by: self.name(by, None), count, mean_ns });
-        verdict.because.push(Because::Divided { parts: own.iter().take(4).map(|part| (state_of(part), part.share)).collect() });
+        verdict.because.push(Because::Divided { parts: largest_states(&own) });
         Some(verdict)
+    }
+
+    /// Returns whether most of the CPU time of these programs is spent even if each of their
+    /// processes needed no more than those of the program whose processes need least: the dynamic
+    /// linker's and the kernel's work, which all of them have.
+    fn is_majority_of_starts(&self, family: &HashSet<SubjectId>) -> bool {
+        let used = family.iter().map(|&subject| {
+            let ran: u64 = self.owned(subject).map(|own| own.ran_ns).sum();
+            (ran, Lives::of(self.owned(subject)).count)
+        });
+        let used: Vec<(u64, u64)> = used.collect();
+        let means = used.iter().filter(|(_, count)| *count >= self.limits.min_occurrences).map(|(ran, count)| *ran as f64 / *count as f64);
+        let count: u64 = used.iter().map(|(_, count)| count).sum();
+        let ran: u64 = used.iter().map(|(ran, _)| ran).sum();
+        means.reduce(f64::min).is_some_and(|least| least * count as f64 >= self.limits.majority * ran as f64)
+    }
+
+    /// Returns the subject that starts the processes of this one, again and again, or that starts
+    /// the one which does. A single process starts itself.
+    fn starter(&self, subject: SubjectId) -> SubjectId {
+        let owners: HashMap<i32, SubjectId> =
+            self.subjects.iter().flat_map(|(id, of)| of.processes.iter().map(move |process| (*process, id))).collect();
+        let mut seen = vec![subject];
+        while let Some(&last) = seen.last() {
+            let processes = &self.subjects.get(last).processes;
+            let mut started: HashMap<SubjectId, u64> = HashMap::new();
+            for parent in processes.iter().filter_map(|process| self.off_path.parents.get(process)) {
+                if let Some(by) = owners.get(parent) {
+                    *started.entry(*by).or_default() += 1;
+                }
+            }
+            let most = started.into_iter().max_by_key(|&(by, count)| (count, std::cmp::Reverse(by)));
+            match most.filter(|&(_, count)| count >= self.limits.min_occurrences && 2 * count >= processes.len() as u64) {
+                Some((by, _)) if !seen.contains(&by) => seen.push(by),
+                _ => return last,
+            }
+        }
+        subject
+    }
+
+    /// Returns the subjects of the same program, and those most of whose processes they have
+    /// started, directly or through others of these.
+    fn family(&self, subject: SubjectId) -> HashSet<SubjectId> {
+        let name = &self.subjects.get(subject).name;
+        let mut family: HashSet<SubjectId> = self.subjects.iter().filter(|(_, other)| other.name == *name).map(|(id, _)| id).collect();
+        loop {
+            let own: HashSet<i32> = family.iter().flat_map(|id| self.subjects.get(*id).processes.iter().copied()).collect();
+            let is_started = |process: &&i32| self.off_path.parents.get(process).is_some_and(|parent| own.contains(parent));
+            let others = self.subjects.iter().filter(|(id, _)| !family.contains(id) && self.is_program(*id));
+            let started = others.filter(|(_, other)| 2 * other.processes.iter().filter(is_started).count() > other.processes.len());
+            let started: Vec<SubjectId> = started.map(|(id, _)| id).collect();
+            if started.is_empty() {
+                return family;
+            }
+            family.extend(started);
+        }
     }
 
     /// Judges a part of the run in which one program at a time runs, if several run at a time in

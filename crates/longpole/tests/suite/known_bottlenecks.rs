@@ -192,6 +192,17 @@ fn a_run_that_a_timer_ends_is_judged_by_its_rate_of_replies() {
 }
 
 #[test]
+fn requests_that_wait_for_one_another_are_reported_at_the_server_where_they_wait() {
+    let Some(turns) = report("turns") else { return };
+    assert_eq!(named(&turns), ["bottleneck", "limited", "serialisation"], "{}", turns["verdict"]["text"]);
+    let because = turns["verdict"]["because"].as_array().unwrap();
+    let serialised = because.iter().find(|because| because["kind"] == "serialised").unwrap();
+    // The server before the one that sleeps has only one request open.
+    assert!(serialised["open"].as_f64().unwrap() > 3.0, "{serialised}");
+    assert_ne!(serialised["at"]["port"], turns["verdict"]["subject"]["port"], "{serialised}");
+}
+
+#[test]
 fn an_event_loop_that_waits_for_each_reply_itself_is_reported_and_one_that_does_not_is_not() {
     let blocks = |means: &str| {
         let verdict = report(means)?["verdict"].clone();

@@ -35,7 +35,7 @@ pub(super) fn clause(because: &Because) -> String {
             format!("on average {threads:.1} of its threads are ready to run, on {} CPUs", number(*cpus))
         }
         Because::Processes { by, count, mean_ns } => {
-            format!("{} starts {} processes of it, which live for {} each", name(by), number(*count), time(*mean_ns))
+            format!("{} starts {} processes, which live for {} each", name(by), number(*count), time(*mean_ns))
         }
         Because::Affinity { allowed, cpus, idle } => {
             let idle = percent(*idle);

@@ -216,9 +216,10 @@ impl Changes {
     }
 }
 
-/// The machine does this itself, work or sleep; not a wait for something, nor a wait for a CPU.
+/// The machine does this itself, work or sleep; not a wait for something, nor a wait for a CPU. A
+/// quota holds it back for as long as its own work takes.
 fn is_own(kind: SegmentKind) -> bool {
-    matches!(kind, SegmentKind::State(kind) if kind.is_code() || kind == StateKind::Asleep)
+    matches!(kind, SegmentKind::State(kind) if kind.is_code() || matches!(kind, StateKind::Asleep | StateKind::Throttled))
 }
 
 /// Threads are named PROGRAM/THREAD.
