@@ -21,9 +21,11 @@
 //! | a priority inversion | [`work`], with [`inversions`] |
 //! | connections for each request | [`requests`] |
 //! | a hand-over for each item | [`hand_over`] |
-//! | the CPUs, a serial step of the run, or interrupts | [`work`] |
+//! | the CPUs | [`work`] |
+//! | a serial step of the run | [`serial_step`] |
+//! | interrupts | [`work`] |
 //! | one subject, by one of its states or as a whole | [`work`] |
-//! | a process for each item | [`work`] |
+//! | a process for each item | [`processes`] |
 //! | round trips | [`requests`] |
 //!
 //! A subject that leads without a state that leads is first asked for round trips. If no question
@@ -58,9 +60,11 @@ pub mod pairs;
 pub mod parts;
 pub mod places;
 mod polls;
+mod processes;
 mod requests;
 pub mod sensitivity;
 pub mod sentence;
+mod serial_step;
 mod sleeps;
 pub mod stages;
 pub mod stations;
@@ -345,7 +349,6 @@ impl Case<'_> {
         let share: f64 = parts.iter().map(|part| part.share).sum();
         let error = parts.iter().map(|part| part.error).fold(0.0, f64::max);
         let first = parts.first();
-        let of = self.subjects.get(subject);
         let runner = self.parts.parts.iter().find(|part| part.subject != subject && part.does != Does::Transit);
         Verdict {
             subject: Some(first.map_or_else(|| self.name(subject, None), |part| self.name_of(part))),
@@ -354,7 +357,7 @@ impl Case<'_> {
             share_low: Some((share - error).max(0.0)),
             share_high: Some((share + error).min(1.0)),
             runner_up: runner.map(|part| self.runner_up(part)),
-            role: (of.role == Role::Client && of.activity.asked.count > 0).then_some(RunRole::LoadGenerator),
+            role: self.role(subject),
             evidence: first.map_or_else(Evidence::default, |part| part.evidence),
             origin: Origin { subject: Some(subject), station: None, row: first.map(|part| part.row.clone()) },
             ..self.empty(outcome)
@@ -411,6 +414,15 @@ impl Case<'_> {
     /// Returns the share of the path that some of its parts have together.
     fn share(&self, is_meant: impl Fn(&Part) -> bool) -> f64 {
         self.parts.parts.iter().filter(|part| is_meant(part)).map(|part| part.share).sum()
+    }
+
+    /// Returns the role of the only program that makes requests and answers none. With several,
+    /// such as a worker that takes its work from a broker, it is unknown which makes the load.
+    fn role(&self, subject: SubjectId) -> Option<RunRole> {
+        let makes_requests = |of: &Subject| of.role == Role::Client && of.activity.asked.count > 0 && !of.is_recorder;
+        let own = self.subjects.get(subject);
+        let is_only = !self.subjects.iter().any(|(_, other)| other.name != own.name && makes_requests(other));
+        (makes_requests(own) && is_only).then_some(RunRole::LoadGenerator)
     }
 
     /// Returns whether `share` is large enough, and no other kind of state has a larger share of

@@ -58,7 +58,7 @@ SYSTEMS = [
         rate=WRK,
         component=(r"checksums",),
         mechanism=(r"quota", r"throttl", r"held back", r"control group"),
-        change="x0",
+        change="checksums::throttled x0",
         halves=True,
         needs=("go", "wrk"),
     ),

@@ -92,6 +92,10 @@ struct Connection {
     is_connecting: bool,
     /// Number of requests that were sent again after `SENT_AGAIN_NS` without a reply.
     sent_again: u64,
+    /// Number of event waits of the sending thread when it last sent.
+    event_waits: u64,
+    /// A receiving call has returned without a byte since the last byte was sent.
+    received_nothing: bool,
 }
 
 /// The direction of the last transfer.
@@ -310,8 +314,13 @@ impl Exchanges {
                 let known = self.open.len() < MAX_CONNECTIONS || self.open.contains_key(&(process, about));
                 if known {
                     let begin = call.begin_ns.unwrap_or(call.end_ns);
-                    let in_loop = self.event_waits.contains_key(&thread.tid);
-                    self.transfer((process, about), (effect, in_loop), begin, call.end_ns);
+                    let event_waits = self.event_waits.get(&thread.tid).map(|&(_, count)| count);
+                    self.transfer((process, about), (effect, event_waits), begin, call.end_ns);
+                }
+            }
+            CallEffect::Receive if result <= 0 => {
+                if let Some(connection) = self.open.get_mut(&(process, about)) {
+                    connection.received_nothing = true;
                 }
             }
             _ => {}
@@ -325,8 +334,8 @@ impl Exchanges {
         }
     }
 
-    /// `in_loop`: the thread also waits for events on several connections.
-    fn transfer(&mut self, of: (i32, i64), (effect, in_loop): (CallEffect, bool), begin_ns: i64, end_ns: i64) {
+    /// `event_waits`: the number of event waits of the thread until now, if it waits for events.
+    fn transfer(&mut self, of: (i32, i64), (effect, event_waits): (CallEffect, Option<u64>), begin_ns: i64, end_ns: i64) {
         if !self.open.contains_key(&of) {
             *self.of_unknown_side.entry(of.0).or_default() += 1;
         }
@@ -341,7 +350,7 @@ impl Exchanges {
             }
             (CallEffect::Receive, Some((Last::Sent, since))) => {
                 connection.from_send.record(since, end_ns);
-                if in_loop {
+                if event_waits.is_some() {
                     connection.in_receive_ns += end_ns.saturating_sub(begin_ns.max(since)).max(0) as u64;
                 }
                 connection.since = Some((Last::Received, end_ns));
@@ -349,10 +358,15 @@ impl Exchanges {
             (CallEffect::Send, None) => connection.since = Some((Last::Sent, begin_ns)),
             (_, None) => connection.since = Some((Last::Received, end_ns)),
             (CallEffect::Send, Some((Last::Sent, since))) if begin_ns - since > SENT_AGAIN_NS && connection.from_send.count == 0 => {
-                connection.sent_again += 1;
+                // Who has not waited for a reply continues to send the same request.
+                let has_waited = connection.received_nothing || event_waits.unwrap_or(0) > connection.event_waits;
+                connection.sent_again += u64::from(has_waited);
                 connection.since = Some((Last::Sent, begin_ns));
             }
             _ => {}
+        }
+        if effect == CallEffect::Send {
+            (connection.event_waits, connection.received_nothing) = (event_waits.unwrap_or(0), false);
         }
     }
 

@@ -11,8 +11,8 @@ use longpole_model::system_calls::CallFamily;
 
 impl Case<'_> {
     /// Returns a reason if the client of this subject sends many requests, one after the other, and
-    /// spends most of its time waiting for the replies.
-    pub(super) fn chatty(&self, subject: SubjectId) -> Option<Because> {
+    /// spends most of its time waiting for the replies; and whether fewer requests would help.
+    pub(super) fn chatty(&self, subject: SubjectId) -> Option<(Because, bool)> {
         let length = self.traffic.length_ns().max(1) as f64;
         let askers = self.wakeups_between.iter().filter(|(pair, _)| pair.to == subject);
         let asker = askers.max_by_key(|&(pair, &count)| (count, std::cmp::Reverse(pair.from))).map(|(pair, _)| pair.from)?;
@@ -24,14 +24,15 @@ impl Case<'_> {
         }
         let per_request = (served.count >= self.limits.min_occurrences).then(|| asked.count as f64 / served.count as f64);
         let (count, mean_ns) = (asked.count, asked.total_ns / asked.count);
-        Some(Because::RoundTrips {
+        let because = Because::RoundTrips {
             asker: Some(self.name(asker, None)),
             count,
             mean_ns,
             callee: Some(self.name(subject, None)),
             per_request,
             most: None,
-        })
+        };
+        Some((because, !self.is_work_of(subject, asked.total_ns as f64 / length)))
     }
 
     /// Judges a server to which a connection is made for each request, and which does most of its
@@ -95,7 +96,8 @@ impl Case<'_> {
             let one_at_a_time = asked.open() <= 1.0 + self.limits.considerable_share;
             let is_chatty = asked.count >= self.limits.min_repetitions && one_at_a_time && share >= self.limits.majority;
             let callee = self.mostly_asks(whole.subject);
-            (is_chatty && !self.waits_for_others(whole.subject, callee)).then_some((whole.subject, share, callee))
+            let is_work = callee.is_some_and(|callee| self.is_work_of(callee, share));
+            (is_chatty && !is_work && !self.waits_for_others(whole.subject, callee)).then_some((whole.subject, share, callee))
         });
         let (subject, share, callee) = asking.next()?;
         let activity = &self.subjects.get(subject).activity;
@@ -115,6 +117,13 @@ impl Case<'_> {
             most: self.most_of_replies(subject, share),
         });
         Some(verdict)
+    }
+
+    /// Returns whether the work of a server takes hardly less time than its replies, which take
+    /// this share of the run. As much work in fewer requests would take as long.
+    fn is_work_of(&self, server: SubjectId, replies: f64) -> bool {
+        let is_own = |part: &Part| part.subject == server && (part.does.is_work() || part.does == Does::Runnable);
+        replies - self.share(is_own) < self.limits.considerable_share * replies
     }
 
     /// Returns the state in which the path is for most of the time of the replies to a client,

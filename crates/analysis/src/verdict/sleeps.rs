@@ -83,9 +83,18 @@ impl Case<'_> {
             by_subject.entry(part.subject).or_default().push(part);
         }
         let sum = |parts: &[&Part]| parts.iter().map(|part| part.ns).sum::<u64>();
-        let (subject, parts) = by_subject.into_iter().max_by_key(|(subject, parts)| (sum(parts), Reverse(*subject)))?;
-        // Short sleeps of many subjects set no pace.
-        if parts.iter().map(|part| part.share).sum::<f64>() < self.limits.min_share {
+        let &subject = by_subject.iter().max_by_key(|(subject, parts)| (sum(parts), Reverse(**subject)))?.0;
+        let share = |parts: &[&Part]| parts.iter().map(|part| part.share).sum::<f64>();
+        let mut parts = by_subject[&subject].clone();
+        if share(&parts) < self.limits.min_share {
+            // Processes of one program in several roles may sleep in turn.
+            let name = &self.subjects.get(subject).name;
+            let is_same = |other: &SubjectId| *other != subject && self.subjects.get(*other).name == *name;
+            parts.extend(by_subject.iter().filter(|(other, _)| is_same(other)).flat_map(|(_, parts)| parts));
+            parts.sort_by_key(|part| Reverse(part.ns));
+        }
+        // Short sleeps of many programs set no pace.
+        if share(&parts) < self.limits.min_share {
             return None;
         }
         // A server does not wait for its clients.
@@ -120,8 +129,10 @@ impl Case<'_> {
 
     /// Judges waits for replies, or for connections, that ended at a timeout.
     fn by_timeout(&self, sleep: &Sleep) -> Option<Verdict> {
-        let activity = &self.subjects.get(sleep.subject).activity;
-        let (requests, connects) = (activity.unanswered, activity.unconnected);
+        let subjects: HashSet<SubjectId> = sleep.parts.iter().map(|part| part.subject).collect();
+        let activities = subjects.iter().map(|&subject| &self.subjects.get(subject).activity);
+        let (requests, connects) =
+            activities.fold((0, 0), |(requests, connects), of| (requests + of.unanswered, connects + of.unconnected));
         let sleeps_only = sleep.parts.first().is_some_and(|part| part.is_bare_sleep());
         if sleeps_only || ((requests + connects) as f64) < self.limits.majority * sleep.count.max(1) as f64 {
             return None;

@@ -1,15 +1,13 @@
 //! Verdicts on work: the CPUs, one subject as a whole, and a serial step of the run.
 
 use super::because::Because;
-use super::data::{Mechanism, Named, Outcome, RunRole, StateNamed, Verdict};
+use super::data::{Mechanism, Named, Outcome, StateNamed, Verdict};
 use super::parts::{Does, Part, Whole};
-use super::subjects::{Level, Role, SubjectId};
-use super::traffic::{Lives, Own};
+use super::subjects::{Level, SubjectId};
 use super::{state_of, Case};
 use crate::findings::Scope;
 use crate::verdict::inversions::Inversion;
-use longpole_model::interaction::MachineId;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 impl Case<'_> {
     /// Judges a thread for which a more important one waits, and which cannot run because of a
@@ -74,7 +72,7 @@ impl Case<'_> {
         if let Some(&(most, _)) = users.first().filter(|_| waits_next_to_idle < self.limits.majority * share) {
             verdict.mechanism = Some(Mechanism::CpuContention);
             verdict.subject = Some(self.name(most, None));
-            verdict.role = (self.subjects.get(most).role == Role::Client).then_some(RunRole::LoadGenerator);
+            verdict.role = self.role(most);
         }
         let is_own = users.first().is_some_and(|&(user, share)| user == waiting.subject && share >= self.limits.majority);
         if let Some(threads) = self.want_more_cpus(&[waiting.subject]).filter(|_| is_own) {
@@ -219,9 +217,9 @@ impl Case<'_> {
             let asker = self.parts.asked_by(subject).filter(|_| self.is_called(subject));
             verdict.because.extend(asker.and_then(|asker| self.blocks_its_loop(asker)));
         }
-        if let Some(asking) = self.chatty(subject) {
+        if let Some((asking, helps)) = self.chatty(subject) {
             verdict.because.push(asking);
-            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::RoundTrips));
+            verdict.mechanism = verdict.mechanism.or(helps.then_some(Mechanism::RoundTrips));
         }
     }
 
@@ -263,184 +261,6 @@ impl Case<'_> {
             mean_ns: most.ns / most.count.max(1),
             share: of_path.min(1.0),
         })
-    }
-
-    /// Returns the parent of a pool of many processes, if it starts at least half of them.
-    fn processes(&self, subject: SubjectId) -> Option<Because> {
-        let count = self.subjects.get(subject).processes.len() as u64;
-        let lives = Lives::of(self.owned(subject));
-        if count < self.limits.min_occurrences || lives.count == 0 {
-            return None;
-        }
-        let (by, forks) = self.most_forks(|of| of != subject && !self.subjects.get(of).is_recorder)?;
-        let mean_ns = lives.ns / lives.count;
-        (2 * forks >= count).then(|| Because::Processes { by: self.name(by, None), count, mean_ns })
-    }
-
-    /// Returns the subject, among those that are meant, that starts most threads and processes,
-    /// with their number.
-    fn most_forks(&self, is_meant: impl Fn(SubjectId) -> bool) -> Option<(SubjectId, u64)> {
-        let mut forks: HashMap<SubjectId, u64> = HashMap::new();
-        self.owners().filter(|(of, _)| is_meant(*of)).for_each(|(of, own)| *forks.entry(of).or_default() += own.forks);
-        forks.into_iter().max_by_key(|&(of, count)| (count, std::cmp::Reverse(of)))
-    }
-
-    /// Judges a program that starts processes again and again, if most of its time and theirs is
-    /// the work to start and end them: the kernel's work, or what the cheapest of these programs
-    /// needs for a process, times their number. What they wait for CPUs is divided like their work.
-    pub(super) fn by_process_per_item(&self) -> Option<Verdict> {
-        let first = self.parts.wholes.iter().find(|whole| self.is_program(whole.subject))?;
-        let family = self.family(self.starter(first.subject));
-        let is_own = |subject: SubjectId| family.contains(&subject);
-        let own: Vec<&Part> = self.parts.parts.iter().filter(|part| is_own(part.subject)).collect();
-        let share = |is_meant: &dyn Fn(Does) -> bool| -> f64 { own.iter().filter(|part| is_meant(part.does)).map(|part| part.share).sum() };
-        let (whole, waiting) = (share(&|_| true), share(&|does| does == Does::Runnable));
-        let kernel = share(&|does| matches!(does, Does::SystemCall | Does::Faults));
-        let is_of_kernel = |share: f64| kernel >= share * (whole - waiting);
-        let is_start = self.is_majority_of_starts(&family) && is_of_kernel(self.limits.min_fault_share);
-        if whole < self.limits.majority || !is_start && !is_of_kernel(self.limits.majority) {
-            return None;
-        }
-        let (by, count) = self.most_forks(is_own)?;
-        // Those that end soon do most of the work, and together they take a considerable share of
-        // the run.
-        let least = self.limits.considerable_share * self.parts.length_ns as f64;
-        let threads: Vec<&Own> = self.owners().filter(|&(of, _)| is_own(of)).map(|(_, own)| own).collect();
-        let ends_soon = |own: &&Own| (Lives::of([*own]).longest_ns as f64) < least;
-        let short: Vec<&Own> = threads.iter().copied().filter(ends_soon).collect();
-        let ran = |of: &[&Own]| of.iter().map(|own| own.ran_ns).sum::<u64>() as f64;
-        let lives = Lives::of(short.iter().copied());
-        let is_most = ran(&short) >= self.limits.majority * ran(&threads) && lives.ns as f64 >= whole * least;
-        if count < self.limits.min_occurrences || !is_most {
-            return None;
-        }
-        let mut verdict = self.named(Outcome::Bottleneck, by, &[]);
-        verdict.state = None;
-        verdict.set_exact_share(whole);
-        verdict.evidence = first.evidence;
-        verdict.mechanism = Some(Mechanism::ProcessPerItem);
-        let mean_ns = lives.ns / lives.count.max(1);
-        verdict.because.push(Because::Processes { by: self.name(by, None), count, mean_ns });
-        verdict.because.push(Because::Divided { parts: largest_states(&own) });
-        Some(verdict)
-    }
-
-    /// Returns whether most of the CPU time of these programs is spent even if each of their
-    /// processes needed no more than those of the program whose processes need least: the dynamic
-    /// linker's and the kernel's work, which all of them have.
-    fn is_majority_of_starts(&self, family: &HashSet<SubjectId>) -> bool {
-        let used = family.iter().map(|&subject| {
-            let ran: u64 = self.owned(subject).map(|own| own.ran_ns).sum();
-            (ran, Lives::of(self.owned(subject)).count)
-        });
-        let used: Vec<(u64, u64)> = used.collect();
-        let means = used.iter().filter(|(_, count)| *count >= self.limits.min_occurrences).map(|(ran, count)| *ran as f64 / *count as f64);
-        let count: u64 = used.iter().map(|(_, count)| count).sum();
-        let ran: u64 = used.iter().map(|(ran, _)| ran).sum();
-        means.reduce(f64::min).is_some_and(|least| least * count as f64 >= self.limits.majority * ran as f64)
-    }
-
-    /// Returns the subject that starts the processes of this one, again and again, or that starts
-    /// the one which does. A single process starts itself.
-    fn starter(&self, subject: SubjectId) -> SubjectId {
-        let owners: HashMap<i32, SubjectId> =
-            self.subjects.iter().flat_map(|(id, of)| of.processes.iter().map(move |process| (*process, id))).collect();
-        let mut seen = vec![subject];
-        while let Some(&last) = seen.last() {
-            let processes = &self.subjects.get(last).processes;
-            let mut started: HashMap<SubjectId, u64> = HashMap::new();
-            for parent in processes.iter().filter_map(|process| self.off_path.parents.get(process)) {
-                if let Some(by) = owners.get(parent) {
-                    *started.entry(*by).or_default() += 1;
-                }
-            }
-            let most = started.into_iter().max_by_key(|&(by, count)| (count, std::cmp::Reverse(by)));
-            match most.filter(|&(_, count)| count >= self.limits.min_occurrences && 2 * count >= processes.len() as u64) {
-                Some((by, _)) if !seen.contains(&by) => seen.push(by),
-                _ => return last,
-            }
-        }
-        subject
-    }
-
-    /// Returns the subjects of the same program, and those most of whose processes they have
-    /// started, directly or through others of these.
-    fn family(&self, subject: SubjectId) -> HashSet<SubjectId> {
-        let name = &self.subjects.get(subject).name;
-        let mut family: HashSet<SubjectId> = self.subjects.iter().filter(|(_, other)| other.name == *name).map(|(id, _)| id).collect();
-        loop {
-            let own: HashSet<i32> = family.iter().flat_map(|id| self.subjects.get(*id).processes.iter().copied()).collect();
-            let is_started = |process: &&i32| self.off_path.parents.get(process).is_some_and(|parent| own.contains(parent));
-            let others = self.subjects.iter().filter(|(id, _)| !family.contains(id) && self.is_program(*id));
-            let started = others.filter(|(_, other)| 2 * other.processes.iter().filter(is_started).count() > other.processes.len());
-            let started: Vec<SubjectId> = started.map(|(id, _)| id).collect();
-            if started.is_empty() {
-                return family;
-            }
-            family.extend(started);
-        }
-    }
-
-    /// Judges a part of the run in which one program at a time runs, if several run at a time in
-    /// another part.
-    pub(super) fn by_serial_step(&self) -> Option<Verdict> {
-        if self.cpus.count < 2 || self.anchor.is_some() {
-            return None;
-        }
-        let (start, end) = (self.answer.start_ns, self.answer.end_ns);
-        let within: Vec<((u64, u64), f64)> = self.traffic.running().filter(|((from, to), _)| *from >= start && *to <= end).collect();
-        let is_serial = |running: f64| running <= 1.0 + self.limits.considerable_share && running >= self.limits.majority;
-        let share = |is_meant: &dyn Fn(f64) -> bool| {
-            let ns: u64 = within.iter().filter(|(_, running)| is_meant(*running)).map(|((from, to), _)| to - from).sum();
-            ns as f64 / (end - start).max(1) as f64
-        };
-        let (serial, parallel) = (share(&is_serial), share(&|running| running >= 1.0 + self.limits.majority));
-        if serial < self.limits.min_share || parallel < self.limits.considerable_share {
-            return None;
-        }
-        let parts_of = |is_meant: &dyn Fn(f64) -> bool| -> Vec<(u64, u64)> {
-            within.iter().filter(|(_, running)| is_meant(*running)).map(|(part, _)| *part).collect()
-        };
-        let (parts, context) = (parts_of(&is_serial), parts_of(&|running| running >= 1.0 + self.limits.majority));
-        let all: u64 = parts.iter().map(|(from, to)| to - from).sum();
-        // The process whose lifetime best matches that part of the run.
-        let likeness = |machine: MachineId| {
-            let own = self.traffic.own(machine).filter(|own| own.forks > 0)?;
-            let (first, last) = (own.first_ns?, own.last_ns);
-            let within =
-                |parts: &[(u64, u64)]| -> u64 { parts.iter().map(|(from, to)| last.min(*to).saturating_sub(first.max(*from))).sum() };
-            // A process that lives while several run is not a step for which they wait.
-            let length: u64 = context.iter().map(|(from, to)| to - from).sum();
-            if within(&context) as f64 > self.limits.considerable_share * length as f64 {
-                return None;
-            }
-            let both = within(&parts);
-            let either = all + (last - first) - both.min(last - first);
-            Some(both as f64 / either.max(1) as f64)
-        };
-        let own = self.vocabulary.machines().filter_map(|machine| {
-            let subject = self.subjects.known(self.vocabulary.machine_name(machine))?;
-            self.subjects.get(subject).is_of_command.then_some((machine, subject))
-        });
-        let best = own.filter_map(|(machine, subject)| Some((likeness(machine)?, machine, subject)));
-        let (likeness, machine, subject) = best.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))?;
-        if likeness < self.limits.majority {
-            return None;
-        }
-        let running: f64 =
-            within.iter().filter(|(_, running)| is_serial(*running)).map(|((from, to), running)| running * (to - from) as f64).sum();
-        let idle = 1.0 - running / all.max(1) as f64 / self.cpus.count as f64;
-        let step = self.name(subject, Some(self.vocabulary.machine_name(machine)));
-        let mut verdict = self.empty(Outcome::Bottleneck);
-        verdict.subject = Some(step.clone());
-        verdict.set_exact_share(serial);
-        verdict.mechanism = Some(Mechanism::SerialStep);
-        let is_most = |part: &&Part| {
-            part.subject != subject && part.does.is_work() && part.share >= self.limits.majority * serial && part.share <= serial
-        };
-        let most = self.parts.parts.iter().find(is_most).map(|part| self.runner_up(part));
-        verdict.because.push(Because::SerialStep { step, share: serial, idle, most });
-        Some(verdict)
     }
 
     /// Returns the mean number of threads of these subjects that run or are ready to run, if it
@@ -503,7 +323,7 @@ impl Case<'_> {
 
 /// Returns the four largest states of a subject with their shares of the path. Parts that a reader
 /// cannot distinguish are one state.
-fn largest_states(parts: &[&Part]) -> Vec<(StateNamed, f64)> {
+pub(super) fn largest_states(parts: &[&Part]) -> Vec<(StateNamed, f64)> {
     let mut states: Vec<(StateNamed, f64)> = Vec::new();
     for part in parts {
         let state = state_of(part);

@@ -1,0 +1,132 @@
+//! Verdicts on programs that start processes again and again.
+//!
+//! A process costs the kernel's work to start and end it, and the dynamic linker's. If most of the
+//! work is that, one process for many items, or a pool of processes, would save it. The programs
+//! are judged as a *family*: the one that starts processes, and those that it starts.
+
+use super::because::Because;
+use super::data::{Mechanism, Outcome, Verdict};
+use super::parts::{Does, Part};
+use super::subjects::SubjectId;
+use super::traffic::{Lives, Own};
+use super::work::largest_states;
+use super::Case;
+use std::collections::{HashMap, HashSet};
+
+impl Case<'_> {
+    /// Returns the parent of a pool of many processes, if it starts at least half of them.
+    pub(super) fn processes(&self, subject: SubjectId) -> Option<Because> {
+        let count = self.subjects.get(subject).processes.len() as u64;
+        let lives = Lives::of(self.owned(subject));
+        if count < self.limits.min_occurrences || lives.count == 0 {
+            return None;
+        }
+        let (by, forks) = self.most_forks(|of| of != subject && !self.subjects.get(of).is_recorder)?;
+        let mean_ns = lives.ns / lives.count;
+        (2 * forks >= count).then(|| Because::Processes { by: self.name(by, None), count, mean_ns })
+    }
+
+    /// Returns the subject, among those that are meant, that starts most threads and processes,
+    /// with their number.
+    fn most_forks(&self, is_meant: impl Fn(SubjectId) -> bool) -> Option<(SubjectId, u64)> {
+        let mut forks: HashMap<SubjectId, u64> = HashMap::new();
+        self.owners().filter(|(of, _)| is_meant(*of)).for_each(|(of, own)| *forks.entry(of).or_default() += own.forks);
+        forks.into_iter().max_by_key(|&(of, count)| (count, std::cmp::Reverse(of)))
+    }
+
+    /// Judges a program that starts processes again and again, if most of its time and theirs is
+    /// the work to start and end them: the kernel's work, or what the cheapest of these programs
+    /// needs for a process, times their number. What they wait for CPUs is divided like their work.
+    pub(super) fn by_process_per_item(&self) -> Option<Verdict> {
+        let first = self.parts.wholes.iter().find(|whole| self.is_program(whole.subject))?;
+        let family = self.family(self.starter(first.subject));
+        let is_own = |subject: SubjectId| family.contains(&subject);
+        let own: Vec<&Part> = self.parts.parts.iter().filter(|part| is_own(part.subject)).collect();
+        let share = |is_meant: &dyn Fn(Does) -> bool| -> f64 { own.iter().filter(|part| is_meant(part.does)).map(|part| part.share).sum() };
+        let (whole, waiting) = (share(&|_| true), share(&|does| does == Does::Runnable));
+        let kernel = share(&|does| matches!(does, Does::SystemCall | Does::Faults));
+        let is_of_kernel = |share: f64| kernel >= share * (whole - waiting);
+        let is_start = self.is_majority_of_starts(&family) && is_of_kernel(self.limits.min_fault_share);
+        if whole < self.limits.majority || !is_start && !is_of_kernel(self.limits.majority) {
+            return None;
+        }
+        let (by, count) = self.most_forks(is_own)?;
+        // Those that end soon take a considerable share of the run. They, and the threads that
+        // start them, do most of the work.
+        let least = self.limits.considerable_share * self.parts.length_ns as f64;
+        let threads: Vec<&Own> = self.owners().filter(|&(of, _)| is_own(of)).map(|(_, own)| own).collect();
+        let (short, long): (Vec<&Own>, Vec<&Own>) = threads.iter().partition(|own| (Lives::of([**own]).longest_ns as f64) < least);
+        let ran = |of: &[&Own]| of.iter().map(|own| own.ran_ns).sum::<u64>() as f64;
+        let others: Vec<&Own> = long.into_iter().filter(|own| own.forks < self.limits.min_occurrences).collect();
+        let lives = Lives::of(short);
+        let is_most = ran(&others) < self.limits.majority * ran(&threads) && lives.ns as f64 >= whole * least;
+        if count < self.limits.min_occurrences || !is_most {
+            return None;
+        }
+        let mut verdict = self.named(Outcome::Bottleneck, by, &[]);
+        verdict.state = None;
+        verdict.set_exact_share(whole);
+        verdict.evidence = first.evidence;
+        verdict.mechanism = Some(Mechanism::ProcessPerItem);
+        let mean_ns = lives.ns / lives.count.max(1);
+        verdict.because.push(Because::Processes { by: self.name(by, None), count, mean_ns });
+        verdict.because.push(Because::Divided { parts: largest_states(&own) });
+        Some(verdict)
+    }
+
+    /// Returns whether most of the CPU time of these programs is spent even if each of their
+    /// processes needed no more than those of the program whose processes need least: the dynamic
+    /// linker's and the kernel's work, which all of them have.
+    fn is_majority_of_starts(&self, family: &HashSet<SubjectId>) -> bool {
+        let used = family.iter().map(|&subject| {
+            let ran: u64 = self.owned(subject).map(|own| own.ran_ns).sum();
+            (ran, Lives::of(self.owned(subject)).count)
+        });
+        let used: Vec<(u64, u64)> = used.collect();
+        let means = used.iter().filter(|(_, count)| *count >= self.limits.min_occurrences).map(|(ran, count)| *ran as f64 / *count as f64);
+        let count: u64 = used.iter().map(|(_, count)| count).sum();
+        let ran: u64 = used.iter().map(|(ran, _)| ran).sum();
+        means.reduce(f64::min).is_some_and(|least| least * count as f64 >= self.limits.majority * ran as f64)
+    }
+
+    /// Returns the subject that starts the processes of this one, again and again, or that starts
+    /// the one which does. A single process starts itself.
+    fn starter(&self, subject: SubjectId) -> SubjectId {
+        let owners: HashMap<i32, SubjectId> =
+            self.subjects.iter().flat_map(|(id, of)| of.processes.iter().map(move |process| (*process, id))).collect();
+        let mut seen = vec![subject];
+        while let Some(&last) = seen.last() {
+            let processes = &self.subjects.get(last).processes;
+            let mut started: HashMap<SubjectId, u64> = HashMap::new();
+            for parent in processes.iter().filter_map(|process| self.off_path.parents.get(process)) {
+                if let Some(by) = owners.get(parent) {
+                    *started.entry(*by).or_default() += 1;
+                }
+            }
+            let most = started.into_iter().max_by_key(|&(by, count)| (count, std::cmp::Reverse(by)));
+            match most.filter(|&(_, count)| count >= self.limits.min_occurrences && 2 * count >= processes.len() as u64) {
+                Some((by, _)) if !seen.contains(&by) => seen.push(by),
+                _ => return last,
+            }
+        }
+        subject
+    }
+
+    /// Returns the subjects of the same program, and those most of whose processes they have
+    /// started, directly or through others of these.
+    fn family(&self, subject: SubjectId) -> HashSet<SubjectId> {
+        let name = &self.subjects.get(subject).name;
+        let mut family: HashSet<SubjectId> = self.subjects.iter().filter(|(_, other)| other.name == *name).map(|(id, _)| id).collect();
+        loop {
+            let own: HashSet<i32> = family.iter().flat_map(|id| self.subjects.get(*id).processes.iter().copied()).collect();
+            let is_started = |process: &&i32| self.off_path.parents.get(process).is_some_and(|parent| own.contains(parent));
+            let others = self.subjects.iter().filter(|(id, _)| !family.contains(id) && self.is_program(*id));
+            let started = others.filter(|(_, other)| 2 * other.processes.iter().filter(is_started).count() > other.processes.len());
+            let started: Vec<SubjectId> = started.map(|(id, _)| id).collect();
+            if started.is_empty() {
+                return family;
+            }
+            family.extend(started);
+        }
+    }
+}
