@@ -92,7 +92,7 @@ truth-kernel:
 
 # The long forms of tests, with the numbers that the acceptance criteria require.
 soak:
-	LONGPOLE_SOAK=1 cargo test --release -p longpole --test suite -- --nocapture recording:: kernel_many::
+	LONGPOLE_SOAK=1 cargo test --release -p longpole --test suite -- --nocapture --test-threads 1 recording:: kernel_many::
 	LONGPOLE_SOAK=1 cargo test --release -p longpole --test suite -- --nocapture --test-threads 1 reliable
 	cargo build --release -p longpole-record --examples
 	LONGPOLE_SOAK=1 cargo test --release -p longpole --test suite -- --nocapture --test-threads 1 surroundings

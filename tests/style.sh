@@ -37,12 +37,16 @@ echo "pub mod inner;" >crates/small/src/first.rs
 	printf 'int value_%0120d;\n' 0
 	echo "/* Nothing stands out, and * stands for any text. */"
 } >include/small.h
+mkdir -p crates/small/tests/suite
+echo "mod named;" >crates/small/tests/suite/main.rs
+touch crates/small/tests/suite/named.rs crates/small/tests/suite/left_out.rs
 git add .
 
 expected='crates/small/src/first/inner.rs:2: crate small: `first` imports `second`
 crates/small/src/second.rs:1: 123 columns
 crates/small/src/second.rs:3: crate small: `second` imports `first`
 crates/small/src/second.rs:4: `d''eed`
+crates/small/tests/suite/left_out.rs:1: no module of crates/small/tests/suite/main.rs, so its tests do not run
 include/small.h:2: 126 columns'
 status=0
 found=$("$style" 2>&1) || status=$?

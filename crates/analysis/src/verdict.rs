@@ -21,7 +21,7 @@
 //! | a priority inversion | [`work`], with [`inversions`] |
 //! | connections for each request | [`requests`] |
 //! | a hand-over for each item | [`hand_over`] |
-//! | the CPUs | [`work`] |
+//! | the CPUs | [`work`]; used for starting processes: [`processes`] |
 //! | a serial step of the run | [`serial_step`] |
 //! | interrupts | [`work`] |
 //! | one subject, by one of its states or as a whole | [`work`] |
@@ -252,7 +252,11 @@ impl Case<'_> {
             .or_else(|| self.by_inversion())
             .or_else(|| self.by_connections())
             .or_else(|| self.by_hand_over())
-            .or_else(|| self.by_cpus().map(|verdict| self.by_process_per_item().unwrap_or(verdict)))
+            .or_else(|| {
+                let verdict = self.by_cpus()?;
+                let is_of_cpus = verdict.mechanism == Some(Mechanism::CpuContention);
+                Some(is_of_cpus.then(|| self.by_processes_on_full_cpus()).flatten().unwrap_or(verdict))
+            })
             .or_else(|| self.by_serial_step())
             .or_else(|| self.by_interrupts())
             .or_else(|| self.by_subject())
@@ -416,13 +420,16 @@ impl Case<'_> {
         self.parts.parts.iter().filter(|part| is_meant(part)).map(|part| part.share).sum()
     }
 
-    /// Returns the role of the only program that makes requests and answers none. With several,
-    /// such as a worker that takes its work from a broker, it is unknown which makes the load.
+    /// Returns the role of the only program that makes requests and answers none. If another one
+    /// makes a considerable number of requests, such as a worker that takes its work from a broker,
+    /// it is unknown which of them makes the load.
     fn role(&self, subject: SubjectId) -> Option<RunRole> {
-        let makes_requests = |of: &Subject| of.role == Role::Client && of.activity.asked.count > 0 && !of.is_recorder;
         let own = self.subjects.get(subject);
-        let is_only = !self.subjects.iter().any(|(_, other)| other.name != own.name && makes_requests(other));
-        (makes_requests(own) && is_only).then_some(RunRole::LoadGenerator)
+        let requests = |of: &Subject| if of.role == Role::Client && !of.is_recorder { of.activity.asked.count } else { 0 };
+        let many = (self.limits.considerable_share * requests(own) as f64).max(self.limits.min_occurrences as f64);
+        let is_rival = |other: &Subject| other.name != own.name && requests(other) as f64 >= many;
+        let is_only = !self.subjects.iter().any(|(_, other)| is_rival(other));
+        (requests(own) > 0 && is_only).then_some(RunRole::LoadGenerator)
     }
 
     /// Returns whether `share` is large enough, and no other kind of state has a larger share of

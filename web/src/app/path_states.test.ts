@@ -53,5 +53,5 @@ test('the heading begins with what waits in another program while the subject sl
     'Bottleneck: requests wait for one another in front while db sleeps');
   assert.equal(headline(verdict(waits(null))), 'Bottleneck: db – poll');
   assert.equal(headline(verdict({ kind: 'convoy', pool: { name: 'front' }, holder: { name: 'db' } })),
-    'Bottleneck: threads of front wait at a lock while db sleeps');
+    'Bottleneck: threads of front wait for one another at a lock while db sleeps');
 });

@@ -164,12 +164,12 @@ export function verdictGain(report: Report, states: readonly PathState[]): Gain 
   return null;
 }
 
-/** What waits in another program while the verdict's subject sleeps. Its sentence begins with it. */
+/** What waits while the verdict's subject sleeps. The verdict's sentence begins with it. */
 function waitsMeanwhile({ state, because }: Verdict): string | null {
   if (state?.kind !== 'sleep') return null;
   for (const { kind, at, callee, pool, holder } of because) {
     if (kind === 'serialised' && at && callee) return `requests wait for one another in ${at.name}`;
-    if (kind === 'convoy' && pool && holder) return `threads of ${pool.name} wait at a lock`;
+    if (kind === 'convoy' && pool && holder) return `threads of ${pool.name} wait for one another at a lock`;
   }
   return null;
 }
@@ -177,9 +177,9 @@ function waitsMeanwhile({ state, because }: Verdict): string | null {
 /** The verdict in a few words. */
 export function headline(verdict: Verdict): string {
   const subject = verdict.subject?.name ?? '';
-  const asleep = waitsMeanwhile(verdict);
-  if (verdict.outcome === 'bottleneck' && asleep) {
-    return `Bottleneck: ${asleep} while ${subject} sleeps`;
+  const waits = waitsMeanwhile(verdict);
+  if (verdict.outcome === 'bottleneck' && waits) {
+    return `Bottleneck: ${waits} while ${subject} sleeps`;
   }
   const what = verdict.state ? `${subject} – ${verdict.state.name}` : subject;
   if (verdict.outcome === 'bottleneck') return `Bottleneck: ${what}`;

@@ -231,9 +231,9 @@ impl Watches {
     /// Passes an item to the composer, whose model of the kernel is observed.
     fn compose(&mut self, part: &Part, packet_paths: &mut PacketPaths, composer: &mut Composer, catalogue: &Catalogue, item: &Item<'_>) {
         let Watches { times, facts, occupancy, off_path, waits } = self;
-        let mut of_path = (occupancy, &mut *waits);
-        let mut of_part = ((times, &mut *packet_paths), (&mut *facts, &mut *off_path));
-        composer.item_with(catalogue, item, &mut (&mut of_path, &mut of_part));
+        let mut watches_of_path = (occupancy, &mut *waits);
+        let mut watches_of_part = ((times, &mut *packet_paths), (&mut *facts, &mut *off_path));
+        composer.item_with(catalogue, item, &mut (&mut watches_of_path, &mut watches_of_part));
         if part.has_kernel {
             facts.after(composer.linux());
             off_path.after(composer.linux());
@@ -268,17 +268,17 @@ impl Watches {
         has_kernel: bool,
     ) {
         let Watches { times, facts, occupancy, .. } = self;
-        let mut of_part = ((times, packet_paths), &mut *facts);
+        let mut watches = ((times, packet_paths), &mut *facts);
         match model {
             None => {
-                interactions.finish_linux(&mut (occupancy, of_part));
+                interactions.finish_linux(&mut (occupancy, watches));
                 if let Some(composer) = interactions.composer().filter(|_| has_kernel) {
                     facts.after(composer.linux());
                 }
             }
             Some(model) => {
                 interactions.finish_linux(occupancy);
-                model.linux.finish(&mut of_part);
+                model.linux.finish(&mut watches);
                 facts.after(&model.linux);
             }
         }

@@ -78,7 +78,7 @@ pub enum Because {
     Recordings { count: u64, agreeing: u64 },
     /// No more than half of the recordings name the same bottleneck.
     Disagreement { verdicts: Vec<Agreed> },
-    /// Another process starts these processes again and again.
+    /// A program starts processes again and again.
     Processes { by: Named, count: u64, mean_ns: u64 },
     /// The thread's affinity mask allows only some of the CPUs, while CPUs are idle.
     Affinity { allowed: u64, cpus: u64, idle: f64 },

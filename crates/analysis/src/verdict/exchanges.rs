@@ -66,6 +66,11 @@ fn effect(call: &str) -> CallEffect {
     }
 }
 
+/// Returns whether a system call sends or receives data, or waits until that is possible.
+pub fn is_transfer(call: &str) -> bool {
+    matches!(effect(call), CallEffect::Send | CallEffect::Receive | CallEffect::WaitForEvents)
+}
+
 /// The side of a connection on which a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
@@ -92,8 +97,8 @@ struct Connection {
     is_connecting: bool,
     /// Number of requests that were sent again after `SENT_AGAIN_NS` without a reply.
     sent_again: u64,
-    /// Number of event waits of the sending thread when it last sent.
-    event_waits: u64,
+    /// Thread that sent last, with the number of its event waits until then.
+    sender: Option<(i32, u64)>,
     /// A receiving call has returned without a byte since the last byte was sent.
     received_nothing: bool,
 }
@@ -314,8 +319,7 @@ impl Exchanges {
                 let known = self.open.len() < MAX_CONNECTIONS || self.open.contains_key(&(process, about));
                 if known {
                     let begin = call.begin_ns.unwrap_or(call.end_ns);
-                    let event_waits = self.event_waits.get(&thread.tid).map(|&(_, count)| count);
-                    self.transfer((process, about), (effect, event_waits), begin, call.end_ns);
+                    self.transfer((process, about), (effect, thread.tid), begin, call.end_ns);
                 }
             }
             CallEffect::Receive if result <= 0 => {
@@ -334,8 +338,9 @@ impl Exchanges {
         }
     }
 
-    /// `event_waits`: the number of event waits of the thread until now, if it waits for events.
-    fn transfer(&mut self, of: (i32, i64), (effect, event_waits): (CallEffect, Option<u64>), begin_ns: i64, end_ns: i64) {
+    /// Processes a call of the thread `tid` that has transferred data.
+    fn transfer(&mut self, of: (i32, i64), (effect, tid): (CallEffect, i32), begin_ns: i64, end_ns: i64) {
+        let event_waits = self.event_waits.get(&tid).map(|&(_, count)| count);
         if !self.open.contains_key(&of) {
             *self.of_unknown_side.entry(of.0).or_default() += 1;
         }
@@ -358,15 +363,16 @@ impl Exchanges {
             (CallEffect::Send, None) => connection.since = Some((Last::Sent, begin_ns)),
             (_, None) => connection.since = Some((Last::Received, end_ns)),
             (CallEffect::Send, Some((Last::Sent, since))) if begin_ns - since > SENT_AGAIN_NS && connection.from_send.count == 0 => {
-                // Who has not waited for a reply continues to send the same request.
-                let has_waited = connection.received_nothing || event_waits.unwrap_or(0) > connection.event_waits;
+                // A thread that has not waited for a reply still sends the same request.
+                let is_same_request = connection.sender == Some((tid, event_waits.unwrap_or(0))) && !connection.received_nothing;
+                let has_waited = !is_same_request;
                 connection.sent_again += u64::from(has_waited);
                 connection.since = Some((Last::Sent, begin_ns));
             }
             _ => {}
         }
         if effect == CallEffect::Send {
-            (connection.event_waits, connection.received_nothing) = (event_waits.unwrap_or(0), false);
+            (connection.sender, connection.received_nothing) = (Some((tid, event_waits.unwrap_or(0))), false);
         }
     }
 
@@ -417,7 +423,8 @@ impl Exchanges {
         of_forks.chain(of_connections).filter(|(process, _)| !self.ports.contains_key(process)).collect()
     }
 
-    /// Returns the activity of each process by its id, with the port on which it receives requests.
+    /// Returns the activity of each process by its id, with the port on which it receives requests;
+    /// and the parent of each process that began meanwhile.
     pub fn finish(mut self) -> (SocketActivities, HashMap<i32, i32>) {
         let mut open: Vec<_> = self.open.keys().copied().collect();
         open.sort_unstable();

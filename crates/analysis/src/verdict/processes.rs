@@ -40,26 +40,29 @@ impl Case<'_> {
     pub(super) fn by_process_per_item(&self) -> Option<Verdict> {
         let first = self.parts.wholes.iter().find(|whole| self.is_program(whole.subject))?;
         let family = self.family(self.starter(first.subject));
-        let is_own = |subject: SubjectId| family.contains(&subject);
-        let own: Vec<&Part> = self.parts.parts.iter().filter(|part| is_own(part.subject)).collect();
+        let own: Vec<&Part> = self.parts.parts.iter().filter(|part| family.contains(&part.subject)).collect();
         let share = |is_meant: &dyn Fn(Does) -> bool| -> f64 { own.iter().filter(|part| is_meant(part.does)).map(|part| part.share).sum() };
         let (whole, waiting) = (share(&|_| true), share(&|does| does == Does::Runnable));
         let kernel = share(&|does| matches!(does, Does::SystemCall | Does::Faults));
-        let is_of_kernel = |share: f64| kernel >= share * (whole - waiting);
-        let is_start = self.is_majority_of_starts(&family) && is_of_kernel(self.limits.min_fault_share);
-        if whole < self.limits.majority || !is_start && !is_of_kernel(self.limits.majority) {
+        // Of nearly nothing but waits, the rest says little.
+        let (rest, least) = (whole - waiting, self.limits.considerable_share * whole);
+        if whole < self.limits.majority || rest < least || kernel < self.limits.min_fault_share * rest {
             return None;
         }
-        let (by, count) = self.most_forks(is_own)?;
+        let threads: Vec<(SubjectId, &Own)> = self.owners().filter(|(of, _)| family.contains(of)).collect();
+        if kernel < self.limits.majority * rest && !self.is_majority_of_starts(&threads) {
+            return None;
+        }
+        let (by, count) = self.most_started(&family)?;
         // Those that end soon take a considerable share of the run. They, and the threads that
         // start them, do most of the work.
         let least = self.limits.considerable_share * self.parts.length_ns as f64;
-        let threads: Vec<&Own> = self.owners().filter(|&(of, _)| is_own(of)).map(|(_, own)| own).collect();
-        let (short, long): (Vec<&Own>, Vec<&Own>) = threads.iter().partition(|own| (Lives::of([**own]).longest_ns as f64) < least);
-        let ran = |of: &[&Own]| of.iter().map(|own| own.ran_ns).sum::<u64>() as f64;
-        let others: Vec<&Own> = long.into_iter().filter(|own| own.forks < self.limits.min_occurrences).collect();
+        let all = || threads.iter().map(|(_, own)| *own);
+        let (short, long): (Vec<&Own>, Vec<&Own>) = all().partition(|own| (Lives::of([*own]).longest_ns as f64) < least);
+        let ran = |of: &mut dyn Iterator<Item = &Own>| of.map(|own| own.ran_ns).sum::<u64>() as f64;
+        let others = ran(&mut long.into_iter().filter(|own| own.forks < self.limits.min_occurrences));
         let lives = Lives::of(short);
-        let is_most = ran(&others) < self.limits.majority * ran(&threads) && lives.ns as f64 >= whole * least;
+        let is_most = others < self.limits.majority * ran(&mut all()) && lives.ns as f64 >= whole * least;
         if count < self.limits.min_occurrences || !is_most {
             return None;
         }
@@ -74,42 +77,63 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Returns whether most of the CPU time of these programs is spent even if each of their
-    /// processes needed no more than those of the program whose processes need least: the dynamic
-    /// linker's and the kernel's work, which all of them have.
-    fn is_majority_of_starts(&self, family: &HashSet<SubjectId>) -> bool {
-        let used = family.iter().map(|&subject| {
-            let ran: u64 = self.owned(subject).map(|own| own.ran_ns).sum();
-            (ran, Lives::of(self.owned(subject)).count)
-        });
-        let used: Vec<(u64, u64)> = used.collect();
-        let means = used.iter().filter(|(_, count)| *count >= self.limits.min_occurrences).map(|(ran, count)| *ran as f64 / *count as f64);
-        let count: u64 = used.iter().map(|(_, count)| count).sum();
-        let ran: u64 = used.iter().map(|(ran, _)| ran).sum();
-        means.reduce(f64::min).is_some_and(|least| least * count as f64 >= self.limits.majority * ran as f64)
+    /// Judges the same on full CPUs, if the programs have most of the CPUs' time.
+    pub(super) fn by_processes_on_full_cpus(&self) -> Option<Verdict> {
+        let verdict = self.by_process_per_item()?;
+        let family = self.family(verdict.origin.subject?);
+        let used: f64 = self.cpu_users().iter().filter(|(user, _)| family.contains(user)).map(|(_, share)| share).sum();
+        (used >= self.limits.majority).then_some(verdict)
     }
 
-    /// Returns the subject that starts the processes of this one, again and again, or that starts
-    /// the one which does. A single process starts itself.
+    /// Returns whether most of the CPU time of these programs is spent even if each of their
+    /// processes needed no more than those of the program whose processes need least: the dynamic
+    /// linker's and the kernel's work, which all of them have. With a single program, nothing shows
+    /// how much of a process's work that is.
+    fn is_majority_of_starts(&self, threads: &[(SubjectId, &Own)]) -> bool {
+        let mut programs: HashMap<&str, (u64, u64)> = HashMap::new();
+        for (of, own) in threads {
+            let (ran, count) = programs.entry(&self.subjects.get(*of).name).or_default();
+            *ran += own.ran_ns;
+            *count += Lives::of([*own]).count;
+        }
+        let frequent = programs.values().filter(|(_, count)| *count >= self.limits.min_occurrences);
+        let means: Vec<f64> = frequent.map(|(ran, count)| *ran as f64 / *count as f64).collect();
+        let (ran, count) = programs.values().fold((0, 0), |(ran, count), of| (ran + of.0, count + of.1));
+        let least = means.iter().copied().reduce(f64::min).filter(|_| means.len() > 1);
+        least.is_some_and(|least| least * count as f64 >= self.limits.majority * ran as f64)
+    }
+
+    /// Returns the subject of a family that starts most processes, with their number.
+    fn most_started(&self, family: &HashSet<SubjectId>) -> Option<(SubjectId, u64)> {
+        let owners = self.owners_of_processes();
+        let mut started: HashMap<SubjectId, u64> = HashMap::new();
+        for by in self.off_path.parents.values().filter_map(|parent| owners.get(parent)).filter(|by| family.contains(by)) {
+            *started.entry(*by).or_default() += 1;
+        }
+        started.into_iter().max_by_key(|&(by, count)| (count, std::cmp::Reverse(by)))
+    }
+
+    /// Returns the subject of each process id.
+    fn owners_of_processes(&self) -> HashMap<i32, SubjectId> {
+        self.subjects.iter().flat_map(|(id, of)| of.processes.iter().map(move |process| (*process, id))).collect()
+    }
+
+    /// Follows from a subject to the one that starts most of its processes, as long as that one
+    /// starts many of them. Returns the last one.
     fn starter(&self, subject: SubjectId) -> SubjectId {
-        let owners: HashMap<i32, SubjectId> =
-            self.subjects.iter().flat_map(|(id, of)| of.processes.iter().map(move |process| (*process, id))).collect();
-        let mut seen = vec![subject];
-        while let Some(&last) = seen.last() {
+        let owners = self.owners_of_processes();
+        let (mut last, mut seen) = (subject, HashSet::from([subject]));
+        loop {
             let processes = &self.subjects.get(last).processes;
             let mut started: HashMap<SubjectId, u64> = HashMap::new();
-            for parent in processes.iter().filter_map(|process| self.off_path.parents.get(process)) {
-                if let Some(by) = owners.get(parent) {
-                    *started.entry(*by).or_default() += 1;
-                }
-            }
+            let parents = processes.iter().filter_map(|process| self.off_path.parents.get(process));
+            parents.filter_map(|parent| owners.get(parent)).for_each(|by| *started.entry(*by).or_default() += 1);
             let most = started.into_iter().max_by_key(|&(by, count)| (count, std::cmp::Reverse(by)));
             match most.filter(|&(_, count)| count >= self.limits.min_occurrences && 2 * count >= processes.len() as u64) {
-                Some((by, _)) if !seen.contains(&by) => seen.push(by),
+                Some((by, _)) if seen.insert(by) => last = by,
                 _ => return last,
             }
         }
-        subject
     }
 
     /// Returns the subjects of the same program, and those most of whose processes they have

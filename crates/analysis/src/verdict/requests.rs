@@ -6,13 +6,15 @@ use super::data::{Mechanism, Outcome, RunnerUp, Verdict};
 use super::parts::{Does, Part};
 use super::subjects::{Role, SubjectId};
 use super::Case;
-use crate::verdict::exchanges::SocketActivity;
+use crate::verdict::exchanges::{self, SocketActivity};
 use longpole_model::system_calls::CallFamily;
+use std::collections::VecDeque;
 
 impl Case<'_> {
     /// Returns a reason if the client of this subject sends many requests, one after the other, and
-    /// spends most of its time waiting for the replies; and whether fewer requests would help.
-    pub(super) fn chatty(&self, subject: SubjectId) -> Option<(Because, bool)> {
+    /// spends most of its time waiting for the replies. The mechanism is missing if fewer requests
+    /// would not help.
+    pub(super) fn chatty(&self, subject: SubjectId) -> Option<(Because, Option<Mechanism>)> {
         let length = self.traffic.length_ns().max(1) as f64;
         let askers = self.wakeups_between.iter().filter(|(pair, _)| pair.to == subject);
         let asker = askers.max_by_key(|&(pair, &count)| (count, std::cmp::Reverse(pair.from))).map(|(pair, _)| pair.from)?;
@@ -32,7 +34,7 @@ impl Case<'_> {
             per_request,
             most: None,
         };
-        Some((because, !self.is_work_of(subject, asked.total_ns as f64 / length)))
+        Some((because, (!self.replies_are_work(asker, subject)).then_some(Mechanism::RoundTrips)))
     }
 
     /// Judges a server to which a connection is made for each request, and which does most of its
@@ -96,7 +98,7 @@ impl Case<'_> {
             let one_at_a_time = asked.open() <= 1.0 + self.limits.considerable_share;
             let is_chatty = asked.count >= self.limits.min_repetitions && one_at_a_time && share >= self.limits.majority;
             let callee = self.mostly_asks(whole.subject);
-            let is_work = callee.is_some_and(|callee| self.is_work_of(callee, share));
+            let is_work = callee.is_some_and(|callee| self.replies_are_work(whole.subject, callee));
             (is_chatty && !is_work && !self.waits_for_others(whole.subject, callee)).then_some((whole.subject, share, callee))
         });
         let (subject, share, callee) = asking.next()?;
@@ -119,11 +121,13 @@ impl Case<'_> {
         Some(verdict)
     }
 
-    /// Returns whether the work of a server takes hardly less time than its replies, which take
-    /// this share of the run. As much work in fewer requests would take as long.
-    fn is_work_of(&self, server: SubjectId, replies: f64) -> bool {
-        let is_own = |part: &Part| part.subject == server && (part.does.is_work() || part.does == Does::Runnable);
-        replies - self.share(is_own) < self.limits.considerable_share * replies
+    /// Returns whether nearly all of the path outside of a client is work of its server, other than
+    /// to receive requests and to send replies. As much work in fewer requests would take as long.
+    fn replies_are_work(&self, client: SubjectId, server: SubjectId) -> bool {
+        let transfers = |part: &Part| part.does == Does::SystemCall && exchanges::is_transfer(&part.state);
+        let replies = self.share(|part| part.subject != client);
+        let work = self.share(|part| part.subject == server && part.does.is_work() && !transfers(part));
+        replies - work < self.limits.considerable_share * replies
     }
 
     /// Returns the state in which the path is for most of the time of the replies to a client,
@@ -152,36 +156,40 @@ impl Case<'_> {
     /// with the subject in which they wait. That is so if more requests are open than calls of it
     /// are outstanding, or than the path's stays in it allow.
     pub(super) fn serialisation(&self, subject: SubjectId) -> Option<(SubjectId, Because)> {
-        let serialised = |at: SubjectId, open: f64, at_a_time: f64, callee: Option<SubjectId>| {
+        let serialised = |at: SubjectId, (open, at_a_time): (f64, f64), callee: Option<SubjectId>| {
             let (threads, callee) = (self.workers(at), callee.map(|callee| self.name(callee, None)));
             (at, Because::Serialised { at: self.name(at, None), open, at_a_time, callee, threads })
         };
-        for at in self.callers(subject) {
+        for (at, callee) in self.callers(subject) {
             let (open, at_a_time) = (self.open(at), self.subjects.get(at).activity.asked.open());
             if self.is_limit(open, at_a_time) {
-                return Some(serialised(at, open, at_a_time, Some(subject)));
+                return Some(serialised(at, (open, at_a_time), Some(callee)));
             }
         }
-        let (open, at_a_time) = self.waiting_requests(subject)?;
-        Some(serialised(subject, open, at_a_time, None))
+        Some(serialised(subject, self.waiting_requests(subject)?, None))
     }
 
-    /// Returns the servers that ask this one for most of their requests, the nearest first: those
-    /// that call it, those that call these, and so on.
-    fn callers(&self, subject: SubjectId) -> Vec<SubjectId> {
-        let mut found = vec![subject];
-        for at in 0.. {
-            let Some(&callee) = found.get(at) else { break };
-            let callers = self.parts.entries_into(callee).map(|(from, _)| from).filter(|_| self.is_called(callee));
-            let asks = |from: &SubjectId| {
-                let SocketActivity { served, asked, .. } = &self.subjects.get(*from).activity;
-                served.count.min(asked.count) >= self.limits.min_occurrences && 2 * asked.count >= served.count
-            };
-            let mut callers: Vec<SubjectId> = callers.filter(|from| asks(from) && !found.contains(from)).collect();
+    /// Returns the servers from which the path comes to this one, the nearest first, each with the
+    /// one that it calls: those that call this one, those from which the path often comes to these,
+    /// and so on. Each of them asks others for at least half of the requests that it answers.
+    fn callers(&self, subject: SubjectId) -> Vec<(SubjectId, SubjectId)> {
+        let asks = |from: SubjectId| {
+            let SocketActivity { served, asked, .. } = &self.subjects.get(from).activity;
+            served.count.min(asked.count) >= self.limits.min_occurrences && 2 * asked.count >= served.count
+        };
+        let mut found: Vec<(SubjectId, SubjectId)> = Vec::new();
+        let mut callees = VecDeque::from([subject]);
+        while let Some(callee) = callees.pop_front() {
+            let is_new = |from: SubjectId| from != subject && found.iter().all(|(known, _)| *known != from);
+            let is_often = |count: u64| callee == subject || count >= self.limits.min_occurrences;
+            let entries = self.parts.entries_into(callee).filter(|_| self.is_called(callee));
+            let mut callers: Vec<SubjectId> =
+                entries.filter(|&(from, count)| is_often(count) && asks(from) && is_new(from)).map(|(from, _)| from).collect();
             callers.sort_unstable();
-            found.extend(callers);
+            found.extend(callers.iter().map(|&from| (from, callee)));
+            callees.extend(callers);
         }
-        found.split_off(1)
+        found
     }
 
     /// Returns whether the path can come to a subject because it is called. Nobody calls a client:

@@ -88,10 +88,15 @@ impl Case<'_> {
         let mut parts = by_subject[&subject].clone();
         if share(&parts) < self.limits.min_share {
             // Processes of one program in several roles may sleep in turn.
-            let name = &self.subjects.get(subject).name;
-            let is_same = |other: &SubjectId| *other != subject && self.subjects.get(*other).name == *name;
-            parts.extend(by_subject.iter().filter(|(other, _)| is_same(other)).flat_map(|(_, parts)| parts));
-            parts.sort_by_key(|part| Reverse(part.ns));
+            let whose = |id: SubjectId| {
+                let of = self.subjects.get(id);
+                (&of.name, &of.script, &of.host, &of.place.unit, &of.place.container)
+            };
+            let is_same = |other: SubjectId| other != subject && whose(other) == whose(subject);
+            let mut others: Vec<&Part> =
+                by_subject.iter().filter(|(other, _)| is_same(**other)).flat_map(|(_, parts)| parts.clone()).collect();
+            others.sort_by_key(|part| (Reverse(part.ns), part.subject));
+            parts.extend(others);
         }
         // Short sleeps of many programs set no pace.
         if share(&parts) < self.limits.min_share {
@@ -280,15 +285,18 @@ impl Case<'_> {
     fn polling(&self, sleep: &Sleep) -> Option<(Vec<Named>, u64, u64)> {
         let machines = self.vocabulary.machines();
         let mut pollers: Vec<Poller> = machines.filter_map(|machine| self.poller(machine)).collect();
-        // Threads that poll the same thing do so about equally often.
-        let shortest = pollers.iter().map(Poller::mean_ns).min().unwrap_or(0);
-        pollers.retain(|poller| poller.mean_ns() as f64 <= self.limits.max_similar_ratio * shortest as f64);
         // The path follows one of them. Background threads of a runtime also sleep and wake nobody,
         // next to the thread whose sleeps have the path.
-        let is_followed = |poller: &Poller| sleep.count as f64 >= self.limits.majority * poller.sleeps as f64;
-        if !pollers.iter().any(|poller| poller.subject == sleep.subject && is_followed(poller)) {
-            return None;
-        }
+        let is_followed = |poller: &&Poller| {
+            let machine = self.vocabulary.machine_name(poller.machine);
+            let has_path = |part: &&Part| part.machine.as_deref().is_none_or(|own| own == machine);
+            let is_counted = sleep.count as f64 >= self.limits.majority * poller.sleeps as f64;
+            poller.subject == sleep.subject && is_counted && sleep.parts.iter().any(|part| has_path(&part))
+        };
+        let followed = pollers.iter().filter(is_followed).map(Poller::mean_ns).max()?;
+        // Threads that poll the same thing do so about equally often.
+        let is_similar = |mean: u64| mean.max(followed) as f64 <= self.limits.max_similar_ratio * mean.min(followed) as f64;
+        pollers.retain(|poller| is_similar(poller.mean_ns()));
         let machines: HashSet<MachineId> = pollers.iter().map(|poller| poller.machine).collect();
         let own_pairs = self.traffic.pairs().filter(|(by, woken, _)| machines.contains(by) || machines.contains(woken));
         let wakes: u64 = own_pairs.map(|(.., pair)| pair.count).sum();

@@ -1,4 +1,4 @@
-//! Verdicts on work: the CPUs, one subject as a whole, and a serial step of the run.
+//! Verdicts on work: the CPUs, interrupts, and one subject as a whole.
 
 use super::because::Because;
 use super::data::{Mechanism, Named, Outcome, StateNamed, Verdict};
@@ -217,9 +217,9 @@ impl Case<'_> {
             let asker = self.parts.asked_by(subject).filter(|_| self.is_called(subject));
             verdict.because.extend(asker.and_then(|asker| self.blocks_its_loop(asker)));
         }
-        if let Some((asking, helps)) = self.chatty(subject) {
+        if let Some((asking, mechanism)) = self.chatty(subject) {
             verdict.because.push(asking);
-            verdict.mechanism = verdict.mechanism.or(helps.then_some(Mechanism::RoundTrips));
+            verdict.mechanism = verdict.mechanism.or(mechanism);
         }
     }
 

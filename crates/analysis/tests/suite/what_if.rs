@@ -381,6 +381,13 @@ fn an_interrupt_delays_the_interrupted_machine_by_its_own_time() {
 }
 
 #[test]
+fn a_quota_holds_a_machine_back_for_as_much_less_time_as_it_does_less_work() {
+    let text = "{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":10,\"machine\":\"a\",\"state\":\"throttled\"}
+{\"t\":30,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":40,\"end\":\"a\"}\n";
+    assert_eq!((ns(text, "a x0.5"), ns(text, "a::work x0.5"), ns(text, "a::throttled x0.5")), (20, 30, 30));
+}
+
+#[test]
 fn a_capacity_that_stops_the_system_is_refused_alone() {
     let text = "{\"queue\":\"q\",\"capacity\":4}\n{\"t\":0,\"machine\":\"a\",\"state\":\"make\"}\n{\"t\":0,\"machine\":\"b\",\"blocked\":\"empty\"}
 {\"t\":5,\"machine\":\"a\",\"put\":\"q\",\"n\":3}\n{\"t\":5,\"machine\":\"b\",\"get\":\"q\",\"n\":3,\"state\":\"take\"}\n{\"t\":9,\"machine\":\"a\",\"put\":\"q\",\"n\":3}\n{\"t\":20,\"end\":\"b\"}\n";

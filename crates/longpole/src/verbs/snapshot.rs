@@ -68,7 +68,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let when = args.when.as_ref().map(ToString::to_string);
     let request = Request { output, when, pre_ns: args.pre.map(ns), post_ns: args.post.map_or(0, ns) };
     let stop = Stop::install().context("cannot handle signals")?;
-    let (running, asked) = ask(running, &runtime, &request)?;
+    let (running, asked) = ask(running, &runtime, &request, &stop)?;
     let begin = Instant::now();
     let answer = loop {
         if let Some(answer) = asked.answer()? {
@@ -100,7 +100,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Makes the request. A recorder that begins another chunk moves its folder for requests there
 /// before it names the new chunk, so a folder that is missing is looked for again for a while.
-fn ask(mut running: RunningRecording, runtime: &RuntimeDir, request: &Request) -> anyhow::Result<(RunningRecording, Asked)> {
+fn ask(mut running: RunningRecording, runtime: &RuntimeDir, request: &Request, stop: &Stop) -> anyhow::Result<(RunningRecording, Asked)> {
     let begin = Instant::now();
     loop {
         match Asked::ask(&running.path, request) {
@@ -113,6 +113,7 @@ fn ask(mut running: RunningRecording, runtime: &RuntimeDir, request: &Request) -
                 running.path.display(),
                 running.pid
             ),
+            Err(_) if stop.signal().is_some() => bail!("ended by a signal; no snapshot was made"),
             Err(_) => std::thread::sleep(PAUSE),
         }
         running = in_progress::again(&running, runtime)?.context("the recording ended before the snapshot was made")?;

@@ -451,8 +451,8 @@ pub trait Watch {
 /// Ignores all reports.
 impl Watch for () {}
 
-/// The methods of a [`Watch`] that passes each report on. `$each` makes the calls of the receivers
-/// out of a call.
+/// The methods of a [`Watch`] that passes each report on. For each of them, the macro `$each` gets
+/// the call `self.method(arguments)` and expands to the calls of that method of the receivers.
 macro_rules! pass_on {
     ($each:ident) => {
         #[inline]

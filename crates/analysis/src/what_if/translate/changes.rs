@@ -216,8 +216,9 @@ impl Changes {
     }
 }
 
-/// The machine does this itself, work or sleep; not a wait for something, nor a wait for a CPU. A
-/// quota holds it back for as long as its own work takes.
+/// The machine does this itself, work or sleep; not a wait for something, nor a wait for a CPU. The
+/// time for which a quota holds it back grows and shrinks with its work, if the program is alone in
+/// its control group.
 fn is_own(kind: SegmentKind) -> bool {
     matches!(kind, SegmentKind::State(kind) if kind.is_code() || matches!(kind, StateKind::Asleep | StateKind::Throttled))
 }
