@@ -291,7 +291,7 @@ impl Case<'_> {
             let machine = self.vocabulary.machine_name(poller.machine);
             let has_path = |part: &&Part| part.machine.as_deref().is_none_or(|own| own == machine);
             let is_counted = sleep.count as f64 >= self.limits.majority * poller.sleeps as f64;
-            poller.subject == sleep.subject && is_counted && sleep.parts.iter().any(|part| has_path(&part))
+            poller.subject == sleep.subject && is_counted && sleep.parts.iter().any(has_path)
         };
         let followed = pollers.iter().filter(is_followed).map(Poller::mean_ns).max()?;
         // Threads that poll the same thing do so about equally often.

@@ -489,7 +489,7 @@ mod tests {
         }
         at(400, Effect::State { machine, state });
         at(410, Effect::State { machine, state });
-        let lives = Lives::of(traffic.own(machine).into_iter());
+        let lives = Lives::of(traffic.own(machine));
         assert_eq!((lives.count, lives.ns, lives.longest_ns), (4, 100, 30));
     }
 }
