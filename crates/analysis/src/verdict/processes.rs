@@ -7,7 +7,7 @@
 use super::because::Because;
 use super::data::{Mechanism, Outcome, Verdict};
 use super::parts::{Does, Part};
-use super::subjects::SubjectId;
+use super::subjects::{Subject, SubjectId};
 use super::traffic::{Lives, Own};
 use super::work::largest_states;
 use super::Case;
@@ -29,9 +29,15 @@ impl Case<'_> {
     /// Returns the subject, among those that are meant, that starts most threads and processes,
     /// with their number.
     fn most_forks(&self, is_meant: impl Fn(SubjectId) -> bool) -> Option<(SubjectId, u64)> {
+        let forks = self.forks().into_iter().filter(|(of, _)| is_meant(*of));
+        forks.max_by_key(|&(of, count)| (count, std::cmp::Reverse(of)))
+    }
+
+    /// Returns the number of threads and processes that each subject starts.
+    fn forks(&self) -> HashMap<SubjectId, u64> {
         let mut forks: HashMap<SubjectId, u64> = HashMap::new();
-        self.owners().filter(|(of, _)| is_meant(*of)).for_each(|(of, own)| *forks.entry(of).or_default() += own.forks);
-        forks.into_iter().max_by_key(|&(of, count)| (count, std::cmp::Reverse(of)))
+        self.owners().for_each(|(of, own)| *forks.entry(of).or_default() += own.forks);
+        forks
     }
 
     /// Judges a program that starts processes again and again, if most of its time and theirs is
@@ -105,17 +111,19 @@ impl Case<'_> {
 
     /// Returns the subject of a family that starts most processes, with their number.
     fn most_started(&self, family: &HashSet<SubjectId>) -> Option<(SubjectId, u64)> {
-        let owners = self.owners_of_processes();
-        let mut started: HashMap<SubjectId, u64> = HashMap::new();
-        for by in self.off_path.parents.values().filter_map(|parent| owners.get(parent)).filter(|by| family.contains(by)) {
-            *started.entry(*by).or_default() += 1;
-        }
-        started.into_iter().max_by_key(|&(by, count)| (count, std::cmp::Reverse(by)))
+        let (by, _) = self.most_forks(|of| family.contains(&of))?;
+        let own: HashSet<i32> = self.subjects.get(by).processes.iter().copied().collect();
+        let started = self.off_path.parents.values().filter(|parent| own.contains(parent));
+        Some((by, started.count() as u64))
     }
 
-    /// Returns the subject of each process id.
+    /// Returns the subject of each process id. A process that has executed another program belongs
+    /// to several; of these, it is the one that starts most.
     fn owners_of_processes(&self) -> HashMap<i32, SubjectId> {
-        self.subjects.iter().flat_map(|(id, of)| of.processes.iter().map(move |process| (*process, id))).collect()
+        let forks = self.forks();
+        let mut subjects: Vec<(SubjectId, &Subject)> = self.subjects.iter().collect();
+        subjects.sort_by_key(|(id, _)| (forks.get(id).copied().unwrap_or(0), *id));
+        subjects.iter().flat_map(|(id, of)| of.processes.iter().map(|process| (*process, *id))).collect()
     }
 
     /// Follows from a subject to the one that starts most of its processes, as long as that one

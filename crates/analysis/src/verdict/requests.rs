@@ -170,8 +170,9 @@ impl Case<'_> {
     }
 
     /// Returns the servers from which the path comes to this one, the nearest first, each with the
-    /// one that it calls: those that call this one, those from which the path often comes to these,
-    /// and so on. Each of them asks others for at least half of the requests that it answers.
+    /// one that it calls: those that call this one, those that call these, and so on. Each of them
+    /// asks others for at least half of the requests that it answers. The path also comes from a
+    /// server that has answered; a caller has most of its callee's requests open.
     fn callers(&self, subject: SubjectId) -> Vec<(SubjectId, SubjectId)> {
         let asks = |from: SubjectId| {
             let SocketActivity { served, asked, .. } = &self.subjects.get(from).activity;
@@ -181,10 +182,14 @@ impl Case<'_> {
         let mut callees = VecDeque::from([subject]);
         while let Some(callee) = callees.pop_front() {
             let is_new = |from: SubjectId| from != subject && found.iter().all(|(known, _)| *known != from);
-            let is_often = |count: u64| callee == subject || count >= self.limits.min_occurrences;
+            let served = &self.subjects.get(callee).activity.served;
+            let has_most = |from: SubjectId| {
+                let asked = &self.subjects.get(from).activity.asked;
+                2 * asked.count >= served.count && asked.open() >= self.limits.majority * served.open()
+            };
             let entries = self.parts.entries_into(callee).filter(|_| self.is_called(callee));
             let mut callers: Vec<SubjectId> =
-                entries.filter(|&(from, count)| is_often(count) && asks(from) && is_new(from)).map(|(from, _)| from).collect();
+                entries.map(|(from, _)| from).filter(|&from| asks(from) && is_new(from) && (callee == subject || has_most(from))).collect();
             callers.sort_unstable();
             found.extend(callers.iter().map(|&from| (from, callee)));
             callees.extend(callers);
