@@ -420,9 +420,9 @@ impl Case<'_> {
         self.parts.parts.iter().filter(|part| is_meant(part)).map(|part| part.share).sum()
     }
 
-    /// Returns the role of the only program that makes requests and answers none. If another one
-    /// makes a considerable number of requests, such as a worker that takes its work from a broker,
-    /// it is unknown which of them makes the load.
+    /// Returns the role of the only program that makes requests and answers none. `None` if another
+    /// program also makes a considerable number of requests, such as a worker that takes its work
+    /// from a broker: either of the two may be the load generator.
     fn role(&self, subject: SubjectId) -> Option<RunRole> {
         let own = self.subjects.get(subject);
         let requests = |of: &Subject| if of.role == Role::Client && !of.is_recorder { of.activity.asked.count } else { 0 };

@@ -1,5 +1,5 @@
 //! What the tests of several crates share: writers of traces, byte by byte and without Longpole's
-//! own writers, and comparisons with other tools.
+//! own writers, and comparisons with other tools. As in a test, an unexpected result is a panic.
 
 pub mod alike;
 pub mod captures;

@@ -97,8 +97,8 @@ def commits(place):
     return ["sh", "-c", f"{place.write('weighlog', WEIGHLOG)} {log} | {book} season.db {rows}"]
 
 
-# The counter of the mill notes the moisture of a delivery. Meanwhile the office looks at the report
-# of all deliveries.
+# The counter of the mill notes the moisture of a delivery. Meanwhile the office reads the report on
+# every delivery.
 COUNTER = """
 import random
 import pymysql

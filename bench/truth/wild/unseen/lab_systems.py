@@ -274,8 +274,8 @@ def log_pipe(place):
     return wrk(f"http://127.0.0.1:{port}/report", 6, place.seconds)
 
 
-# The journal of all results: collects results until there are 64 or some time passed, writes them
-# as one block, and then confirms each.
+# The journal of results: collects results until there are 64 or some time has passed, writes one
+# block with them, and then confirms each result.
 JOURNAL = """
 package main
 

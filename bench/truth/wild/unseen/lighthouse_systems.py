@@ -115,7 +115,7 @@ def limited(place, name, microseconds):
     first = Path("/sys/fs/cgroup/cpu")
     group = (first if first.exists() else first.parent) / f"{name}-{os.getpid()}-{time.monotonic_ns()}"
     group.mkdir()
-    # It can be removed when the kernel has released the last process, a little after its end.
+    # The kernel releases the last process a little after its end; then the group can be removed.
     place.stack.callback(removed, group)
     if first.exists():
         (group / "cpu.cfs_quota_us").write_text(str(microseconds or -1))

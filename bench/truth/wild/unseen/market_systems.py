@@ -199,8 +199,8 @@ def same_article(place):
     place.write("stock.py", STOCK)
     place.start("env", f"DEPOT_PORT={depot}", "/usr/bin/uvicorn", "--app-dir", folder, "--port", stock, "--no-access-log",
                 "--log-level", "warning", "stock:app", port=stock)
-    # The number must not be cached. Varnish holds all other requests for an object back while one
-    # of them fetches it, unless it knows already that the object cannot be cached.
+    # The number must not be cached. While one request fetches an object, Varnish holds back the
+    # others for it, unless it already knows that the object cannot be cached.
     keep = "set beresp.uncacheable = true; set beresp.ttl = 60s;" if place.fixed else "set beresp.ttl = 0s;"
     rules = place.write("market.vcl", f"""vcl 4.1;
 backend stock {{ .host = "127.0.0.1"; .port = "{stock}"; }}

@@ -657,7 +657,7 @@ SYSTEMS = [
         name="postal_counter_looks_for_its_label",
         kind="polling-for-a-result",
         truth="php-fpm (the page of the counter) sleeps 40 ms before it looks again in memcached whether its label is "
-              "there, though franker, in ruby, has made it within some ms and could say so",
+              "there, though franker, in ruby, makes it within some ms and could notify it",
         load=polling,
         rate=WRK,
         component=(r"php", r"counter"),

@@ -364,8 +364,7 @@ impl Exchanges {
             (_, None) => connection.since = Some((Last::Received, end_ns)),
             (CallEffect::Send, Some((Last::Sent, since))) if begin_ns - since > SENT_AGAIN_NS && connection.from_send.count == 0 => {
                 // A thread that has not waited for a reply still sends the same request.
-                let is_same_request = connection.sender == Some((tid, event_waits.unwrap_or(0))) && !connection.received_nothing;
-                let has_waited = !is_same_request;
+                let has_waited = connection.sender != Some((tid, event_waits.unwrap_or(0))) || connection.received_nothing;
                 connection.sent_again += u64::from(has_waited);
                 connection.since = Some((Last::Sent, begin_ns));
             }

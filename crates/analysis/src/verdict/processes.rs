@@ -50,7 +50,7 @@ impl Case<'_> {
         let share = |is_meant: &dyn Fn(Does) -> bool| -> f64 { own.iter().filter(|part| is_meant(part.does)).map(|part| part.share).sum() };
         let (whole, waiting) = (share(&|_| true), share(&|does| does == Does::Runnable));
         let kernel = share(&|does| matches!(does, Does::SystemCall | Does::Faults));
-        // Of nearly nothing but waits, the rest says little.
+        // If nearly all of the share is waits for CPUs, the remaining states prove nothing.
         let (rest, least) = (whole - waiting, self.limits.considerable_share * whole);
         if whole < self.limits.majority || rest < least || kernel < self.limits.min_fault_share * rest {
             return None;
