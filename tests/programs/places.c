@@ -4,8 +4,8 @@
  * usage: places alone | lock | helper SECONDS
  *
  * alone: one thread computes, makes one long wait, and many short ones, in turn.
- * lock:  two threads need one lock; each holds it while it waits, and then computes without it
- *        until the other one holds it.
+ * lock:  two threads need one lock; each holds it while it waits, and then computes a little until
+ *        the other one holds it.
  * helper: one thread pauses, and asks another one that computes the answer; both waits are in one
  *        function.
  *
@@ -15,6 +15,7 @@
 #define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,8 +105,8 @@ static void alone(uint64_t end)
 }
 
 /*
- * On a busy host, a thread could otherwise take the lock again before the other one, which has been
- * woken, runs; then nobody would wait for the lock any more.
+ * A thread could take the lock again before the other one, which has been woken, runs; then nobody
+ * would wait for the lock any more. So it lets the other one run, possibly on its own CPU.
  */
 static void *user_of_lock(void *end)
 {
@@ -115,9 +116,10 @@ static void *user_of_lock(void *end)
 		holder = pthread_self();
 		holds_lock();
 		releases_lock();
-		do
-			computes(200000);
-		while (holder == pthread_self() && now() < *(uint64_t *)end);
+		do {
+			computes(20000);
+			sched_yield();
+		} while (holder == pthread_self() && now() < *(uint64_t *)end);
 	}
 	return NULL;
 }

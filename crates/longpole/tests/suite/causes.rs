@@ -1,29 +1,12 @@
 //! `path`, `model` and `rules` on real recordings: the answers must match what the recorded
 //! programs are known to do, for example which thread waits for which.
 
+use crate::support::host::{alone, can_trace};
 use crate::support::place::{ok, Place, Running};
 use crate::support::schema;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Keeps the tests of this file from running at once: a recording of the kernel contains the
-/// programs of all tests, and two programs with the same name would be confused.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn live(what: &str) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let root = status.lines().any(|line| line.starts_with("Uid:\t0\t0\t"));
-    let possible = root && std::fs::read_dir("/sys/kernel/tracing/instances").is_ok();
-    if !possible {
-        println!("skipped: {what} (needs root and tracefs)");
-    }
-    possible
-}
 
 /// Records a command together with the kernel's events.
 fn recorded(place: &Place, command: &[&str]) -> PathBuf {
@@ -73,7 +56,7 @@ fn assert_same_path_as_log(place: &Place, trace: &Path) {
 #[test]
 fn the_path_is_mostly_in_the_slower_of_two_threads_with_pipes_also_in_a_machine_log() {
     let _alone = alone();
-    if !live("the path of threads that pipes connect") {
+    if !can_trace("the path of threads that pipes connect") {
         return;
     }
     let place = Place::new();
@@ -100,7 +83,7 @@ fn the_span_of_the_slow_stage_dominates_the_path_with_and_without_kernel_events(
     let mut traces = vec![];
     ok(place.longpole(&["record", "--", &program]).output().unwrap());
     traces.push(place.newest());
-    if live("the path of probes and the kernel") {
+    if can_trace("the path of probes and the kernel") {
         traces.push(recorded(&place, &[&program]));
     }
     for trace in traces {
@@ -115,7 +98,7 @@ fn the_span_of_the_slow_stage_dominates_the_path_with_and_without_kernel_events(
 #[test]
 fn a_program_that_computes_is_not_the_bottleneck_of_a_writer_if_interrupts_are_not_recorded() {
     let _alone = alone();
-    if !live("a writer next to programs that compute") {
+    if !can_trace("a writer next to programs that compute") {
         return;
     }
     let place = Place::new();
@@ -137,7 +120,7 @@ fn a_program_that_computes_is_not_the_bottleneck_of_a_writer_if_interrupts_are_n
 #[test]
 fn a_sleeping_program_has_its_sleep_on_its_own_path() {
     let _alone = alone();
-    if !live("the path of a sleeper") {
+    if !can_trace("the path of a sleeper") {
         return;
     }
     let place = Place::new();
@@ -192,7 +175,7 @@ fn a_user_rule_changes_the_meaning_of_events_and_a_rule_that_never_matches_is_re
 #[test]
 fn a_user_rule_makes_a_queue_from_kernel_events_and_a_missing_field_is_reported() {
     let _alone = alone();
-    if !live("rules on the kernel's events") {
+    if !can_trace("rules on the kernel's events") {
         return;
     }
     let place = Place::new();
@@ -228,7 +211,7 @@ fn events(place: &Place, trace: &Path, name: &str) -> Vec<Value> {
 #[test]
 fn the_path_of_a_command_ends_with_its_exit_and_not_with_threads_killed_by_the_exit() {
     let _alone = alone();
-    if !live("who is killed by an exit") {
+    if !can_trace("who is killed by an exit") {
         return;
     }
     let place = Place::new();
@@ -243,7 +226,7 @@ fn the_path_of_a_command_ends_with_its_exit_and_not_with_threads_killed_by_the_e
 #[test]
 fn the_path_of_a_command_begins_at_its_exec_and_no_change_to_the_recorder_is_recommended() {
     let _alone = alone();
-    if !live("where the path of a command begins") {
+    if !can_trace("where the path of a command begins") {
         return;
     }
     let place = Place::new();

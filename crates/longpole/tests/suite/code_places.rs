@@ -1,15 +1,13 @@
 //! The functions of programs in several languages, in real recordings: each program has places of
 //! computing and waiting that are known, and measures their times itself.
 
+use crate::support::host::{alone, can_sample, can_trace};
 use crate::support::place::{ok, Place};
 use crate::support::schema;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
-/// Held while a program is recorded: those of other tests would use its CPUs.
-static RECORDED: Mutex<()> = Mutex::new(());
 /// Time that each program runs, in seconds.
 const SECONDS: &str = "1";
 /// The time that a program measures includes its way into and out of a wait, the reading of its
@@ -47,11 +45,11 @@ fn python_with_names() -> Option<String> {
 /// Records a program. Returns the recording and the program's output; `None` if this host does not
 /// permit what is needed.
 fn record(place: &Place, options: &[&str], program: &[&str], seconds: &str) -> Option<(PathBuf, String)> {
-    if longpole_record::stacks::survey().is_err() || !rustix::process::geteuid().is_root() {
-        println!("skipped: functions of {} (needs root)", program[0]);
+    let what = format!("functions of {}", program[0]);
+    if !can_trace(&what) || !can_sample(&what) {
         return None;
     }
-    let _alone = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let kernel = ["record", "--kernel", "sched,irq,softirq,timer,block,syscall", "--stacks", "999"];
     // The list of functions has the number of the process in its name.
     let shell = ["--", "sh", "-c", "echo pid $$; exec \"$0\" \"$@\""];

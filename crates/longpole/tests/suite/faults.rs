@@ -1,27 +1,12 @@
 //! Findings from the kernel's events: each test records a live program with one fault, and the same
 //! program without the fault.
 
+use crate::support::host::{alone, can_trace};
 use crate::support::place::{ok, Place};
 use crate::support::schema;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Keeps the tests of this file from running at once: machines are named after programs, so two
-/// programs with the same name would be confused.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn live(what: &str) -> bool {
-    let possible = rustix::process::geteuid().is_root() && std::fs::read_dir("/sys/kernel/tracing/instances").is_ok();
-    if !possible {
-        println!("skipped: {what} (needs root and tracefs)");
-    }
-    possible
-}
 
 struct Run {
     place: Place,
@@ -55,7 +40,7 @@ const CALLS: &str = "sched,irq,softirq,syscall";
 #[test]
 fn threads_that_pass_one_lock_on_are_a_convoy_and_threads_without_a_lock_are_not() {
     let _alone = alone();
-    if !live("a convoy of futexes") {
+    if !can_trace("a convoy of futexes") {
         return;
     }
     let convoy = Run::of_program(CALLS, "locked").finding("lock_convoy", "faults").expect("four threads queue up for one lock");
@@ -70,7 +55,7 @@ fn threads_that_pass_one_lock_on_are_a_convoy_and_threads_without_a_lock_are_not
 #[test]
 fn page_faults_for_each_item_are_found() {
     let _alone = alone();
-    if !live("missing pages") {
+    if !can_trace("missing pages") {
         return;
     }
     let groups = format!("{CALLS},fault");
@@ -83,7 +68,7 @@ fn page_faults_for_each_item_are_found() {
 #[test]
 fn a_thread_that_waits_despite_an_idle_cpu_is_found_unless_it_is_pinned() {
     let _alone = alone();
-    if !live("a CPU that is idle next to a thread that waits") {
+    if !can_trace("a CPU that is idle next to a thread that waits") {
         return;
     }
     assert_eq!(Run::of_program(CALLS, "alone").finding("idle_cpu_unused", "faults"), None);
@@ -192,7 +177,7 @@ fn woken_in_answer(run: &Run) -> Option<(BTreeSet<u64>, BTreeSet<u64>, u64)> {
 #[test]
 fn the_cpu_of_a_softirq_and_of_the_thread_that_it_wakes_are_reported() {
     let _alone = alone();
-    if !live("an interrupt away from its consumer") {
+    if !can_trace("an interrupt away from its consumer") {
         return;
     }
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -231,7 +216,7 @@ fn the_cpu_of_a_softirq_and_of_the_thread_that_it_wakes_are_reported() {
 #[test]
 fn waiting_for_a_killed_process_leads_to_the_timer_that_killed_it_and_not_to_its_work() {
     let _alone = alone();
-    if !live("the end of a thread that is killed") {
+    if !can_trace("the end of a thread that is killed") {
         return;
     }
     let command = "timeout 0.4 sh -c 'while :; do :; done'; true";

@@ -1,6 +1,7 @@
 //! Programs whose functions are recorded (`longpole/auto.h`), programs to which other tools attach
 //! (`longpole/sdt.h`), and a loop of probes, which must make no system call.
 
+use crate::support::host::is_root;
 use crate::support::place;
 use crate::support::place::{ok, Place};
 use serde_json::Value;
@@ -210,7 +211,7 @@ fn may_attach(tool: &str) -> bool {
     let missing = match Command::new(tool).arg("--version").output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => format!("{tool} is not installed"),
         Err(error) => format!("{tool} cannot be run: {error}"),
-        Ok(_) if !rustix::process::geteuid().is_root() => "needs root".to_owned(),
+        Ok(_) if !is_root() => "needs root".to_owned(),
         Ok(_) => return true,
     };
     println!("skipped: USDT probes with {tool} ({missing})");

@@ -1,6 +1,7 @@
 //! Probes and the kernel's events use one clock: the times of a system call between two probes lie
 //! between the times of the probes, on any CPU.
 
+use crate::support::host::can_trace;
 use crate::support::place::{ok, Place};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
@@ -8,14 +9,6 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 const THREADS: usize = 2;
-
-fn live(what: &str) -> bool {
-    let possible = rustix::process::geteuid().is_root() && std::fs::read_dir("/sys/kernel/tracing/instances").is_ok();
-    if !possible {
-        println!("skipped: {what} (needs root and tracefs)");
-    }
-    possible
-}
 
 /// Times of the events of one thread's current bracket, in this order: span begin, system call
 /// entry, system call exit. `complete` counts the brackets with all events.
@@ -83,7 +76,7 @@ fn brackets(calls: usize, clock: &str) -> (usize, Vec<Vec<i64>>, Vec<usize>) {
 
 #[test]
 fn each_system_call_is_between_the_probes_around_it_on_all_cpus() {
-    if !live("probes and system calls on one clock") {
+    if !can_trace("probes and system calls on one clock") {
         return;
     }
     let several = std::thread::available_parallelism().unwrap().get().min(2);

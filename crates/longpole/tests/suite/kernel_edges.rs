@@ -1,6 +1,7 @@
 //! Edge cases of recordings and answers: gaps, ranges without events, signals at unusual moments,
 //! killed helpers.
 
+use crate::support::host::{can_trace, is_root};
 use crate::support::place::{ok, signal, wait_for, Place, Running};
 use crate::support::schema;
 use serde_json::Value;
@@ -116,9 +117,7 @@ fn files_of_a_killed_util_are_removed_by_the_next_util() {
 
 #[test]
 fn a_signal_ends_the_conversion_and_the_next_verb_repeats_it() {
-    let live = rustix::process::geteuid().is_root() && std::fs::read_dir("/sys/kernel/tracing/instances").is_ok();
-    if !live {
-        println!("skipped: a signal during the conversion (needs root and tracefs)");
+    if !can_trace("a signal during the conversion") {
         return;
     }
     let place = Place::new();
@@ -162,7 +161,7 @@ fn a_signal_ends_the_conversion_and_the_next_verb_repeats_it() {
 
 #[test]
 fn an_orphan_in_another_mount_namespace_is_recorded_with_its_command() {
-    let live = rustix::process::geteuid().is_root() && Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|ran| ran.success());
+    let live = is_root() && Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|ran| ran.success());
     if !live {
         println!("skipped: an orphan in another mount namespace (needs root and unshare)");
         return;

@@ -1,21 +1,11 @@
 //! Recordings of the kernel that are large or contain many processes: no event is lost without
 //! being counted, and memory stays bounded.
 
+use crate::support::host::{alone, can_trace};
 use crate::support::place::{ok, signal, Place, Running};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-/// Keeps the tests of this file from running at once, because each of them needs the whole host.
-static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
-fn live(what: &str) -> bool {
-    let possible = rustix::process::geteuid().is_root() && std::fs::read_dir("/sys/kernel/tracing/instances").is_ok();
-    if !possible {
-        println!("skipped: {what} (needs root and tracefs)");
-    }
-    possible
-}
 
 fn record(place: &Place, arguments: &[&str]) -> Command {
     let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
@@ -50,10 +40,10 @@ fn assert_kernel_counts(path: &std::path::Path, info: &Value) {
 #[test]
 fn ten_thousand_short_lived_processes_are_all_recorded() {
     const PROCESSES: u64 = 10_000;
-    if !live("short-lived processes in the kernel's events") {
+    if !can_trace("short-lived processes in the kernel's events") {
         return;
     }
-    let _alone = ALONE.lock();
+    let _alone = alone();
     let place = Place::new();
     let program = place.build("births", &[]);
     let arguments = ["--kernel", "sched,syscall", "--context", "ppid", "--", &program, &PROCESSES.to_string()];
@@ -122,10 +112,10 @@ impl Drop for Memory {
 /// Part of `make soak` only. The limit also includes the page cache of the recorded pages.
 #[test]
 fn two_gigabytes_are_recorded_converted_and_read_with_512_mib_of_memory() {
-    if std::env::var_os("LONGPOLE_SOAK").is_none() || !live("a large recording in little memory") {
+    if std::env::var_os("LONGPOLE_SOAK").is_none() || !can_trace("a large recording in little memory") {
         return;
     }
-    let _alone = ALONE.lock();
+    let _alone = alone();
     let Some(memory) = Memory::new(512 << 20) else {
         println!("skipped: a large recording in little memory (no memory cgroup can be made)");
         return;

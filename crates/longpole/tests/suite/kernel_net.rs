@@ -1,19 +1,9 @@
 //! Net times of spans, without the time that the scheduler and interrupts took, compared with the
 //! thread's own CPU clock while another thread computes on the same CPU.
 
+use crate::support::host::can_trace;
 use crate::support::place::{ok, stolen, Place};
 use serde_json::Value;
-use std::path::Path;
-
-fn live() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let root = status.lines().any(|line| line.starts_with("Uid:\t0\t0\t"));
-    let possible = root && Path::new("/sys/kernel/tracing/instances").is_dir();
-    if !possible {
-        println!("skipped: spans net of preemption (needs root and tracefs)");
-    }
-    possible
-}
 
 /// Total of one part of a span, in ms.
 fn part(line: &Value, part: &str) -> f64 {
@@ -22,7 +12,7 @@ fn part(line: &Value, part: &str) -> f64 {
 
 #[test]
 fn the_net_time_of_a_span_on_a_shared_cpu_equals_the_thread_s_cpu_clock() {
-    if !live() {
+    if !can_trace("spans net of preemption") {
         return;
     }
     let place = Place::new();

@@ -1,6 +1,7 @@
 //! `longpole record` and the kernel: each requested event is recorded, refused, or reported as
 //! missing.
 
+use crate::support::host::{can_trace, is_root};
 use crate::support::program::copy_program;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -36,16 +37,6 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn live(what: &str) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let root = status.lines().any(|line| line.starts_with("Uid:\t0\t0\t"));
-    let possible = root && std::fs::read_dir("/sys/kernel/tracing/instances").is_ok();
-    if !possible {
-        println!("skipped: {what} (needs root and tracefs)");
-    }
-    possible
-}
-
 #[test]
 fn a_wrong_group_event_or_context_is_wrong_usage_and_valid_ones_are_listed() {
     let place = Place::new();
@@ -63,7 +54,7 @@ fn a_wrong_group_event_or_context_is_wrong_usage_and_valid_ones_are_listed() {
 
 #[test]
 fn a_command_without_probes_gives_a_recording_of_the_kernel() {
-    if !live("the kernel's events next to a command") {
+    if !can_trace("the kernel's events next to a command") {
         return;
     }
     let place = Place::new();
@@ -76,7 +67,7 @@ fn a_command_without_probes_gives_a_recording_of_the_kernel() {
 /// hardly any other program makes.
 #[test]
 fn no_system_call_of_the_recorder_s_helper_threads_is_in_the_trace() {
-    if !live("the recorder's own calls") {
+    if !can_trace("the recorder's own calls") {
         return;
     }
     let Ok(mut other) = Command::new("unshare").args(["-n", "sleep", "60"]).spawn() else {
@@ -106,7 +97,7 @@ fn no_system_call_of_the_recorder_s_helper_threads_is_in_the_trace() {
 
 #[test]
 fn a_refused_filter_is_reported_with_the_kernel_s_message_and_nothing_is_recorded() {
-    if !live("a refused filter") {
+    if !can_trace("a refused filter") {
         return;
     }
     let place = Place::new();
@@ -200,7 +191,7 @@ fn a_context_without_kernel_events_is_wrong_usage() {
 
 #[test]
 fn an_ordinary_user_gets_a_note_that_the_kernel_is_not_recorded_unless_it_is_turned_off() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         println!("skipped: what a recording of an ordinary user says (needs root)");
         return;
     }

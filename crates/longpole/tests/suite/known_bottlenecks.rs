@@ -1,10 +1,10 @@
 //! The verdict on live programs without probes that have one known bottleneck: its subject, the
 //! mechanism by which it limits the system, and what ends the run.
 
+use crate::support::host::{alone, can_trace};
 use crate::support::place::{ok, Place};
 use crate::support::schema;
 use serde_json::Value;
-use std::sync::{Mutex, PoisonError};
 
 /// The report on the program `limited`, recorded with the default event groups; `None` if it cannot
 /// be recorded here.
@@ -18,12 +18,8 @@ const TRIES: usize = 3;
 
 /// The reports on one recording, one for each set of options.
 fn reports(means: &str, options: &[&[&str]]) -> Option<Vec<Value>> {
-    // Each test records the whole host, so two at a time would be in each other's recordings.
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let possible = rustix::process::geteuid().is_root() && std::fs::read_dir("/sys/kernel/tracing/instances").is_ok();
-    if !possible {
-        println!("skipped: the verdict on a live program (needs root and tracefs)");
+    let _alone = alone();
+    if !can_trace("the verdict on a live program") {
         return None;
     }
     let place = Place::new();

@@ -1,5 +1,6 @@
 //! `view --live`: the picture of a recording while it is made, and after its end.
 
+use crate::support::host::can_trace;
 use crate::support::place::{signal, wait_for, Place, Running};
 use crate::support::view::View;
 use serde_json::Value;
@@ -87,16 +88,6 @@ impl Recording {
     }
 }
 
-fn can_record_kernel() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let is_root = status.lines().any(|line| line.starts_with("Uid:\t0\t0\t"));
-    let can = is_root && fs::read_dir("/sys/kernel/tracing/instances").is_ok();
-    if !can {
-        println!("skipped: following the kernel's events (needs root and tracefs)");
-    }
-    can
-}
-
 /// Ends the recording, and compares what was shown before with the finished recording: the states
 /// of these rows, from the begin of the finished timeline on.
 fn assert_same_states(view: &View, recording: Recording, wanted: impl Fn(&str) -> bool + Copy) {
@@ -170,7 +161,7 @@ fn the_states_of_a_running_recording_are_those_of_the_finished_one() {
 
 #[test]
 fn threads_cpus_and_interrupts_of_a_running_recording_are_those_of_the_finished_one() {
-    if !can_record_kernel() {
+    if !can_trace("following the kernel's events") {
         return;
     }
     let place = Place::new();

@@ -1,6 +1,7 @@
 //! Changes of the CPUs that a thread may run on: the answer of `longpole cpu`, compared with the
 //! affinity masks that the threads themselves read from the kernel.
 
+use crate::support::host::is_root;
 use crate::support::place::{wait_for, Place, Running};
 use crate::support::program::copy_program;
 use crate::support::schema;
@@ -12,8 +13,7 @@ const INSTANCES: &str = "/sys/kernel/tracing/instances";
 const KERNEL: [&str; 5] = ["record", "--kernel", "sched,syscall", "--stacks", "none"];
 
 fn possible(test: &str) -> bool {
-    let possible =
-        rustix::process::geteuid().is_root() && Path::new(INSTANCES).is_dir() && Command::new("taskset").arg("-V").output().is_ok();
+    let possible = is_root() && Path::new(INSTANCES).is_dir() && Command::new("taskset").arg("-V").output().is_ok();
     if !possible {
         println!("skipped: {test} (needs root, tracefs and `taskset`)");
     }

@@ -1,27 +1,12 @@
 //! The critical path through each means by which the kernel lets one thread wait for another, for a
 //! device, for a timer or for a CPU, on live programs whose slow part is known.
 
+use crate::support::host::{alone, can_trace};
 use crate::support::place::{ok, stolen, Place};
 use crate::support::schema;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Makes the tests run one at a time: machines are named after programs, and two with the same name
-/// would be mixed up.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn live(what: &str) -> bool {
-    let possible = rustix::process::geteuid().is_root() && std::fs::read_dir("/sys/kernel/tracing/instances").is_ok();
-    if !possible {
-        println!("skipped: {what} (needs root and tracefs)");
-    }
-    possible
-}
 
 /// The output of the command, and the recording.
 fn recorded(place: &Place, options: &[&str], command: &[&str]) -> (Output, PathBuf) {
@@ -60,7 +45,7 @@ fn path(place: &Place, trace: &Path) -> Value {
 #[test]
 fn the_slower_thread_is_found_for_every_means_of_handing_over_items() {
     let _alone = alone();
-    if !live("the path through futexes, epoll, pipes, sockets and io_uring") {
+    if !can_trace("the path through futexes, epoll, pipes, sockets and io_uring") {
         return;
     }
     for means in ["futex", "epoll", "pipe", "unix", "tcp", "io_uring"] {
@@ -95,7 +80,7 @@ fn the_slower_thread_is_found_for_every_means_of_handing_over_items() {
 #[test]
 fn a_disk_and_a_timer_have_the_time_for_which_a_program_waited_for_them() {
     let _alone = alone();
-    if !live("the path through a disk and a timer") {
+    if !can_trace("the path through a disk and a timer") {
         return;
     }
     for (means, link) in [("fsync", "disk"), ("timerfd", "timer")] {
@@ -124,7 +109,7 @@ fn a_disk_and_a_timer_have_the_time_for_which_a_program_waited_for_them() {
 #[test]
 fn the_thread_that_had_the_cpu_while_another_waited_for_it_is_listed() {
     let _alone = alone();
-    if !live("who had the CPU") {
+    if !can_trace("who had the CPU") {
         return;
     }
     let place = Place::new();
@@ -158,7 +143,7 @@ fn the_thread_that_had_the_cpu_while_another_waited_for_it_is_listed() {
 #[test]
 fn an_interrupt_from_one_cpu_to_another_runs_on_top_of_the_thread_that_it_interrupts() {
     let _alone = alone();
-    if !live("interrupts between CPUs") {
+    if !can_trace("interrupts between CPUs") {
         return;
     }
     let place = Place::new();
@@ -196,7 +181,7 @@ fn interrupts_while_running(place: &Place, trace: &Path, name: &str) -> usize {
 #[test]
 fn the_kernels_work_for_a_thread_is_a_system_call_in_the_graph() {
     let _alone = alone();
-    if !live("system calls in the graph") {
+    if !can_trace("system calls in the graph") {
         return;
     }
     let place = Place::new();

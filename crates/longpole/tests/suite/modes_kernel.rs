@@ -1,18 +1,11 @@
 //! Snapshots and chunks of the kernel's events.
 
 use crate::support::commanded::{description, path, snapshot, CommandedProgram, Session};
+use crate::support::host::{can_sample, can_trace};
 use crate::support::place::{ok, signal, wait_for, Place, Running};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-fn live(what: &str) -> bool {
-    let possible = rustix::process::geteuid().is_root() && longpole_record::kernel::available().is_ok();
-    if !possible {
-        println!("skipped: {what} (needs root and tracefs)");
-    }
-    possible
-}
 
 /// Starts a session that also records scheduling.
 fn start<'a>(place: &'a Place, arguments: &[&str]) -> Session<'a> {
@@ -36,7 +29,7 @@ fn counted(place: &Place, recording: &Path) -> (u64, u64) {
 
 #[test]
 fn with_overwrite_the_kernels_events_stay_in_the_kernel_until_a_snapshot_takes_them() {
-    if !live("a flight recorder of the kernel") {
+    if !can_trace("a flight recorder of the kernel") {
         return;
     }
     let place = Place::new();
@@ -73,7 +66,7 @@ fn with_overwrite_the_kernels_events_stay_in_the_kernel_until_a_snapshot_takes_t
 
 #[test]
 fn after_a_snapshot_that_cannot_be_written_the_kernels_events_are_recorded_again() {
-    if !live("a flight recorder of the kernel whose snapshot fails") {
+    if !can_trace("a flight recorder of the kernel whose snapshot fails") {
         return;
     }
     let place = Place::new();
@@ -110,7 +103,7 @@ fn is_readable(place: &Place, recording: &Path) {
 
 #[test]
 fn a_snapshot_with_overwrite_reaches_back_beyond_the_current_chunk() {
-    if !live("a flight recorder of the kernel with a limit") {
+    if !can_trace("a flight recorder of the kernel with a limit") {
         return;
     }
     let place = Place::new();
@@ -135,7 +128,7 @@ fn a_snapshot_with_overwrite_reaches_back_beyond_the_current_chunk() {
 
 #[test]
 fn each_chunk_of_a_killed_recorder_counts_its_own_events() {
-    if !live("chunks of a killed recorder") {
+    if !can_trace("chunks of a killed recorder") {
         return;
     }
     let place = Place::new();
@@ -158,7 +151,7 @@ fn each_chunk_of_a_killed_recorder_counts_its_own_events() {
 
 #[test]
 fn chunks_of_the_kernels_events_follow_each_other_without_a_gap() {
-    if !live("chunks of the kernel's events") {
+    if !can_trace("chunks of the kernel's events") {
         return;
     }
     let place = Place::new();
@@ -189,7 +182,7 @@ fn chunks_of_the_kernels_events_follow_each_other_without_a_gap() {
 
 #[test]
 fn stacks_with_overwrite_stay_within_the_size_limit() {
-    if !live("stacks of a flight recorder") || longpole_record::stacks::survey().is_err() {
+    if !can_trace("stacks of a flight recorder") || !can_sample("stacks of a flight recorder") {
         return;
     }
     let place = Place::new();
@@ -214,8 +207,7 @@ fn stacks_with_overwrite_stay_within_the_size_limit() {
 
 #[test]
 fn overwrite_with_stacks_has_a_default_size_limit() {
-    if longpole_record::stacks::survey().is_err() {
-        println!("skipped: the limit of a flight recorder's stacks (needs root, or kernel.perf_event_paranoid=0)");
+    if !can_sample("the limit of a flight recorder's stacks") {
         return;
     }
     let place = Place::new();

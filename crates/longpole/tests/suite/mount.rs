@@ -1,5 +1,6 @@
 //! `longpole mount`: subjects as folders, on a real FUSE mount.
 
+use crate::support::host::is_root;
 use crate::support::place::{ok, signal, wait_for, Place, Running};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::process::{Command, Stdio};
 
 /// True if this host can mount. Without a helper, only root can.
 fn live() -> bool {
-    let root = rustix::process::geteuid().is_root();
+    let root = is_root();
     let possible = root && Path::new("/dev/fuse").exists();
     if !possible {
         println!("skipped: longpole mount (needs root and /dev/fuse)");

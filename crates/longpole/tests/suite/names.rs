@@ -1,26 +1,12 @@
 //! Names of processes and locks in recordings of live programs: titles of processes, control
 //! groups, and addresses of locks.
 
+use crate::support::host::{alone, can_trace};
 use crate::support::place::{ok, Place};
 use crate::support::schema;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Makes the tests of this file run one at a time, because each program needs the CPUs for itself.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn live(what: &str) -> bool {
-    let possible = rustix::process::geteuid().is_root() && fs::read_dir("/sys/kernel/tracing/instances").is_ok();
-    if !possible {
-        println!("skipped: {what} (needs root and tracefs)");
-    }
-    possible
-}
 
 /// The text that the command printed, and the recording. The command has the highest priority,
 /// because other programs may run on this host.
@@ -75,7 +61,7 @@ impl Drop for Group {
 #[test]
 fn processes_are_known_by_their_titles() {
     let _alone = alone();
-    if !live("titles of processes") {
+    if !can_trace("titles of processes") {
         return;
     }
     let place = Place::new();
@@ -104,7 +90,7 @@ fn processes_are_known_by_their_titles() {
 #[test]
 fn the_unit_of_a_process_is_derived_from_its_control_group() {
     let _alone = alone();
-    if !live("units of processes") {
+    if !can_trace("units of processes") {
         return;
     }
     let unit = format!("longpole-test-{}.service", std::process::id());
@@ -130,7 +116,7 @@ fn the_unit_of_a_process_is_derived_from_its_control_group() {
 #[test]
 fn the_lock_that_threads_wait_for_is_identified_by_its_address() {
     let _alone = alone();
-    if !live("addresses of locks") {
+    if !can_trace("addresses of locks") {
         return;
     }
     for (used, count) in [("one", 1), ("both", 2)] {

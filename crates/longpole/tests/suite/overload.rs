@@ -1,18 +1,11 @@
 //! A system that emits more events than its recorder can store. The kinds of events that the
 //! recorder gives up are reported in every answer, and the other kinds are recorded to the end.
 
+use crate::support::host::can_trace;
 use crate::support::place::{ok, Place};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Output;
-
-fn live(what: &str) -> bool {
-    let possible = rustix::process::geteuid().is_root() && longpole_record::kernel::available().is_ok();
-    if !possible {
-        println!("skipped: {what} (needs root and tracefs)");
-    }
-    possible
-}
 
 /// Stops its recorder while a storm emits more events than the buffers hold, and repeats this until
 /// the recorder has given up `$2` kinds of events. Then it runs a program while the recorder has
@@ -48,7 +41,7 @@ fn events(place: &Place, recording: &Path) -> Vec<Value> {
 
 #[test]
 fn unstorable_event_kinds_are_given_up_and_reported_while_switches_are_recorded_to_the_end() {
-    if !live("a recording under overload") {
+    if !can_trace("a recording under overload") {
         return;
     }
     let place = Place::new();
@@ -87,7 +80,7 @@ fn unstorable_event_kinds_are_given_up_and_reported_while_switches_are_recorded_
 
 #[test]
 fn with_keep_all_every_kind_loses_events_and_no_kind_is_given_up() {
-    if !live("a recording under overload that gives up nothing") {
+    if !can_trace("a recording under overload that gives up nothing") {
         return;
     }
     let place = Place::new();

@@ -1,12 +1,13 @@
 //! The kernel's own packet counters in the answer of `longpole packets`, compared with /proc.
 
+use crate::support::host::{alone, can_trace};
 use crate::support::place::{Place, Running};
 use crate::support::schema;
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 /// Number of datagrams that are sent into the device (`SENT`), and to a port without a socket
 /// (`UNWANTED`).
@@ -24,16 +25,12 @@ struct Net {
 impl Net {
     /// Returns `None`, and prints the reason, if the test cannot run here.
     fn new(test: &str) -> Option<Net> {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        if !status.lines().any(|line| line.starts_with("Uid:\t0\t0\t")) || std::fs::read_dir("/sys/kernel/tracing/instances").is_err() {
-            println!("skipped: {test} (needs root and tracefs)");
+        if !can_trace(test) {
             return None;
         }
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = format!("{}{}", std::process::id(), ["", "b", "c", "d"][MADE.fetch_add(1, Ordering::Relaxed) as usize % 4]);
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner));
-        let net = Net { name: format!("lpt{number}"), device: format!("t{number}"), _alone: alone };
+        let net = Net { name: format!("lpt{number}"), device: format!("t{number}"), _alone: Some(alone()) };
         let (name, device) = (&*net.name, &*net.device);
         // IPv6 sends packets unprompted, also between the end of a recording and the reading of the
         // counters.

@@ -1,6 +1,7 @@
 //! `longpole record --packets`: the captured frames of a device, compared with the sent datagrams,
 //! with Wireshark's output, and with the events that the kernel traced.
 
+use crate::support::host::is_root;
 use crate::support::place;
 use crate::support::place::{ok, Place};
 use serde_json::Value;
@@ -8,8 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn ready(what: &str, tools: &[&str]) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let root = status.lines().any(|line| line.starts_with("Uid:\t0\t0\t"));
+    let root = is_root();
     let missing: Vec<&&str> = tools.iter().filter(|tool| !Path::new("/usr/bin").join(tool).exists() && !has(tool)).collect();
     if !root || !missing.is_empty() {
         println!("skipped: {what} (needs root and {tools:?}; missing: {missing:?})");

@@ -1,6 +1,7 @@
 //! `longpole packets` on real traffic between two network namespaces, compared with the programs'
 //! own counts and the kernel's counters.
 
+use crate::support::host::{alone, can_trace};
 use crate::support::place::Place;
 use crate::support::schema;
 use serde_json::Value;
@@ -27,20 +28,16 @@ bound() {
 over() { kill -USR1 $!; wait $!; }
 ";
 
-static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
 impl Net {
     /// Returns `None`, and prints the reason, if the test cannot run here.
     fn new(test: &str) -> Option<Net> {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        if !status.lines().any(|line| line.starts_with("Uid:\t0\t0\t")) || std::fs::read_dir("/sys/kernel/tracing/instances").is_err() {
-            println!("skipped: {test} (needs root and tracefs)");
+        if !can_trace(test) {
             return None;
         }
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let id = format!("{}x{}", std::process::id(), NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
-        let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let net = Net { names: [format!("lpl{id}"), format!("lpr{id}")], devices: [format!("l{id}"), format!("r{id}")], _alone: alone };
+        let _alone = alone();
+        let net = Net { names: [format!("lpl{id}"), format!("lpr{id}")], devices: [format!("l{id}"), format!("r{id}")], _alone };
         let [left, right] = &net.names;
         let [at_left, at_right] = &net.devices;
         let pair = ["link", "add", at_left, "netns", left, "type", "veth", "peer", "name", at_right, "netns", right];

@@ -1,6 +1,7 @@
 //! Pictures and texts of the stacks on paths of real recordings: the difference of two, and the
 //! functions of the folded graph.
 
+use crate::support::host::{can_sample, can_trace};
 use crate::support::place::{ok, Place};
 use crate::support::schema;
 use serde_json::Value;
@@ -13,8 +14,7 @@ const FRAMES: [&str; 2] = ["-fno-omit-frame-pointer", "-fno-optimize-sibling-cal
 /// Records a program of three functions, built with these options. `None` if this host does not
 /// permit what is needed.
 fn record(place: &Place, options: &[&str]) -> Option<PathBuf> {
-    if longpole_record::stacks::survey().is_err() || !fs::exists("/sys/kernel/tracing/instances").unwrap_or(false) {
-        println!("skipped: stacks on paths (needs root and tracefs)");
+    if !can_trace("stacks on paths") || !can_sample("stacks on paths") {
         return None;
     }
     let program = place.build("sampled", &[&FRAMES, options].concat());

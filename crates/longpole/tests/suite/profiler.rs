@@ -1,5 +1,6 @@
 //! The comparison with a profiler in `report`, from machine logs and from sampled stacks.
 
+use crate::support::host::{can_sample, can_trace};
 use crate::support::place::{ok, Place};
 use crate::support::schema;
 use longpole_testing::user_trace::{Fake, Field, Kind};
@@ -85,8 +86,7 @@ fn predictions_have_one_shape_in_both_verbs() {
 
 #[test]
 fn with_samples_the_profiler_points_to_functions() {
-    if longpole_record::stacks::survey().is_err() {
-        println!("skipped: functions in the report (needs root, or kernel.perf_event_paranoid=0)");
+    if !can_sample("functions in the report") {
         return;
     }
     let place = Place::new();
@@ -186,8 +186,7 @@ fn without_switches_and_samples_the_report_does_not_mention_running_time() {
 
 #[test]
 fn with_the_kernels_switches_the_report_compares_with_running_time() {
-    if !fs::exists("/sys/kernel/tracing/instances").unwrap_or(false) {
-        println!("skipped: running time by the kernel's switches (needs root and tracefs)");
+    if !can_trace("running time by the kernel's switches") {
         return;
     }
     let place = Place::new();

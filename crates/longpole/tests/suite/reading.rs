@@ -1,5 +1,6 @@
 //! The verbs that read traces: their answers, the form of the answers, and the exit status.
 
+use crate::support::host::is_root;
 use crate::support::program::copy_program;
 use crate::support::schema;
 use longpole_testing::user_trace::{babeltrace2, corpus, Fake, Field, Kind};
@@ -245,7 +246,7 @@ fn a_path_without_read_permission_is_refused_in_one_line() {
     let closed = directory.path().join("closed");
     recording(&closed);
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
-    let root = rustix::process::geteuid().is_root();
+    let root = is_root();
     for verb in READING {
         let mut command = Command::new(&command);
         command.current_dir("/").arg(verb).arg(&closed);

@@ -1,6 +1,7 @@
 //! How a recording begins: what `longpole record` announces, which wrong requests it refuses before
 //! a command runs, its limit, and the tracer of a host without a mounted tracefs.
 
+use crate::support::host::can_trace;
 use crate::support::place::{ok, signal, wait_for, Place, Running};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -24,18 +25,6 @@ fn record_after(place: &Place, script: &str, arguments: &[&str]) -> Command {
     let mut command = place.command("sh");
     command.args(["-c", &format!("{script}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_longpole"), "record"]).args(arguments);
     command
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-fn has_tracer(what: &str) -> bool {
-    let possible = is_root() && Path::new("/sys/kernel/tracing/instances").exists();
-    if !possible {
-        println!("skipped: {what} (needs root and tracefs)");
-    }
-    possible
 }
 
 /// Limit of size in the description of a recording; `None` if it has no limit.
@@ -73,7 +62,7 @@ fn the_announcement_comes_before_the_command_and_names_every_end() {
 
 #[test]
 fn the_announcement_names_the_kernel_only_if_it_is_recorded() {
-    if !has_tracer("the announcement of the kernel's events") {
+    if !can_trace("the announcement of the kernel's events") {
         return;
     }
     let place = Place::new();
@@ -111,7 +100,7 @@ fn a_time_or_size_without_a_unit_is_wrong_usage_and_the_units_are_listed() {
 
 #[test]
 fn an_event_that_this_kernel_does_not_have_is_refused_before_the_command_starts() {
-    if !has_tracer("an unknown event") {
+    if !can_trace("an unknown event") {
         return;
     }
     let place = Place::new();
@@ -213,7 +202,7 @@ fn only_a_recording_of_everything_without_an_end_gets_a_limit() {
 
 /// True if a process can get a mount namespace in which tracefs is not mounted.
 fn can_hide_tracefs() -> bool {
-    let possible = has_tracer("a host without a mounted tracefs") && Command::new("setpriv").arg("-V").output().is_ok();
+    let possible = can_trace("a host without a mounted tracefs") && Command::new("setpriv").arg("-V").output().is_ok();
     possible && Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|ran| ran.success())
 }
 

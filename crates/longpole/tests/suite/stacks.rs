@@ -1,5 +1,6 @@
 //! Sampled stacks, from `record --stacks` to the answer, on programs whose shares are known.
 
+use crate::support::host::can_sample;
 use crate::support::place::{ok, signal, wait_for, Place, Running};
 use crate::support::program::copy_program;
 use crate::support::schema;
@@ -18,14 +19,6 @@ use std::process::{Command, Output, Stdio};
 /// A rate that is no multiple or divisor of the rate of anything in the programs.
 const HZ: &str = "3989";
 const FRAMES: [&str; 2] = ["-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"];
-
-fn live(what: &str) -> bool {
-    let possible = longpole_record::stacks::survey().is_ok();
-    if !possible {
-        println!("skipped: {what} (needs root, or kernel.perf_event_paranoid=0)");
-    }
-    possible
-}
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -90,7 +83,7 @@ fn expected(output: &Output) -> [f64; 3] {
 
 #[test]
 fn functions_have_the_shares_that_the_program_measured_and_perf_agrees() {
-    if !live("shares of functions") {
+    if !can_sample("shares of functions") {
         return;
     }
     let place = Place::new();
@@ -165,7 +158,7 @@ fn perf(place: &Place, program: &str, expected: [f64; 3]) {
 
 #[test]
 fn functions_of_a_stripped_program_are_one_function_of_its_module() {
-    if !live("a stripped program") {
+    if !can_sample("a stripped program") {
         return;
     }
     let place = Place::new();
@@ -179,7 +172,7 @@ fn functions_of_a_stripped_program_are_one_function_of_its_module() {
 
 #[test]
 fn generated_code_has_the_names_of_the_programs_perf_map() {
-    if !live("code made at run time") || !cfg!(target_arch = "x86_64") {
+    if !can_sample("code made at run time") || !cfg!(target_arch = "x86_64") {
         return;
     }
     let place = Place::new();
@@ -210,7 +203,7 @@ fn generated_code_has_the_names_of_the_programs_perf_map() {
 
 #[test]
 fn functions_of_the_kernel_have_names() {
-    if !live("the kernel's functions") {
+    if !can_sample("the kernel's functions") {
         return;
     }
     let place = Place::new();
@@ -235,7 +228,7 @@ fn functions_of_the_kernel_have_names() {
 
 #[test]
 fn samples_in_a_function_lie_between_the_probes_around_it() {
-    if !live("the common clock of samples and probes") {
+    if !can_sample("the common clock of samples and probes") {
         return;
     }
     for clock in ["", "mono_raw"] {
@@ -285,7 +278,7 @@ fn bracketed(recording: &Path, pid: i64) -> (u64, u64, u64) {
 
 #[test]
 fn a_killed_recorder_leaves_samples_that_babeltrace2_reads_and_the_next_verb_names() {
-    if !live("a killed recorder of samples") {
+    if !can_sample("a killed recorder of samples") {
         return;
     }
     let place = Place::new();
@@ -326,7 +319,7 @@ fn a_killed_recorder_leaves_samples_that_babeltrace2_reads_and_the_next_verb_nam
 
 #[test]
 fn functions_of_programs_damaged_during_the_recording_are_shown_as_offsets() {
-    if !live("spoilt programs") {
+    if !can_sample("spoilt programs") {
         return;
     }
     let place = Place::new();
@@ -358,7 +351,7 @@ fn functions_of_programs_damaged_during_the_recording_are_shown_as_offsets() {
 
 #[test]
 fn a_program_that_was_replaced_after_the_recording_gives_no_names() {
-    if !live("a replaced program") {
+    if !can_sample("a replaced program") {
         return;
     }
     let place = Place::new();
@@ -374,7 +367,7 @@ fn a_program_that_was_replaced_after_the_recording_gives_no_names() {
 
 #[test]
 fn a_deleted_program_gives_its_names_while_it_runs() {
-    if !live("a deleted program") || !fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
+    if !can_sample("a deleted program") || !fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
         println!("skipped: a deleted program (needs root)");
         return;
     }
@@ -393,7 +386,7 @@ fn a_deleted_program_gives_its_names_while_it_runs() {
 #[test]
 fn a_reader_of_a_program_does_not_follow_links_to_pipes() {
     let has_objcopy = Command::new("objcopy").arg("--version").output().is_ok();
-    if !live("links to pipes") || !has_objcopy {
+    if !can_sample("links to pipes") || !has_objcopy {
         println!("skipped: links to pipes (needs `objcopy`)");
         return;
     }
@@ -417,7 +410,7 @@ fn a_reader_of_a_program_does_not_follow_links_to_pipes() {
 
 #[test]
 fn a_recording_can_be_read_where_the_files_of_its_programs_do_not_exist() {
-    if !live("a recording on another machine") {
+    if !can_sample("a recording on another machine") {
         return;
     }
     let place = Place::new();
@@ -443,7 +436,7 @@ fn a_recording_can_be_read_where_the_files_of_its_programs_do_not_exist() {
 
 #[test]
 fn samples_have_streams_of_their_own_and_their_losses_are_counted() {
-    if !live("streams of samples") {
+    if !can_sample("streams of samples") {
         return;
     }
     let place = Place::new();
@@ -499,7 +492,7 @@ fn a_wrong_rate_is_wrong_usage_and_a_trace_without_samples_explains_how_to_get_t
 
 #[test]
 fn a_reader_waits_until_another_process_has_looked_up_the_functions() {
-    if !live("a second reader") {
+    if !can_sample("a second reader") {
         return;
     }
     let place = Place::new();
@@ -526,7 +519,7 @@ fn a_reader_waits_until_another_process_has_looked_up_the_functions() {
 
 #[test]
 fn frames_of_the_kernel_are_distinguished_from_those_of_programs() {
-    if !live("origins of frames") {
+    if !can_sample("origins of frames") {
         return;
     }
     let place = Place::new();
@@ -552,7 +545,7 @@ fn frames_of_the_kernel_are_distinguished_from_those_of_programs() {
 
 #[test]
 fn functions_on_the_critical_path_are_shown_with_their_rank_in_the_profile() {
-    if !live("functions on the critical path") {
+    if !can_sample("functions on the critical path") {
         return;
     }
     let place = Place::new();

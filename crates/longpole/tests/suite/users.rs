@@ -1,13 +1,14 @@
 //! Root records the programs of all users, and no other user records foreign programs. The tests
 //! run in a mount and pid namespace of their own, so that no other recorder interferes.
 
+use crate::support::host::is_root;
 use crate::support::place::{ok, Place};
 use crate::support::program::copy_program;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 fn live() -> bool {
-    let root = rustix::process::geteuid().is_root();
+    let root = is_root();
     let possible = root && Command::new("unshare").args(["-m", "-p", "-f", "true"]).status().is_ok_and(|status| status.success());
     let possible = possible && Command::new("setpriv").args(["--reuid", "4321", "true"]).status().is_ok_and(|status| status.success());
     if !possible {

@@ -1,6 +1,7 @@
 //! `longpole util`: its figures for the threads of a command, compared with the command's own
 //! clocks.
 
+use crate::support::host::{can_trace, is_root};
 use crate::support::place::{ok, stolen, Place};
 use crate::support::schema;
 use serde_json::Value;
@@ -27,14 +28,6 @@ sys.exit(5)
 fn python() -> String {
     let output = ok(Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap());
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-fn live(what: &str) -> bool {
-    let possible = rustix::process::geteuid().is_root() && std::fs::read_dir("/sys/kernel/tracing/instances").is_ok();
-    if !possible {
-        println!("skipped: {what} (needs root and tracefs)");
-    }
-    possible
 }
 
 /// Interrupt and softirq time of all CPUs in ns.
@@ -93,7 +86,7 @@ fn answer(command: &mut Command, source: &str) {
 
 #[test]
 fn with_the_kernels_events_each_thread_has_the_time_of_its_own_clock() {
-    if !live("utilisation by the kernel's events") {
+    if !can_trace("utilisation by the kernel's events") {
         return;
     }
     let place = Place::new();
@@ -109,7 +102,7 @@ fn with_the_kernels_events_each_thread_has_the_time_of_its_own_clock() {
 
 #[test]
 fn a_process_lasts_until_its_last_thread_ends() {
-    if !live("threads that outlive the first one") {
+    if !can_trace("threads that outlive the first one") {
         return;
     }
     let place = Place::new();
@@ -135,7 +128,7 @@ fn a_process_lasts_until_its_last_thread_ends() {
 
 #[test]
 fn in_a_pid_namespace_the_threads_are_polled_and_the_status_is_the_commands() {
-    if !live("utilisation in a pid namespace") {
+    if !can_trace("utilisation in a pid namespace") {
         return;
     }
     let place = Place::new();
@@ -159,9 +152,8 @@ fn without_the_kernels_events_the_threads_are_polled_while_they_run() {
     // right to mount tracefs there; other users cannot read tracefs anyway.
     let place = Place::new();
     let without = "umount -l /sys/kernel/tracing 2>/dev/null; umount -l /sys/kernel/debug 2>/dev/null; exec $LIMITED \"$@\"";
-    let root = std::fs::read_to_string("/proc/self/status").unwrap_or_default().lines().any(|line| line.starts_with("Uid:\t0\t0\t"));
-    let mut command = if root { place.command("unshare") } else { place.command("sh") };
-    if root {
+    let mut command = if is_root() { place.command("unshare") } else { place.command("sh") };
+    if is_root() {
         command.env("LIMITED", "setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin").args(["-m", "sh"]);
     }
     command.args(["-c", without, "sh", env!("CARGO_BIN_EXE_longpole"), "util", "--json", "--", &python(), "-c", PROGRAM]);

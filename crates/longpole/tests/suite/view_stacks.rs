@@ -1,5 +1,6 @@
 //! `view`: flame graphs of a range and of a state, and the stacks of single waits.
 
+use crate::support::host::{alone, can_sample, can_trace};
 use crate::support::place::{ok, Place};
 use crate::support::view::View;
 use serde_json::Value;
@@ -14,12 +15,12 @@ const PERIOD_NS: u64 = 1_001_001;
 
 /// Records two threads that need one lock. `None` if this host does not permit what is needed.
 fn recorded(place: &Place) -> Option<PathBuf> {
-    if longpole_record::stacks::survey().is_err() || !rustix::process::geteuid().is_root() {
-        println!("skipped: stacks of waits in the viewer (needs root)");
+    if !can_trace("stacks of waits in the viewer") || !can_sample("stacks of waits in the viewer") {
         return None;
     }
     let program = place.build("places", &["-O2", "-g", "-fomit-frame-pointer", "-pthread", "-fno-optimize-sibling-calls"]);
     let kernel = "sched,irq,softirq,timer,syscall";
+    let _alone = alone();
     let arguments = ["record", "--kernel", kernel, "--stacks", HZ, "--stacks-waiting", HZ, "--", &program, "lock", "2"];
     ok(place.command(env!("CARGO_BIN_EXE_longpole")).args(arguments).output().unwrap());
     let recording = place.newest();
@@ -57,6 +58,7 @@ fn folded(graph: &Value) -> BTreeMap<String, u64> {
             0 | 1 => name.to_owned(),
             2 => format!("{name}_[k]"),
             3 => format!("{name}_[j]"),
+            _ if name == "[truncated]" => name.to_owned(),
             _ => format!("[{name}]"),
         });
         if number(4) > 0 {

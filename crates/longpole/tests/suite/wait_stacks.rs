@@ -1,26 +1,22 @@
 //! Stacks of waits in real recordings, of programs that measure their own times.
 
+use crate::support::host::{alone, can_sample, can_trace};
 use crate::support::place::{ok, Place};
 use crate::support::schema;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 /// As distributions build their programs: optimised, and without frame pointers.
 const HOW: [&str; 5] = ["-O2", "-g", "-fomit-frame-pointer", "-pthread", "-fno-optimize-sibling-calls"];
 
-/// Held while a program is recorded: those of other tests would use its CPUs.
-static RECORDED: Mutex<()> = Mutex::new(());
-
 /// Records the program `places`. Returns the recording and the program's output; `None` if this
 /// host does not permit what is needed.
 fn record(place: &Place, mode: &str, seconds: &str) -> Option<(PathBuf, String)> {
-    if longpole_record::stacks::survey().is_err() || !rustix::process::geteuid().is_root() {
-        println!("skipped: stacks of waits (needs root)");
+    if !can_trace("stacks of waits") || !can_sample("stacks of waits") {
         return None;
     }
     let program = place.build("places", &HOW);
-    let _alone = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let arguments = ["record", "--kernel", "sched,irq,softirq,timer,syscall", "--stacks", "999", "--", &program, mode, seconds];
     let output = ok(place.command(env!("CARGO_BIN_EXE_longpole")).args(arguments).output().unwrap());
     let recording = place.newest();
@@ -126,11 +122,10 @@ fn a_wait_counts_for_the_function_that_waits_for_one_kind_of_thing() {
 
 #[test]
 fn without_the_switches_between_threads_waits_are_not_sampled() {
-    if longpole_record::stacks::survey().is_err() || !rustix::process::geteuid().is_root() {
-        println!("skipped: stacks without switches (needs root)");
+    if !can_trace("stacks without switches") || !can_sample("stacks without switches") {
         return;
     }
-    let _alone = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let place = Place::new();
     let arguments = ["record", "--kernel", "block", "--stacks", "99", "--", "sleep", "0.1"];
     ok(place.command(env!("CARGO_BIN_EXE_longpole")).args(arguments).output().unwrap());

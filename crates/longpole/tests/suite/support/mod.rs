@@ -3,6 +3,7 @@
 pub mod commanded;
 pub mod faulty;
 pub mod figures;
+pub mod host;
 pub mod place;
 pub mod plain_ctf;
 pub mod program;
