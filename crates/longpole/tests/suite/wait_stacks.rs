@@ -39,7 +39,8 @@ fn path(place: &Place, recording: &Path) -> Value {
 /// Returns true if other programs used the CPUs, so that the program also waited for these.
 fn is_busy(what: &str, report: &Value) -> bool {
     let verdict = &report["verdict"];
-    let is_busy = verdict["caveats"].as_array().unwrap().iter().any(|caveat| caveat["kind"] == "bystanders");
+    let has = |list: &str, kind: &str| verdict[list].as_array().unwrap().iter().any(|entry| entry["kind"] == kind);
+    let is_busy = has("caveats", "bystanders") || has("because", "cpu_users");
     if is_busy {
         println!("skipped: {what} (this host is busy: {})", verdict["text"]);
     }
