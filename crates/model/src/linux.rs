@@ -221,6 +221,11 @@ impl Linux {
         self.files.kind(process, fd)
     }
 
+    /// The inode of a socket that a process had open when the recording began.
+    pub fn older_socket(&self, process: i32, fd: i64) -> Option<u32> {
+        self.files.older_socket(process, fd)
+    }
+
     /// The number of CPUs on which a thread may run now; `None` if unknown.
     pub fn cpus_of(&self, tid: i32) -> Option<u64> {
         let thread = &self.threads[self.thread_of(tid)?.0 as usize];

@@ -5,10 +5,10 @@
 //! *response time* if the process is the client. The time from the first byte received to the first
 //! byte sent is a *service time* if the process is the server.
 //!
-//! The side follows from `accept` or `connect`. Where neither was seen, a process that listens is
-//! the server if all TCP connections that it had when the recording began are on its listening
-//! ports. Otherwise the longer of the two kinds of gaps decides: a client without pauses waits for
-//! its replies, and a server works on requests.
+//! The side follows from `accept` or `connect`. On a TCP connection that is older than the
+//! recording, a process is the server if its port is one on which a process listens. Otherwise the
+//! longer of the two kinds of gaps decides: a client without pauses waits for its replies, and a
+//! server works on requests.
 //!
 //! The sums give the number of requests that are answered at the load generator (the progress of a
 //! run), the time of each, and the mean number that are open in a server at a time. A server in
@@ -82,6 +82,8 @@ enum Side {
 #[derive(Clone, Debug, Default)]
 struct Connection {
     side: Option<Side>,
+    /// Inode of the socket, if it is older than the recording.
+    inode: Option<u32>,
     /// Direction of the current transfer, and the time of its first byte.
     since: Option<(Last, i64)>,
     /// Times from a sent byte to a received one.
@@ -219,6 +221,8 @@ pub struct Exchanges {
     ports: HashMap<i32, BTreeMap<u16, u64>>,
     /// Local ports of the TCP connections that a process had when the recording began.
     connected: HashMap<i32, Vec<u16>>,
+    /// Local ports of these connections, by the inode of the socket.
+    older_ports: HashMap<u32, u16>,
     /// Number of sockets of unknown side on which a process sent or received.
     of_unknown_side: HashMap<i32, u64>,
     /// Threads that began to listen on a port during the current event.
@@ -254,8 +258,9 @@ impl Watch for Exchanges {
                 }
             }
             // A client's port is not a port on which the process receives requests.
-            PacketStep::Socket { protocol: TCP, port, tid, state: Some(state) } if state != LISTENING => {
+            PacketStep::Socket { protocol: TCP, port, tid, state: Some(state), inode } if state != LISTENING => {
                 self.connected.entry(tid).or_default().push(port);
+                self.older_ports.extend(inode.map(|inode| (inode, port)));
             }
             PacketStep::Socket { port, tid, .. } => *self.ports.entry(tid).or_default().entry(port).or_default() += 1,
             _ => {}
@@ -319,7 +324,7 @@ impl Exchanges {
                 let known = self.open.len() < MAX_CONNECTIONS || self.open.contains_key(&(process, about));
                 if known {
                     let begin = call.begin_ns.unwrap_or(call.end_ns);
-                    self.transfer((process, about), (effect, thread.tid), begin, call.end_ns);
+                    self.transfer(linux, (process, about), (effect, thread.tid), begin, call.end_ns);
                 }
             }
             CallEffect::Receive if result <= 0 => {
@@ -339,12 +344,12 @@ impl Exchanges {
     }
 
     /// Processes a call of the thread `tid` that has transferred data.
-    fn transfer(&mut self, of: (i32, i64), (effect, tid): (CallEffect, i32), begin_ns: i64, end_ns: i64) {
+    fn transfer(&mut self, linux: &Linux, of: (i32, i64), (effect, tid): (CallEffect, i32), begin_ns: i64, end_ns: i64) {
         let event_waits = self.event_waits.get(&tid).map(|&(_, count)| count);
-        if !self.open.contains_key(&of) {
+        let connection = self.open.entry(of).or_insert_with(|| {
             *self.of_unknown_side.entry(of.0).or_default() += 1;
-        }
-        let connection = self.open.entry(of).or_default();
+            Connection { inode: linux.older_socket(of.0, of.1), ..Connection::default() }
+        });
         connection.is_connecting = false;
         match (effect, connection.since) {
             // Sent bytes leave the sender when the call begins.
@@ -377,18 +382,22 @@ impl Exchanges {
 
     fn close_connection(&mut self, of: (i32, i64)) {
         if let Some(mut connection) = self.open.remove(&of) {
-            connection.side = connection.side.or_else(|| self.side_of_older(of.0));
+            connection.side = connection.side.or_else(|| self.side_of_older(of.0, connection.inode));
             add(self.processes.entry(of.0).or_default(), &connection);
         }
     }
 
-    /// Returns the side of a process on its connections that are older than the recording, if it
-    /// is the same on all of them.
+    /// Returns the side of a process on a connection that is older than the recording.
     ///
-    /// The ports of the connections show it if these are all sockets of unknown side: a server's
-    /// connections are on the port on which it listens, a client's on a port on which nobody
-    /// listens. A socket inherited from a listening process was accepted by that process.
-    fn side_of_older(&self, process: i32) -> Option<Side> {
+    /// The local port shows it: a server's connections are on a port on which it listens, a
+    /// client's on a port on which nobody listens. If the connection's own port is not known, those
+    /// of all such connections of the process decide, if they agree and there are no other sockets
+    /// of unknown side. A socket inherited from a listening process was accepted by that process.
+    fn side_of_older(&self, process: i32, inode: Option<u32>) -> Option<Side> {
+        let is_listened_on = |port: &u16| self.ports.values().any(|ports| ports.contains_key(port));
+        if let Some(port) = inode.and_then(|inode| self.older_ports.get(&inode)) {
+            return Some(if is_listened_on(port) { Side::Server } else { Side::Client });
+        }
         if self.parents.get(&process).is_some_and(|parent| self.ports.contains_key(parent)) {
             return Some(Side::Server);
         }
@@ -397,7 +406,6 @@ impl Exchanges {
         if sockets > connected.len() as u64 {
             return None;
         }
-        let is_listened_on = |port: &u16| self.ports.values().any(|ports| ports.contains_key(port));
         match connected {
             ports if ports.iter().all(is_listened_on) => Some(Side::Server),
             ports if !ports.iter().any(is_listened_on) => Some(Side::Client),

@@ -9,6 +9,7 @@
 
 use crate::hash::IdMap;
 use crate::names::{NameId, Names};
+use std::num::NonZeroU32;
 
 /// The kind of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,6 +64,12 @@ impl FileKind {
     }
 }
 
+/// The inode in the path of a socket, `socket:[NUMBER]`. The kernel numbers sockets with 32 bits.
+fn socket_inode(path: &[u8]) -> Option<NonZeroU32> {
+    let number = path.strip_prefix(b"socket:[")?.strip_suffix(b"]")?;
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
 /// The effect of a system call on the files of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileEffect {
@@ -112,7 +119,20 @@ const DUMPED: usize = 256;
 struct OpenFile {
     /// The kind of the file; `None` for a copy of an unknown file.
     kind: Option<FileKind>,
+    /// Inode of a socket that was open when the recording began.
+    socket: Option<NonZeroU32>,
     closes_on_exec: bool,
+}
+
+impl OpenFile {
+    fn new(kind: FileKind, closes_on_exec: bool) -> OpenFile {
+        OpenFile { kind: Some(kind), socket: None, closes_on_exec }
+    }
+
+    /// A copy of a file, which is `None` if it is unknown.
+    fn copy(of: Option<OpenFile>, closes_on_exec: bool) -> OpenFile {
+        OpenFile { closes_on_exec, ..of.unwrap_or(OpenFile { kind: None, socket: None, closes_on_exec }) }
+    }
 }
 
 /// The open files of a process, indexed by file descriptor.
@@ -165,7 +185,8 @@ impl Files {
     pub fn dumped(&mut self, process: i32, fd: i64, path: &[u8], flags: Option<i64>) {
         let table = self.processes.entry(process).or_insert_with(|| Table { files: Vec::new(), complete: true });
         // Without flags in the dump it is unknown which files the next exec closes.
-        table.put(fd, Some(OpenFile { kind: Some(FileKind::of_path(path)), closes_on_exec: flags.unwrap_or(0) & CLOSE_ON_EXEC != 0 }));
+        let closes_on_exec = flags.unwrap_or(0) & CLOSE_ON_EXEC != 0;
+        table.put(fd, Some(OpenFile { socket: socket_inode(path), ..OpenFile::new(FileKind::of_path(path), closes_on_exec) }));
         table.complete &= flags.is_some() && table.files.iter().flatten().count() < DUMPED;
     }
 
@@ -189,6 +210,11 @@ impl Files {
         self.processes.get(&process)?.get(fd)?.kind
     }
 
+    /// The inode of a socket that was open when the recording began.
+    pub fn older_socket(&self, process: i32, fd: i64) -> Option<u32> {
+        self.processes.get(&process)?.get(fd)?.socket.map(NonZeroU32::get)
+    }
+
     /// Applies the effect of a call that has returned.
     pub fn returned(&mut self, process: i32, call: NameId, names: &Names, arguments: Arguments, result: i64) {
         let at = call.0 as usize;
@@ -209,24 +235,23 @@ impl Files {
                 // the event, the file is assumed to survive an exec.
                 let closes_on_exec = (second | third) & CLOSE_ON_EXEC != 0;
                 table.complete = result == table.free();
-                table.put(result, Some(OpenFile { kind: Some(kind), closes_on_exec }));
+                table.put(result, Some(OpenFile::new(kind, closes_on_exec)));
             }
             FileEffect::OpensTwo(kind) => {
                 if table.complete {
                     let closes_on_exec = (about.unwrap_or(0) | second | third) & CLOSE_ON_EXEC != 0;
                     for _ in 0..2 {
-                        table.put(table.free(), Some(OpenFile { kind: Some(kind), closes_on_exec }));
+                        table.put(table.free(), Some(OpenFile::new(kind, closes_on_exec)));
                     }
                 }
             }
             FileEffect::Duplicates => {
-                let kind = about.and_then(|fd| table.get(fd)).and_then(|file| file.kind);
-                table.put(result, Some(OpenFile { kind, closes_on_exec: third & CLOSE_ON_EXEC != 0 }));
+                let file = about.and_then(|fd| table.get(fd));
+                table.put(result, Some(OpenFile::copy(file, third & CLOSE_ON_EXEC != 0)));
             }
             FileEffect::Controls => match (second, about) {
                 (F_DUPFD | F_DUPFD_CLOEXEC, Some(fd)) => {
-                    let kind = table.get(fd).and_then(|file| file.kind);
-                    table.put(result, Some(OpenFile { kind, closes_on_exec: second == F_DUPFD_CLOEXEC }));
+                    table.put(result, Some(OpenFile::copy(table.get(fd), second == F_DUPFD_CLOEXEC)));
                 }
                 (F_SETFD, Some(fd)) => {
                     if let Some(file) = table.get(fd) {

@@ -132,6 +132,8 @@ pub enum PacketStep<'a> {
         /// The state as in include/net/tcp_states.h; `None` in older recordings, which do not
         /// contain it.
         state: Option<i64>,
+        /// `None` if the recording does not contain it.
+        inode: Option<u32>,
     },
 }
 
@@ -197,10 +199,11 @@ enum Role {
     Window,
     Next,
     Unacknowledged,
+    Inode,
 }
 
 /// The names of the roles in a rules file.
-const ROLES: [(&str, Role); 20] = [
+const ROLES: [(&str, Role); 21] = [
     ("packet", Role::Packet),
     ("length", Role::Length),
     ("device", Role::Device),
@@ -221,6 +224,7 @@ const ROLES: [(&str, Role); 20] = [
     ("window", Role::Window),
     ("next", Role::Next),
     ("unacknowledged", Role::Unacknowledged),
+    ("inode", Role::Inode),
 ];
 
 /// `TC_H_ROOT`: the parent of a device's root discipline.
@@ -392,7 +396,8 @@ impl HopPlan {
             }
             HopKind::Socket => {
                 let tid = number(Role::Tid).and_then(|tid| i32::try_from(tid).ok())?;
-                PacketStep::Socket { protocol: number(Role::Protocol)?, port: port()?, tid, state: number(Role::State) }
+                let inode = number(Role::Inode).and_then(|inode| u32::try_from(inode).ok());
+                PacketStep::Socket { protocol: number(Role::Protocol)?, port: port()?, tid, state: number(Role::State), inode }
             }
         })
     }
