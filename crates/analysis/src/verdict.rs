@@ -201,7 +201,7 @@ impl Case<'_> {
             // If another sleep takes over, both are needed, unless the CPUs have no room for more
             // work.
             let next_works = prediction.next.as_ref().is_some_and(|next| next.kind.is_none_or(|kind| kind.is_code()));
-            is_full && gain < self.limits.majority * promised || next_works && gain < self.limits.considerable_share * promised
+            is_full && gain.min(allowed) < self.limits.majority * promised || next_works && gain < self.limits.considerable_share * promised
         };
         let idle: BTreeSet<&ClassState> = shares.into_iter().filter(|&(row, share)| is_idle(row, share)).map(|(row, _)| row).collect();
         let is_left_out = |part: &Part| part.does == Does::Sleeps && idle.contains(&part.row);
@@ -225,12 +225,12 @@ impl Case<'_> {
     }
 
     /// Returns the factor by which the system could be faster until the CPUs are full, if the
-    /// programs of the path need as much CPU time as now, on the path or outside of it. `None` if
-    /// that is unknown.
+    /// programs of the path, and those that they start, need as much CPU time as now, on the path
+    /// or outside of it. `None` if that is unknown.
     fn cpus_allow(&self) -> Option<f64> {
         let on_path = self.parts.wholes.iter().filter(|whole| whole.share >= self.limits.min_connected_share);
-        let on_path: BTreeSet<SubjectId> = on_path.map(|whole| whole.subject).collect();
-        let ran: u64 = self.owners().filter(|(subject, _)| on_path.contains(subject)).map(|(_, own)| own.ran_ns).sum();
+        let own = self.with_started(on_path.map(|whole| whole.subject).collect());
+        let ran: u64 = self.owners().filter(|(subject, _)| own.contains(subject)).map(|(_, own)| own.ran_ns).sum();
         (ran > 0 && self.cpus.count > 0).then(|| self.cpus.count as f64 * self.traffic.length_ns() as f64 / ran as f64)
     }
 

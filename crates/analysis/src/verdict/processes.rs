@@ -144,11 +144,15 @@ impl Case<'_> {
         }
     }
 
-    /// Returns the subjects of the same program, and those most of whose processes they have
-    /// started, directly or through others of these.
+    /// Returns the subjects of the same program, and those that they have started.
     fn family(&self, subject: SubjectId) -> HashSet<SubjectId> {
         let name = &self.subjects.get(subject).name;
-        let mut family: HashSet<SubjectId> = self.subjects.iter().filter(|(_, other)| other.name == *name).map(|(id, _)| id).collect();
+        self.with_started(self.subjects.iter().filter(|(_, other)| other.name == *name).map(|(id, _)| id).collect())
+    }
+
+    /// Adds the subjects most of whose processes these have started, directly or through others of
+    /// these.
+    pub(super) fn with_started(&self, mut family: HashSet<SubjectId>) -> HashSet<SubjectId> {
         loop {
             let own: HashSet<i32> = family.iter().flat_map(|id| self.subjects.get(*id).processes.iter().copied()).collect();
             let is_started = |process: &&i32| self.off_path.parents.get(process).is_some_and(|parent| own.contains(parent));
