@@ -33,21 +33,11 @@ export interface Caveat {
   remedy: string | null;
 }
 
-/** A reason of the verdict, with those of its data that the viewer reads. */
-export interface Because {
-  kind: string;
-  at?: Subject;
-  callee?: Subject | null;
-  pool?: Subject;
-  holder?: Subject | null;
-}
-
 export interface Verdict {
   outcome: 'bottleneck' | 'paced' | 'spread' | 'unknown';
   subject: Subject | null;
   state: { kind: string; name: string } | null;
   mechanism: string | null;
-  because: Because[];
   share: number | null;
   share_low: number | null;
   share_high: number | null;
@@ -55,6 +45,8 @@ export interface Verdict {
   caveats: Caveat[];
   unknown_share: number | null;
   lost: number;
+  /** The verdict in a few words. */
+  heading: string;
   text: string;
 }
 

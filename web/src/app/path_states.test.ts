@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Report, Verdict } from '../api/report.ts';
-import { headline, highlightedNames, isMeant, pathStates } from './path_states.ts';
+import type { Report } from '../api/report.ts';
+import { highlightedNames, isMeant, pathStates } from './path_states.ts';
 
 function entry(host: string, machine: string, state: string) {
   return { host, machine, class: machine.replace(/\.\d+$/, ''), state, kind: 'run', ns: 1, share: 0.5,
@@ -43,15 +43,4 @@ test('a link is found by the name that the graph has for it', () => {
   assert.equal(state.name, 'link::queued');
   assert.ok(isMeant(state, 'rpc:ask:reply::queued') && isMeant(state, 'rpc:ask:reply:0::queued'));
   assert.ok(!isMeant(state, 'rpc:ask::queued') && !isMeant(state, null));
-});
-
-test('the heading begins with what waits in another program while the subject sleeps', () => {
-  const verdict = (because: object) => ({ outcome: 'bottleneck', subject: { name: 'db' },
-    state: { kind: 'sleep', name: 'poll' }, because: [because] }) as unknown as Verdict;
-  const waits = (callee: object | null) => ({ kind: 'serialised', at: { name: 'front' }, callee });
-  assert.equal(headline(verdict(waits({ name: 'db' }))),
-    'Bottleneck: requests wait for one another in front while db sleeps');
-  assert.equal(headline(verdict(waits(null))), 'Bottleneck: db – poll');
-  assert.equal(headline(verdict({ kind: 'convoy', pool: { name: 'front' }, holder: { name: 'db' } })),
-    'Bottleneck: threads of front wait for one another at a lock while db sleeps');
 });

@@ -1,7 +1,7 @@
 // The states of the critical path for table and bar: the report's entries joined by their name,
 // with what halving each would bring, and the class that gives them their colour.
 
-import type { Criticality, Gain, Report, Verdict } from '../api/report.ts';
+import type { Criticality, Gain, Report } from '../api/report.ts';
 import type { Prediction, State, StateClass } from '../api/types.ts';
 
 export interface PathState {
@@ -162,30 +162,6 @@ export function verdictGain(report: Report, states: readonly PathState[]): Gain 
     }
   }
   return null;
-}
-
-/** What waits while the verdict's subject sleeps. The verdict's sentence begins with it. */
-function waitsMeanwhile({ state, because }: Verdict): string | null {
-  if (state?.kind !== 'sleep') return null;
-  for (const { kind, at, callee, pool, holder } of because) {
-    if (kind === 'serialised' && at && callee) return `requests wait for one another in ${at.name}`;
-    if (kind === 'convoy' && pool && holder) return `threads of ${pool.name} wait for one another at a lock`;
-  }
-  return null;
-}
-
-/** The verdict in a few words. */
-export function headline(verdict: Verdict): string {
-  const subject = verdict.subject?.name ?? '';
-  const waits = waitsMeanwhile(verdict);
-  if (verdict.outcome === 'bottleneck' && waits) {
-    return `Bottleneck: ${waits} while ${subject} sleeps`;
-  }
-  const what = verdict.state ? `${subject} – ${verdict.state.name}` : subject;
-  if (verdict.outcome === 'bottleneck') return `Bottleneck: ${what}`;
-  if (verdict.outcome === 'paced') return `The system is paced by ${what}`;
-  if (verdict.outcome === 'spread') return 'No single bottleneck';
-  return 'The bottleneck cannot be determined';
 }
 
 /** The advice to show first: that of a finding about the verdict's subject, or else the first. */

@@ -98,6 +98,8 @@ pub enum Because {
         pool: Named,
         waiters: f64,
         members: u64,
+        /// True if each member is a process of its own.
+        are_processes: bool,
         wait: String,
         holder: Option<Named>,
         /// `None` if the locks could not be identified.

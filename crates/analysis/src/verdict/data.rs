@@ -356,7 +356,8 @@ pub struct Origin {
     pub row: Option<ClassState>,
 }
 
-/// A verdict. In JSON it has two more fields: `text` with the sentence, and `waits_for`.
+/// A verdict. In JSON it has three more fields: `heading` and `text` with its words, and
+/// `waits_for`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(remote = "Self")]
 pub struct Verdict {
@@ -404,9 +405,11 @@ impl Serialize for Verdict {
             #[serde(flatten, serialize_with = "Verdict::serialize")]
             verdict: &'a Verdict,
             waits_for: Option<WaitsFor>,
+            heading: String,
             text: String,
         }
-        WithText { verdict: self, waits_for: WaitsFor::of(self), text: self.text() }.serialize(serializer)
+        let (waits_for, heading, text) = (WaitsFor::of(self), sentence::heading(self), self.text());
+        WithText { verdict: self, waits_for, heading, text }.serialize(serializer)
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Convoy {
     pub(super) waiters: f64,
     /// Number of threads that wake others and are woken.
     pub(super) members: u64,
+    /// True if each member is a process of its own.
+    pub(super) are_processes: bool,
     /// The lock passes from one waiter to the next. Otherwise one thread wakes the others, and
     /// waits for them itself.
     pub(super) is_chain: bool,
@@ -107,6 +109,7 @@ impl Case<'_> {
             subject,
             waiters,
             members: woken.len() as u64,
+            are_processes: self.are_processes(woken.keys().copied()),
             is_chain,
             has_no_hub: 2.0 * self.limits.min_lead * of_one as f64 <= all as f64,
             wait: wait.unwrap_or_default(),
@@ -175,16 +178,32 @@ impl Case<'_> {
         let waiters = waited_ns as f64 / self.traffic.length_ns().max(1) as f64;
         let is_on_path = self.parts.crossings.handed_over.get(&subject).is_some_and(|count| *count > 0);
         let is_enough = count >= self.limits.min_occurrences && waiters >= self.limits.min_waiting && is_on_path;
-        is_enough.then_some(Convoy { subject, waiters, members: members.len() as u64, is_chain: true, has_no_hub: true, wait, waited_ns })
+        is_enough.then_some(Convoy {
+            subject,
+            waiters,
+            members: members.len() as u64,
+            are_processes: true,
+            is_chain: true,
+            has_no_hub: true,
+            wait,
+            waited_ns,
+        })
+    }
+
+    /// Returns whether no two of these threads are of one process.
+    fn are_processes(&self, machines: impl Iterator<Item = MachineId>) -> bool {
+        let mut processes: HashSet<i32> = HashSet::new();
+        let process = |machine| self.subjects.thread(self.vocabulary.machine_name(machine)).map(|thread| thread.pid);
+        machines.into_iter().all(|machine| process(machine).is_some_and(|process| processes.insert(process)))
     }
 
     /// Returns a convoy as a reason. `holder` is the subject that holds the lock meanwhile; it is
     /// named if it is another one.
     pub(super) fn waits_for_lock(&self, convoy: Convoy, holder: Option<SubjectId>) -> Because {
-        let Convoy { subject, waiters, members, wait, waited_ns, .. } = convoy;
+        let Convoy { subject, waiters, members, are_processes, wait, waited_ns, .. } = convoy;
         let locks = self.locks(subject, waited_ns);
         let holder = holder.filter(|holder| *holder != subject).map(|holder| self.name(holder, None));
-        Because::Convoy { pool: self.name(subject, None), waiters, members, wait, holder, locks }
+        Because::Convoy { pool: self.name(subject, None), waiters, members, are_processes, wait, holder, locks }
     }
 
     /// Returns a file lock for which another process than the subject waits most of the time, and

@@ -34,6 +34,22 @@ pub fn sentence(verdict: &Verdict) -> String {
     format!("{}{contradictions}.", sentences.join(". "))
 }
 
+/// Returns the verdict in a few words, without figures.
+pub fn heading(verdict: &Verdict) -> String {
+    let subject = verdict.subject.as_ref().map_or("", |subject| &subject.name);
+    let with_state = match &verdict.state {
+        Some(state) => format!("{subject} – {}", state.name),
+        None => subject.to_owned(),
+    };
+    match (verdict.outcome, waits_meanwhile(verdict, |at| at.name.clone())) {
+        (Outcome::Bottleneck, Some(waits)) => format!("Bottleneck: {waits} while {subject} sleeps"),
+        (Outcome::Bottleneck, None) => format!("Bottleneck: {with_state}"),
+        (Outcome::Paced, _) => format!("The system is paced by {with_state}"),
+        (Outcome::Spread, _) => "No single bottleneck".to_owned(),
+        (Outcome::Unknown, _) => "The bottleneck cannot be determined".to_owned(),
+    }
+}
+
 /// The position of a caveat in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
@@ -179,11 +195,14 @@ pub fn name(of: &Named) -> String {
 }
 
 /// Returns what else waits, in another server, while the subject sleeps: more of it at a time would
-/// help as much as shorter sleeps.
-fn waits_meanwhile(verdict: &Verdict) -> Option<String> {
+/// help as much as shorter sleeps. `name` writes that server.
+fn waits_meanwhile(verdict: &Verdict, name: impl Fn(&Named) -> String) -> Option<String> {
     verdict.because.iter().filter(|_| sleeps(verdict)).find_map(|because| match because {
         Because::Serialised { at, callee: Some(_), .. } => Some(format!("requests wait for one another in {}", name(at))),
-        Because::Convoy { pool, holder: Some(_), .. } => Some(format!("threads of {} wait for one another at a lock", name(pool))),
+        Because::Convoy { pool, are_processes, holder: Some(_), .. } => {
+            let members = if *are_processes { "processes" } else { "threads" };
+            Some(format!("{members} of {} wait for one another at a lock", name(pool)))
+        }
         _ => None,
     })
 }
@@ -228,7 +247,7 @@ fn outcome(verdict: &Verdict) -> String {
                     let waits = waits.map(name).unwrap_or_default();
                     format!("{who} is the bottleneck: the CPUs are full, and {waits} waits for those that it uses, for {share}")
                 }
-                Some(state) => match (waits_meanwhile(verdict), blocked_loop(verdict)) {
+                Some(state) => match (waits_meanwhile(verdict, name), blocked_loop(verdict)) {
                     (Some(waits), _) => format!("The bottleneck is that {waits} while {who} {} for {share}", does(state)),
                     (None, Some(server)) => {
                         let server = name(server);
@@ -488,17 +507,26 @@ mod tests {
         assert!(clause_of(Some(3)).starts_with("its threads wait on 3 locks that one thread hands to the next, 50 times on the first,"));
     }
 
+    fn convoy(are_processes: bool) -> Because {
+        let (pool, holder) = (named("front"), Some(named("slow")));
+        Because::Convoy { pool, waiters: 3.0, members: 4, are_processes, wait: "futex".to_owned(), holder, locks: None }
+    }
+
     #[test]
-    fn what_waits_in_another_server_during_a_sleep_is_in_the_first_clause() {
-        let first_clause = |because: Because| {
-            let verdict = Verdict {
-                subject: Some(named("slow")),
-                state: Some(StateNamed { kind: SubjectState::Sleep, name: "poll".to_owned() }),
-                because: vec![because],
-                ..Verdict::new(Outcome::Bottleneck, Basis::Subjects)
-            };
-            sentence(&verdict).split(';').next().unwrap().to_owned()
+    fn members_of_a_convoy_are_threads_or_processes() {
+        assert!(clause(&convoy(false)).starts_with("of 4 threads of front (pid 7), 3.0 wait at a time"));
+        assert!(clause(&convoy(true)).starts_with("of 4 processes of front (pid 7), 3.0 wait at a time"));
+    }
+
+    #[test]
+    fn what_waits_in_another_server_during_a_sleep_is_in_the_heading_and_in_the_first_clause() {
+        let verdict = |because: Because| Verdict {
+            subject: Some(named("slow")),
+            state: Some(StateNamed { kind: SubjectState::Sleep, name: "poll".to_owned() }),
+            because: vec![because],
+            ..Verdict::new(Outcome::Bottleneck, Basis::Subjects)
         };
+        let first_clause = |because: Because| sentence(&verdict(because)).split(';').next().unwrap().to_owned();
         let serialised = |callee| Because::Serialised { at: named("front"), open: 8.0, at_a_time: 1.0, callee, threads: 4 };
         let sleeps = "waits in poll until a time that it set itself";
         assert_eq!(
@@ -506,6 +534,15 @@ mod tests {
             format!("The bottleneck is that requests wait for one another in front (pid 7) while slow (pid 7) {sleeps} for most of the critical path")
         );
         assert_eq!(first_clause(serialised(None)), format!("slow (pid 7) is the bottleneck: it {sleeps} for most of the critical path"));
+        let headings = [serialised(Some(named("slow"))), serialised(None), convoy(true)].map(|because| heading(&verdict(because)));
+        assert_eq!(
+            headings,
+            [
+                "Bottleneck: requests wait for one another in front while slow sleeps",
+                "Bottleneck: slow – poll",
+                "Bottleneck: processes of front wait for one another at a lock while slow sleeps"
+            ]
+        );
         assert_eq!(
             first_clause(Because::BlocksItsLoop { at: named("front") }),
             format!("slow (pid 7) is the bottleneck: it {sleeps}, while the event loop of front (pid 7) waits for it, for most of the critical path")

@@ -28,13 +28,14 @@ fn processed(because: &Because) -> String {
 /// Returns a reason about a wait for other threads as a clause.
 pub(super) fn clause(because: &Because) -> String {
     match because {
-        Because::Convoy { pool, waiters, members, wait, holder, locks } => {
+        Because::Convoy { pool, waiters, members, are_processes, wait, holder, locks } => {
+            let (one, several) = if *are_processes { ("process", "processes") } else { ("thread", "threads") };
             let holder = holder.as_ref().map_or_else(String::new, |holder| format!(", which is held while {} does that", name(holder)));
             let what = match locks {
-                Some(locks) => format!("on {} ({wait}) that one thread hands to the next", counted_locks(locks)),
+                Some(locks) => format!("on {} ({wait}) that one {one} hands to the next", counted_locks(locks)),
                 None => format!("for one another's lock ({wait})"),
             };
-            format!("of {} threads of {}, {waiters:.1} wait at a time {what}{holder}", number(*members), name(pool))
+            format!("of {} {several} of {}, {waiters:.1} wait at a time {what}{holder}", number(*members), name(pool))
         }
         Because::Serialised { at, open, .. } => {
             format!("requests wait for one another in {}: {open:.1} are open and {}", name(at), processed(because))
