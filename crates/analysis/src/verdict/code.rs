@@ -51,6 +51,7 @@ pub fn add(verdict: &mut Verdict, codes: &[CodeOnPath], length_ns: u64, limits: 
         file: code.file.clone(),
         line: code.line,
         caller: code.caller.clone(),
+        callees: code.callees.clone(),
         share: share(estimate.ns / all.ns),
         share_low: share(low),
         share_high: share(high).min(1.0),
@@ -153,6 +154,7 @@ mod tests {
             file: None,
             line: None,
             caller: None,
+            callees: Vec::new(),
             estimate: Estimate { ns, variance: 0.0, samples: 1_000 },
         }
     }

@@ -194,6 +194,9 @@ pub struct Code {
     pub line: Option<u32>,
     /// Function that called it for most of this time.
     pub caller: Option<String>,
+    /// The outermost and the innermost function that it called for most of this time, directly or
+    /// through others; only one if they are the same.
+    pub callees: Vec<String>,
     pub share: f64,
     /// Bounds of the share with 95 % confidence, by the number of samples.
     pub share_low: f64,

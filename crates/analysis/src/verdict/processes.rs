@@ -26,6 +26,12 @@ impl Case<'_> {
         (2 * forks >= count).then(|| Because::Processes { by: self.name(by, None), count, mean_ns })
     }
 
+    /// Returns the same if the processes live for a small part of the run.
+    pub(super) fn short_processes(&self, subject: SubjectId) -> Option<Because> {
+        let longest = self.limits.considerable_share * self.traffic.length_ns() as f64;
+        self.processes(subject).filter(|because| matches!(because, Because::Processes { mean_ns, .. } if (*mean_ns as f64) < longest))
+    }
+
     /// Returns the subject, among those that are meant, that starts most threads and processes,
     /// with their number.
     fn most_forks(&self, is_meant: impl Fn(SubjectId) -> bool) -> Option<(SubjectId, u64)> {

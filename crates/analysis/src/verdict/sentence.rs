@@ -95,7 +95,9 @@ fn subjects(verdict: &Verdict) -> Vec<String> {
         }
     }
     if let Some(WaitPlaces { waits_in, ended_in }) = &verdict.wait_places {
-        first.push_str(&format!("; threads wait in {waits_in} until {ended_in} wakes them"));
+        let are_processes = verdict.because.iter().any(|because| matches!(because, Because::Convoy { are_processes: true, .. }));
+        let members = if are_processes { "they" } else { "threads" };
+        first.push_str(&format!("; {members} wait in {waits_in} until {ended_in} wakes them"));
     }
     let remedy = match verdict.mechanism {
         Some(mechanism) => remedies::remedy(mechanism).map(str::to_owned),
@@ -112,8 +114,12 @@ fn code(of: &Code) -> String {
         _ => String::new(),
     };
     let caller = of.caller.as_ref().map_or_else(String::new, |caller| format!(", called from {caller}"));
+    let callees = match &of.callees[..] {
+        [] => String::new(),
+        callees => format!(", there mostly in {}", callees.join(" → ")),
+    };
     let (share, error) = (percent(of.share), percent((of.share - of.share_low).max(of.share_high - of.share)));
-    format!("most often in {}{place}{caller} ({share} ± {error})", of.function)
+    format!("most often in {}{place}{caller}{callees} ({share} ± {error})", of.function)
 }
 
 /// Returns the caveats as clauses, each with its remedy.
@@ -203,6 +209,10 @@ fn waits_meanwhile(verdict: &Verdict, name: impl Fn(&Named) -> String) -> Option
             let members = if *are_processes { "processes" } else { "threads" };
             Some(format!("{members} of {} wait for one another at a lock", name(pool)))
         }
+        Because::FileLock { waiter, holder, .. } if waiter == holder => {
+            Some(format!("processes of {} wait for one another's file lock", name(waiter)))
+        }
+        Because::FileLock { waiter, holder, .. } => Some(format!("{} waits for a file lock of {}", name(waiter), name(holder))),
         _ => None,
     })
 }

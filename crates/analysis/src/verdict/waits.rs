@@ -175,6 +175,9 @@ impl Case<'_> {
             verdict.mechanism = Some(Mechanism::MemoryReclaim);
             verdict.because.push(reclaims);
         }
+        // The disk is idle while the others wait for the lock that is held during each request.
+        let convoy = self.convoy(count, |pool| pool == first.subject);
+        verdict.because.extend(convoy.map(|convoy| self.waits_for_lock(convoy, Some(first.subject))));
         verdict.role = None;
         Some(verdict)
     }

@@ -44,7 +44,10 @@ impl WaitsFor {
         if verdict.state.as_ref().is_some_and(|state| state.kind == SubjectState::Running) {
             return None;
         }
-        let found = verdict.because.iter().find_map(|because| WaitsFor::by_reason(verdict, because));
+        let by_reason = || verdict.because.iter().find_map(|because| WaitsFor::by_reason(verdict, because));
+        // The subject itself waits for the disk, and others of its processes for the subject.
+        let of_disk = verdict.state.as_ref().is_some_and(|state| state.kind == SubjectState::Disk);
+        let found = if of_disk { None } else { by_reason() };
         let (waits_in, ended_in) = verdict.wait_places.clone().map(|places| (places.waits_in, places.ended_in)).unzip();
         found.or_else(|| WaitsFor::by_state(verdict)).map(|found| WaitsFor { waits_in, ended_in, ..found })
     }

@@ -73,6 +73,7 @@ impl Case<'_> {
             verdict.mechanism = Some(Mechanism::CpuContention);
             verdict.subject = Some(self.name(most, None));
             verdict.role = self.role(most);
+            verdict.because.extend(self.short_processes(most));
         }
         let is_own = users.first().is_some_and(|&(user, share)| user == waiting.subject && share >= self.limits.majority);
         if let Some(threads) = self.want_more_cpus(&[waiting.subject]).filter(|_| is_own) {

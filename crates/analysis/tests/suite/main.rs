@@ -8,6 +8,7 @@ mod clock_sync;
 mod critical_path;
 mod critical_path_limits;
 mod endings;
+mod exchanges;
 mod folded;
 mod kernel_facts;
 mod likely_scenarios;

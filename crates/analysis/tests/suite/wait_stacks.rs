@@ -40,6 +40,7 @@ const WAITS: u64 = 0x1021;
 const ANSWERS: u64 = 0x1051;
 const MAIN: u64 = 0x1031;
 const LIBRARY: u64 = 0x2010;
+const LIBRARY_TOO: u64 = 0x2021;
 /// A place without a name in the program, one in code that it generated, the function that
 /// interprets scripts, and a function of a script.
 const STRIPPED: u64 = 0x1091;
@@ -122,6 +123,7 @@ impl Stream {
             r#"{"pid":11,"address":12320,"functions":[{"name":"script","file":"a.py","interpreted":true}]}"#,
             r#"{"module":6,"path":"/usr/lib/libc.so.6","inode":77}"#,
             r#"{"module":6,"offset":16,"functions":[{"name":"in_the_library"}]}"#,
+            r#"{"module":6,"offset":32,"functions":[{"name":"of_the_library"}]}"#,
         ];
         fs::write(place.path().join("symbols/functions.jsonl"), functions.join("\n")).unwrap();
         place
@@ -272,6 +274,28 @@ fn the_stacks_cover_the_whole_path_and_waits_say_for_what() {
     stream.ran(5_000, 11, &[COMPUTES, MAIN]);
     let lines = Read::new(&sleeper(), &stream).with(|of_path, _| of_path.lines());
     assert_eq!(lines, ["p11;main;computes 20000", "t11;[asleep] 29900", "t11;[runnable] 100"]);
+}
+
+/// A library function, and a thread in which no code of the program runs.
+#[test]
+fn the_code_of_a_state_has_the_function_within_it_that_takes_the_time() {
+    let codes = |stacks: &[&[u64]]| {
+        let mut stream = Stream::default();
+        stream.process(11);
+        for (at, stack) in stacks.iter().enumerate() {
+            stream.ran(2_000 + 500 * at as u64, 11, stack);
+        }
+        let read = Read::new(&sleeper(), &stream);
+        let codes = read.with(|of_path, all| of_path.table(all).codes());
+        let first = codes.into_iter().find(|code| code.time == TimeKind::Running).unwrap();
+        (first.function.unwrap_or_default(), first.callees.join(" "))
+    };
+    let named = |function: &str, callee: &str| (function.to_owned(), callee.to_owned());
+    assert_eq!(codes(&[&[LIBRARY, MAIN], &[LIBRARY, MAIN], &[MAIN]]), named("main", "in_the_library"));
+    assert_eq!(codes(&[&[LIBRARY, MAIN], &[MAIN]]), named("main", ""));
+    assert_eq!(codes(&[&[LIBRARY, LIBRARY_TOO, MAIN], &[LIBRARY, LIBRARY_TOO, MAIN]]), named("main", "of_the_library in_the_library"));
+    assert_eq!(codes(&[&[LIBRARY], &[LIBRARY]]), named("in_the_library", ""));
+    assert_eq!(codes(&[&[LIBRARY, STRIPPED], &[STRIPPED, STRIPPED]]), named("", ""));
 }
 
 /// Returns the samples of waits, and with `has_running` of running code, in a range.

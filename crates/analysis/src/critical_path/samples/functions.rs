@@ -67,7 +67,9 @@ pub struct Top {
     pub profile_share: Option<f64>,
 }
 
-/// A function of a program's own code in one state of the path, for the verdict.
+/// A function of a program's own code in one state of the path, for the verdict. If that code has no
+/// names, or is not involved, as in the threads of a garbage collector, it is the innermost function
+/// with most of the time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Code {
     pub process: String,
@@ -80,6 +82,9 @@ pub struct Code {
     pub file: Option<String>,
     pub line: Option<u32>,
     pub caller: Option<String>,
+    /// The outermost and the innermost function that it called for most of this time, directly or
+    /// through others; only one if they are the same.
+    pub callees: Vec<String>,
     pub estimate: Estimate,
 }
 
@@ -93,6 +98,9 @@ struct Sums {
     estimate: Estimate,
     places: HashMap<FrameId, f64>,
     callers: HashMap<FrameId, f64>,
+    /// Functions within the function: their time, and that time multiplied by their position in
+    /// the stack.
+    callees: HashMap<FrameId, (f64, f64)>,
 }
 
 impl Sums {
@@ -105,6 +113,27 @@ impl Sums {
         if let Some(&caller) = at.and_then(|at| stack.frames.get(at + 1)) {
             *self.callers.entry(caller).or_default() += stack.time.ns;
         }
+    }
+
+    /// Adds the functions of a stack that are within the function at this position, or all of them.
+    fn add_callees(&mut self, stack: &PathStack, at: Option<usize>) {
+        let within = &stack.frames[..at.unwrap_or(stack.frames.len())];
+        for (position, frame) in within.iter().enumerate().filter(|(position, frame)| !within[..*position].contains(frame)) {
+            let (ns, positions) = self.callees.entry(*frame).or_default();
+            *ns += stack.time.ns;
+            *positions += position as f64 * stack.time.ns;
+        }
+    }
+
+    /// The outermost and the innermost function within the function with more than half of the time,
+    /// if their names are known; only one if they are the same.
+    fn callees(&self, stacks: &Stacks) -> Vec<String> {
+        let is_meant = |frame: &Frame| frame.named && matches!(frame.origin, Origin::File | Origin::Made);
+        let most = self.callees.iter().filter(|(frame, (ns, _))| *ns > 0.5 * self.estimate.ns && is_meant(stacks.frame(**frame)));
+        let mut most: Vec<(f64, FrameId)> = most.map(|(&frame, (ns, positions))| (positions / ns, frame)).collect();
+        most.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let ends = [most.first(), most.last().filter(|_| most.len() > 1)];
+        ends.into_iter().flatten().map(|(_, frame)| stacks.frame(*frame).function.clone()).collect()
     }
 
     /// The file and line with most of the time.
@@ -302,7 +331,9 @@ impl<'a> FunctionTable<'a> {
 
     /// Returns the program's own functions in each state.
     pub fn codes(&self) -> Vec<Code> {
-        type OfState<'a> = (Rc<str>, [&'a str; 2], TimeKind, Option<FrameId>);
+        /// Process, class and state, and the function; if it has none of its own code, whether the
+        /// runtime's functions are meant.
+        type OfState<'a> = (Rc<str>, [&'a str; 2], TimeKind, Option<FrameId>, bool);
         let mut sums: HashMap<OfState, Sums> = HashMap::new();
         for stack in &self.divided.stacks {
             let (_, state) = self.path.class_and_state(stack.group.key);
@@ -310,22 +341,30 @@ impl<'a> FunctionTable<'a> {
             let own = own_frame(self.stacks, &stack.frames);
             let own = own.and_then(|own| if stack.group.time == TimeKind::Running { Some(own) } else { self.counted_frame(stack) });
             // The functions of the script are the program's code, and these have no names.
-            let own = own.filter(|&own| !self.stacks.is_of_runtime_without_names(&stack.frames, own));
-            let key = (Rc::clone(&stack.process), [class, state], stack.group.time, own.map(|own| stack.frames[own]));
-            sums.entry(key).or_default().add(stack, own);
+            let named = own.filter(|&own| !self.stacks.is_of_runtime_without_names(&stack.frames, own));
+            let is_of_runtime = own.is_none() && self.stacks.runtime_without_names(&stack.frames).is_none();
+            let frame = named.map(|own| stack.frames[own]);
+            let sums = sums.entry((Rc::clone(&stack.process), [class, state], stack.group.time, frame, is_of_runtime)).or_default();
+            sums.add(stack, named);
+            if stack.group.time == TimeKind::Running && (named.is_some() || is_of_runtime) {
+                sums.add_callees(stack, named);
+            }
         }
-        let code = |((process, [class, state], time, frame), sums): (OfState, Sums)| {
+        let code = |((process, [class, state], time, frame, _), sums): (OfState, Sums)| {
             let frame = frame.map(|frame| self.stacks.frame(frame)).filter(|frame| frame.named);
+            let (own, mut callees) = (frame.map(|frame| frame.function.clone()), sums.callees(self.stacks));
+            let function = own.or_else(|| callees.pop());
             let (file, line) = sums.place(self.stacks);
             Code {
                 process: process.to_string(),
                 class: class.to_owned(),
                 state: state.to_owned(),
                 time,
-                function: frame.map(|frame| frame.function.clone()),
+                function,
                 file,
                 line,
                 caller: sums.caller(self.stacks),
+                callees,
                 estimate: sums.estimate,
             }
         };
