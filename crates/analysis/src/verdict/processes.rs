@@ -16,20 +16,26 @@ use std::collections::{HashMap, HashSet};
 impl Case<'_> {
     /// Returns the parent of a pool of many processes, if it starts at least half of them.
     pub(super) fn processes(&self, subject: SubjectId) -> Option<Because> {
+        self.started_by(subject, |of| of != subject)
+    }
+
+    /// Returns the same if the processes live for a small part of the run. They may also have been
+    /// started by one of them, as a server does that starts a process for each connection.
+    pub(super) fn short_processes(&self, subject: SubjectId) -> Option<Because> {
+        let longest = self.limits.considerable_share * self.traffic.length_ns() as f64;
+        self.started_by(subject, |_| true)
+            .filter(|because| matches!(because, Because::Processes { mean_ns, .. } if (*mean_ns as f64) < longest))
+    }
+
+    fn started_by(&self, subject: SubjectId, may_start: impl Fn(SubjectId) -> bool) -> Option<Because> {
         let count = self.subjects.get(subject).processes.len() as u64;
         let lives = Lives::of(self.owned(subject));
         if count < self.limits.min_occurrences || lives.count == 0 {
             return None;
         }
-        let (by, forks) = self.most_forks(|of| of != subject && !self.subjects.get(of).is_recorder)?;
+        let (by, forks) = self.most_forks(|of| may_start(of) && !self.subjects.get(of).is_recorder)?;
         let mean_ns = lives.ns / lives.count;
         (2 * forks >= count).then(|| Because::Processes { by: self.name(by, None), count, mean_ns })
-    }
-
-    /// Returns the same if the processes live for a small part of the run.
-    pub(super) fn short_processes(&self, subject: SubjectId) -> Option<Because> {
-        let longest = self.limits.considerable_share * self.traffic.length_ns() as f64;
-        self.processes(subject).filter(|because| matches!(because, Because::Processes { mean_ns, .. } if (*mean_ns as f64) < longest))
     }
 
     /// Returns the subject, among those that are meant, that starts most threads and processes,

@@ -109,15 +109,15 @@ impl Case<'_> {
         verdict.set_exact_share(share);
         verdict.mechanism = Some(Mechanism::RoundTrips);
         let per_request = (served.count >= self.limits.min_occurrences).then(|| asked.count as f64 / served.count as f64);
-        let callee = callee.map(|callee| self.name(callee, None));
         verdict.because.push(Because::RoundTrips {
             asker: None,
             count: asked.count,
             mean_ns: asked.total_ns / asked.count,
-            callee,
+            callee: callee.map(|callee| self.name(callee, None)),
             per_request,
             most: self.most_of_replies(subject, share),
         });
+        verdict.because.extend(callee.and_then(|callee| self.short_processes(callee)));
         Some(verdict)
     }
 
@@ -136,6 +136,19 @@ impl Case<'_> {
         let of_others = self.parts.parts.iter().filter(|part| part.does != Does::Transit && part.subject != client);
         let most = of_others.filter(|part| self.is_program(part.subject)).max_by(|a, b| a.share.total_cmp(&b.share))?;
         (most.share >= self.limits.majority * share).then(|| self.runner_up(most))
+    }
+
+    /// Returns a reason if requests of others are open in the server that a client wakes most
+    /// often: those of consumers in a broker, or those that wait in a server for a worker, or for a
+    /// lock, while the server waits for this client. The path must lead through it to another one.
+    pub(super) fn requests_that_wait_for(&self, client: SubjectId) -> Option<Because> {
+        let is_server = |subject: SubjectId| self.subjects.get(subject).role == Role::Server;
+        if self.is_end(client) || is_server(client) {
+            return None;
+        }
+        let server = self.mostly_asks(client).filter(|&server| is_server(server))?;
+        let open = self.open(server) - self.subjects.get(client).activity.asked.open();
+        (open >= 1.0 + self.limits.min_waiting).then(|| Because::WaitingRequests { at: self.name(server, None), open })
     }
 
     /// Returns the subject that a client wakes most often.

@@ -85,6 +85,11 @@ fn subjects(verdict: &Verdict) -> Vec<String> {
         first.push_str(&format!(", {}", self::code(code)));
     }
     for because in &verdict.because {
+        if let Because::WaitingRequests { at, open } = because {
+            first.push_str(&format!(", while {open:.1} requests wait for it in {}", name(at)));
+        }
+    }
+    for because in &verdict.because {
         let clause = match because {
             Because::Serialised { callee: Some(_), .. } if sleeps(verdict) => requests::open_requests(because),
             because => clause(because),
@@ -288,13 +293,14 @@ fn outcome(verdict: &Verdict) -> String {
                     format!("The receive window of {who} is the bottleneck: its sender repeatedly waits for room in it")
                 }
                 None => match verdict.because.iter().find(|because| matches!(because, Because::RoundTrips { asker: None, .. })) {
-                    Some(Because::RoundTrips { most, .. }) => {
+                    Some(Because::RoundTrips { most, callee, .. }) => {
                         let share = percent(verdict.share.unwrap_or(0.0));
                         let most = most.as_ref().map_or_else(String::new, |most| {
                             let whose = (name(&most.subject), does(&most.state), percent(most.share));
                             format!(", mostly while {} {} ({} of the critical path)", whose.0, whose.1, whose.2)
                         });
-                        format!("{who} is the bottleneck: it waits for replies for {share} of the time{most}")
+                        let of = callee.as_ref().map_or_else(String::new, |callee| format!(" of {}", name(callee)));
+                        format!("{who} is the bottleneck: it waits for replies{of} for {share} of the time{most}")
                     }
                     _ => format!("{who} is the bottleneck with {share}"),
                 },
@@ -422,6 +428,8 @@ fn clause(because: &Because) -> String {
         | Because::Processes { .. }
         | Because::Affinity { .. }
         | Because::First { .. } => cpus::clause(because),
+        // The first clause has them.
+        Because::WaitingRequests { .. } => String::new(),
         Because::Largest { .. }
         | Because::NothingHappens
         | Because::WaitUnknown

@@ -103,6 +103,10 @@ impl Case<'_> {
         if computes.max(self.share(|part| part.does == Does::Sleeps)) >= self.limits.min_share {
             return None;
         }
+        // So it does if it runs, or waits for a CPU, most of the time, off the path as well.
+        if self.wanted_cpus(receiver.subject) >= self.limits.majority {
+            return None;
+        }
         let share: f64 = ends.iter().map(|whole| whole.share).sum();
         let of_programs =
             self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject)).map(|whole| whole.share).take(2).sum::<f64>();

@@ -294,7 +294,7 @@ fn the_code_of_a_state_has_the_function_within_it_that_takes_the_time() {
     assert_eq!(codes(&[&[LIBRARY, MAIN], &[LIBRARY, MAIN], &[MAIN]]), named("main", "in_the_library"));
     assert_eq!(codes(&[&[LIBRARY, MAIN], &[MAIN]]), named("main", ""));
     assert_eq!(codes(&[&[LIBRARY, LIBRARY_TOO, MAIN], &[LIBRARY, LIBRARY_TOO, MAIN]]), named("main", "of_the_library in_the_library"));
-    assert_eq!(codes(&[&[LIBRARY], &[LIBRARY]]), named("in_the_library", ""));
+    assert_eq!(codes(&[&[LIBRARY, LIBRARY_TOO], &[LIBRARY, LIBRARY_TOO]]), named("in_the_library", ""));
     assert_eq!(codes(&[&[LIBRARY, STRIPPED], &[STRIPPED, STRIPPED]]), named("", ""));
 }
 

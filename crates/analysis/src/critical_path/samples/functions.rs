@@ -67,9 +67,9 @@ pub struct Top {
     pub profile_share: Option<f64>,
 }
 
-/// A function of a program's own code in one state of the path, for the verdict. If that code has no
-/// names, or is not involved, as in the threads of a garbage collector, it is the innermost function
-/// with most of the time.
+/// A function of a program's own code in one state of the path, for the verdict. If that code has
+/// no names, or is not involved, as in the threads of a garbage collector, it is the innermost
+/// function with most of the time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Code {
     pub process: String,
@@ -125,8 +125,8 @@ impl Sums {
         }
     }
 
-    /// The outermost and the innermost function within the function with more than half of the time,
-    /// if their names are known; only one if they are the same.
+    /// The outermost and the innermost function within the function with more than half of the
+    /// time, if their names are known; only one if they are the same.
     fn callees(&self, stacks: &Stacks) -> Vec<String> {
         let is_meant = |frame: &Frame| frame.named && matches!(frame.origin, Origin::File | Origin::Made);
         let most = self.callees.iter().filter(|(frame, (ns, _))| *ns > 0.5 * self.estimate.ns && is_meant(stacks.frame(**frame)));
@@ -353,7 +353,8 @@ impl<'a> FunctionTable<'a> {
         let code = |((process, [class, state], time, frame, _), sums): (OfState, Sums)| {
             let frame = frame.map(|frame| self.stacks.frame(frame)).filter(|frame| frame.named);
             let (own, mut callees) = (frame.map(|frame| frame.function.clone()), sums.callees(self.stacks));
-            let function = own.or_else(|| callees.pop());
+            let innermost = if own.is_none() { std::mem::take(&mut callees).pop() } else { None };
+            let function = own.or(innermost);
             let (file, line) = sums.place(self.stacks);
             Code {
                 process: process.to_string(),

@@ -53,13 +53,11 @@ pub(super) fn clause(because: &Because) -> String {
             };
             format!("{what}, and it waits for a timeout, {} each time, {} times", time(*mean_ns), number(*count))
         }
-        Because::RoundTrips { asker, count, mean_ns, callee, per_request, most } => {
+        Because::RoundTrips { asker, count, mean_ns, per_request, .. } => {
             let asker = asker.as_ref().map_or_else(String::new, |asker| format!("{} sends ", name(asker)));
-            let whom = callee.as_ref().map_or_else(String::new, |callee| format!(" of {}", name(callee)));
             let per = per_request.map_or_else(String::new, |per| format!(", {per:.1} for each request that it answers"));
             // The clause before this one names whom the asker waits for.
-            let whom = if asker.is_empty() && most.is_none() { whom } else { String::new() };
-            format!("{asker}{} requests{whom}, one after the other, {} each{per}", number(*count), time(*mean_ns))
+            format!("{asker}{} requests, one after the other, {} each{per}", number(*count), time(*mean_ns))
         }
         Because::Lock { count, share, locks } => {
             let somebody = format!("and at least one thread waits for it for {} of the time", percent(*share));
