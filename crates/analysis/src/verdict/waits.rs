@@ -103,8 +103,8 @@ impl Case<'_> {
         if computes.max(self.share(|part| part.does == Does::Sleeps)) >= self.limits.min_share {
             return None;
         }
-        // So it does if it runs, or waits for a CPU, most of the time, off the path as well.
-        if self.wanted_cpus(receiver.subject) >= self.limits.majority {
+        // On full CPUs, the receiver would not read earlier if more fitted into the window.
+        if self.cpus.idle.is_some() && self.cpus_are_short() {
             return None;
         }
         let share: f64 = ends.iter().map(|whole| whole.share).sum();
