@@ -260,7 +260,9 @@ impl Watch for Exchanges {
             // A client's port is not a port on which the process receives requests.
             PacketStep::Socket { protocol: TCP, port, tid, state: Some(state), inode } if state != LISTENING => {
                 self.connected.entry(tid).or_default().push(port);
-                self.older_ports.extend(inode.map(|inode| (inode, port)));
+                if self.older_ports.len() < MAX_CONNECTIONS {
+                    self.older_ports.extend(inode.map(|inode| (inode, port)));
+                }
             }
             PacketStep::Socket { port, tid, .. } => *self.ports.entry(tid).or_default().entry(port).or_default() += 1,
             _ => {}

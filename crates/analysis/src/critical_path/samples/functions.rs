@@ -98,9 +98,21 @@ struct Sums {
     estimate: Estimate,
     places: HashMap<FrameId, f64>,
     callers: HashMap<FrameId, f64>,
-    /// Functions within the function: their time, and that time multiplied by their position in
-    /// the stack.
-    callees: HashMap<FrameId, (f64, f64)>,
+    /// Functions within the function.
+    callees: HashMap<FrameId, Callee>,
+    /// Number of stacks whose functions were added.
+    stacks: usize,
+}
+
+/// A function within another one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Callee {
+    ns: f64,
+    /// The time multiplied by the function's position in the stack.
+    positions: f64,
+    /// Number of the last stack that has it. In one stack, a function counts once, at its innermost
+    /// position.
+    last: usize,
 }
 
 impl Sums {
@@ -117,11 +129,13 @@ impl Sums {
 
     /// Adds the functions of a stack that are within the function at this position, or all of them.
     fn add_callees(&mut self, stack: &PathStack, at: Option<usize>) {
-        let within = &stack.frames[..at.unwrap_or(stack.frames.len())];
-        for (position, frame) in within.iter().enumerate().filter(|(position, frame)| !within[..*position].contains(frame)) {
-            let (ns, positions) = self.callees.entry(*frame).or_default();
-            *ns += stack.time.ns;
-            *positions += position as f64 * stack.time.ns;
+        self.stacks += 1;
+        for (position, frame) in stack.frames[..at.unwrap_or(stack.frames.len())].iter().enumerate() {
+            let callee = self.callees.entry(*frame).or_default();
+            if callee.last != self.stacks {
+                let Callee { ns, positions, .. } = *callee;
+                *callee = Callee { ns: ns + stack.time.ns, positions: positions + position as f64 * stack.time.ns, last: self.stacks };
+            }
         }
     }
 
@@ -129,8 +143,8 @@ impl Sums {
     /// time, if their names are known; only one if they are the same.
     fn callees(&self, stacks: &Stacks) -> Vec<String> {
         let is_meant = |frame: &Frame| frame.named && matches!(frame.origin, Origin::File | Origin::Made);
-        let most = self.callees.iter().filter(|(frame, (ns, _))| *ns > 0.5 * self.estimate.ns && is_meant(stacks.frame(**frame)));
-        let mut most: Vec<(f64, FrameId)> = most.map(|(&frame, (ns, positions))| (positions / ns, frame)).collect();
+        let most = self.callees.iter().filter(|(frame, callee)| callee.ns > 0.5 * self.estimate.ns && is_meant(stacks.frame(**frame)));
+        let mut most: Vec<(f64, FrameId)> = most.map(|(&frame, callee)| (callee.positions / callee.ns, frame)).collect();
         most.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let ends = [most.first(), most.last().filter(|_| most.len() > 1)];
         ends.into_iter().flatten().map(|(_, frame)| stacks.frame(*frame).function.clone()).collect()
