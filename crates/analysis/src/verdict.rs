@@ -225,11 +225,13 @@ impl Case<'_> {
     }
 
     /// Returns the factor by which the system could be faster until the CPUs are full, if the
-    /// programs of the path, and those that they start, need as much CPU time as now, on the path
-    /// or outside of it. `None` if that is unknown.
+    /// programs of the path, and those that its largest ones start, need as much CPU time as now,
+    /// on the path or outside of it. `None` if that is unknown.
     fn cpus_allow(&self) -> Option<f64> {
-        let on_path = self.parts.wholes.iter().filter(|whole| whole.share >= self.limits.min_connected_share);
-        let own = self.with_started(on_path.map(|whole| whole.subject).collect());
+        let with_share = |least: f64| self.parts.wholes.iter().filter(move |whole| whole.share >= least).map(|whole| whole.subject);
+        // A shell that has started everything has a small share.
+        let mut own = self.with_started(with_share(self.limits.considerable_share).collect());
+        own.extend(with_share(self.limits.min_connected_share));
         let ran: u64 = self.owners().filter(|(subject, _)| own.contains(subject)).map(|(_, own)| own.ran_ns).sum();
         (ran > 0 && self.cpus.count > 0).then(|| self.cpus.count as f64 * self.traffic.length_ns() as f64 / ran as f64)
     }

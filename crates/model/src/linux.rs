@@ -221,7 +221,8 @@ impl Linux {
         self.files.kind(process, fd)
     }
 
-    /// The inode of a socket that a process had open when the recording began.
+    /// The inode of a socket that a process had open when the recording began, or of a copy of its
+    /// descriptor.
     pub fn older_socket(&self, process: i32, fd: i64) -> Option<u32> {
         self.files.older_socket(process, fd)
     }

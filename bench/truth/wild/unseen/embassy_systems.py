@@ -171,7 +171,7 @@ LOOKUP = """
 \\set person random(1, 3000)
 update persons set asked = asked + 1 where id = :person returning extension;
 """
-# Writes the seals of all entries anew; nobody may change an entry meanwhile. Whoever wrote this did
+# Writes the seals of all entries again; nobody may change an entry meanwhile. Its author did
 # not want to disturb the look-ups, and lowers the priority of the server's process.
 SEALS = """
 select pg_backend_pid() as backend \\gset

@@ -107,7 +107,7 @@ function cached($key, $write) {
         fwrite($link, "get $key\\r\\n");
         $head = fgets($link);
         if ($head === false) {
-            // It is not asked again for this page.
+            // This page does not ask it a second time.
             $links[$node] = null;
             return $write($key);
         }

@@ -76,7 +76,7 @@ def meters(place):
 
 # The catalogue answers each connection in a thread of its own, and draws the waveforms of new
 # takes, either in one more thread, or in a process. A thread of ruby that computes keeps the lock
-# of the interpreter for up to 100 ms.
+# of the interpreter for at most 100 ms.
 CATALOGUE = """#!/usr/bin/ruby
 require "json"
 require "socket"

@@ -177,7 +177,7 @@ with multiprocessing.Pool(4) as pool:
     pool.map(sell, range(4), chunksize=1)
 print(f"items {count} seconds {time.monotonic() - begin:.3f}")
 """
-# The name server of the head office has no names for addresses, and says so after its PAUSE.
+# The name server of the head office has no names for addresses. It answers that after its PAUSE.
 HEADOFFICE = """
 const server = require("dgram").createSocket("udp4"), fs = require("fs");
 const [port, pause] = process.argv.slice(2).map(Number);

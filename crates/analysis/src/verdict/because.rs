@@ -115,8 +115,9 @@ pub enum Because {
         /// several may wait for a lock, or be too few.
         threads: u64,
     },
-    /// Requests of others are open, on average as many, in a server that waits for the subject.
-    WaitingRequests { at: Named, open: f64 },
+    /// Mean number of requests that are open in the server that the subject asks. The subject has
+    /// the path, and most of these are requests of others.
+    OpenRequests { at: Named, open: f64 },
     /// The event loop of a server itself waits for each reply, so that it serves nobody meanwhile.
     BlocksItsLoop { at: Named },
     /// Changes that bring little each, and much together.

@@ -46,12 +46,14 @@ pub fn add(verdict: &mut Verdict, codes: &[CodeOnPath], length_ns: u64, limits: 
     if share(estimate.ns / all.ns) > most || of_rest > 1.0 + ROUNDING {
         return;
     }
+    // The first of several places with the function may have a small part of its time.
+    let is_most = code.estimate.ns > 0.5 * estimate.ns;
     verdict.code = Some(Code {
         function,
         file: code.file.clone(),
         line: code.line,
-        caller: code.caller.clone(),
-        callees: code.callees.clone(),
+        caller: code.caller.clone().filter(|_| is_most),
+        callees: if is_most { code.callees.clone() } else { Vec::new() },
         share: share(estimate.ns / all.ns),
         share_low: share(low),
         share_high: share(high).min(1.0),

@@ -6,9 +6,10 @@
 //! byte sent is a *service time* if the process is the server.
 //!
 //! The side follows from `accept` or `connect`. On a TCP connection that is older than the
-//! recording, a process is the server if its port is one on which a process listens. Otherwise the
-//! longer of the two kinds of gaps decides: a client without pauses waits for its replies, and a
-//! server works on requests.
+//! recording, a process is the server if its port is one on which a process listens, else the
+//! client. Where the port is not known, the ports of all such connections of the process decide, if
+//! they agree, or else the longer of the two kinds of gaps: a client without pauses waits for its
+//! replies, and a server works on requests.
 //!
 //! The sums give the number of requests that are answered at the load generator (the progress of a
 //! run), the time of each, and the mean number that are open in a server at a time. A server in
@@ -26,7 +27,7 @@ use longpole_model::linux::watch::{FinishedCall, Moment, ThreadId, Waker, Watch}
 use longpole_model::linux::{FileKind, Linux};
 use longpole_model::names::NameId;
 use longpole_model::system_calls::CallFamily;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Largest number of connections at one time; calls on further connections are ignored.
 const MAX_CONNECTIONS: usize = 1 << 16;
@@ -82,6 +83,8 @@ enum Side {
 #[derive(Clone, Debug, Default)]
 struct Connection {
     side: Option<Side>,
+    /// Accepted during the recording.
+    is_accepted: bool,
     /// Inode of the socket, if it is older than the recording.
     inode: Option<u32>,
     /// Direction of the current transfer, and the time of its first byte.
@@ -219,6 +222,8 @@ pub struct Exchanges {
     event_waits: IdMap<i32, (i32, u64)>,
     /// Ports on which a process listens, with the number of times that each was seen.
     ports: HashMap<i32, BTreeMap<u16, u64>>,
+    /// TCP ports on which any process listens.
+    tcp_ports: HashSet<u16>,
     /// Local ports of the TCP connections that a process had when the recording began.
     connected: HashMap<i32, Vec<u16>>,
     /// Local ports of these connections, by the inode of the socket.
@@ -253,6 +258,7 @@ impl Watch for Exchanges {
     fn hopped(&mut self, hop: &Hop<'_>) {
         match hop.step {
             PacketStep::State { port, state: Some(LISTENING), .. } => {
+                self.tcp_ports.insert(port);
                 if let Waker::Thread(thread) = hop.by {
                     self.listens.push((thread, port));
                 }
@@ -264,7 +270,12 @@ impl Watch for Exchanges {
                     self.older_ports.extend(inode.map(|inode| (inode, port)));
                 }
             }
-            PacketStep::Socket { port, tid, .. } => *self.ports.entry(tid).or_default().entry(port).or_default() += 1,
+            PacketStep::Socket { protocol, port, tid, .. } => {
+                if protocol == TCP {
+                    self.tcp_ports.insert(port);
+                }
+                *self.ports.entry(tid).or_default().entry(port).or_default() += 1;
+            }
             _ => {}
         }
     }
@@ -341,7 +352,7 @@ impl Exchanges {
     fn open_connection(&mut self, of: (i32, i64), side: Side) {
         self.close_connection(of);
         if self.open.len() < MAX_CONNECTIONS {
-            self.open.insert(of, Connection { side: Some(side), ..Connection::default() });
+            self.open.insert(of, Connection { side: Some(side), is_accepted: side == Side::Server, ..Connection::default() });
         }
     }
 
@@ -392,11 +403,12 @@ impl Exchanges {
     /// Returns the side of a process on a connection that is older than the recording.
     ///
     /// The local port shows it: a server's connections are on a port on which it listens, a
-    /// client's on a port on which nobody listens. If the connection's own port is not known, those
-    /// of all such connections of the process decide, if they agree and there are no other sockets
-    /// of unknown side. A socket inherited from a listening process was accepted by that process.
+    /// client's on a port on which nobody listens. If the connection's own port is not known, the
+    /// ports of all older connections of the process decide, provided that these are all its
+    /// sockets of unknown side and that they agree. A listening process has accepted the sockets
+    /// that its children inherit.
     fn side_of_older(&self, process: i32, inode: Option<u32>) -> Option<Side> {
-        let is_listened_on = |port: &u16| self.ports.values().any(|ports| ports.contains_key(port));
+        let is_listened_on = |port: &u16| self.tcp_ports.contains(port);
         if let Some(port) = inode.and_then(|inode| self.older_ports.get(&inode)) {
             return Some(if is_listened_on(port) { Side::Server } else { Side::Client });
         }
@@ -471,7 +483,7 @@ fn add(activity: &mut SocketActivity, connection: &Connection) {
         Some(side) => *side == Side::Client,
         None => from_send.total_ns > from_receive.total_ns,
     };
-    if let (Some(Side::Server), Some(first_ns)) = (side, connection.first_ns) {
+    if let (true, Some(first_ns)) = (connection.is_accepted, connection.first_ns) {
         let (exchanges, total_ns) = (from_receive.count, from_receive.total_ns);
         activity.accepted.add(&Accepted { connections: 1, exchanges, total_ns, first_ns });
     }

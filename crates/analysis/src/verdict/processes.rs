@@ -14,35 +14,27 @@ use super::Case;
 use std::collections::{HashMap, HashSet};
 
 impl Case<'_> {
-    /// Returns the parent of a pool of many processes, if it starts at least half of them.
+    /// Returns a reason if the subject is a pool of many processes, at least half of which another
+    /// subject has started.
     pub(super) fn processes(&self, subject: SubjectId) -> Option<Because> {
-        self.started_by(subject, |of| of != subject)
-    }
-
-    /// Returns the same if the processes live for a small part of the run. They may also have been
-    /// started by one of them, as a server does that starts a process for each connection.
-    pub(super) fn short_processes(&self, subject: SubjectId) -> Option<Because> {
-        let longest = self.limits.considerable_share * self.traffic.length_ns() as f64;
-        self.started_by(subject, |_| true)
-            .filter(|because| matches!(because, Because::Processes { mean_ns, .. } if (*mean_ns as f64) < longest))
-    }
-
-    fn started_by(&self, subject: SubjectId, may_start: impl Fn(SubjectId) -> bool) -> Option<Because> {
-        let count = self.subjects.get(subject).processes.len() as u64;
         let lives = Lives::of(self.owned(subject));
-        if count < self.limits.min_occurrences || lives.count == 0 {
-            return None;
-        }
-        let (by, forks) = self.most_forks(|of| may_start(of) && !self.subjects.get(of).is_recorder)?;
-        let mean_ns = lives.ns / lives.count;
-        (2 * forks >= count).then(|| Because::Processes { by: self.name(by, None), count, mean_ns })
+        let (by, count) = self.most_started_by(subject, &self.owners_of_processes())?;
+        let is_pool = count >= self.limits.min_occurrences && 2 * count >= self.subjects.get(subject).processes.len() as u64;
+        (by != subject && is_pool && lives.count > 0).then(|| self.started(by, count, lives))
     }
 
-    /// Returns the subject, among those that are meant, that starts most threads and processes,
-    /// with their number.
-    fn most_forks(&self, is_meant: impl Fn(SubjectId) -> bool) -> Option<(SubjectId, u64)> {
-        let forks = self.forks().into_iter().filter(|(of, _)| is_meant(*of));
-        forks.max_by_key(|&(of, count)| (count, std::cmp::Reverse(of)))
+    /// Returns a reason if the subject is a pool of many processes that live for a small part of
+    /// the run. A server that starts a process for each connection has started them itself.
+    pub(super) fn short_processes(&self, subject: SubjectId) -> Option<Because> {
+        let lives = Lives::of(self.owned(subject));
+        let (by, count) = self.most_started_by(subject, &self.owners_of_processes())?;
+        let longest = self.limits.considerable_share * self.traffic.length_ns() as f64;
+        let is_short = lives.count > 0 && ((lives.ns / lives.count) as f64) < longest;
+        (count >= self.limits.min_occurrences && is_short).then(|| self.started(by, count, lives))
+    }
+
+    fn started(&self, by: SubjectId, count: u64, lives: Lives) -> Because {
+        Because::Processes { by: self.name(by, None), count, mean_ns: lives.ns / lives.count.max(1) }
     }
 
     /// Returns the number of threads and processes that each subject starts.
@@ -89,8 +81,7 @@ impl Case<'_> {
         verdict.set_exact_share(whole);
         verdict.evidence = first.evidence;
         verdict.mechanism = Some(Mechanism::ProcessPerItem);
-        let mean_ns = lives.ns / lives.count.max(1);
-        verdict.because.push(Because::Processes { by: self.name(by, None), count, mean_ns });
+        verdict.because.push(self.started(by, count, lives));
         verdict.because.push(Because::Divided { parts: largest_states(&own) });
         Some(verdict)
     }
@@ -123,10 +114,20 @@ impl Case<'_> {
 
     /// Returns the subject of a family that starts most processes, with their number.
     fn most_started(&self, family: &HashSet<SubjectId>) -> Option<(SubjectId, u64)> {
-        let (by, _) = self.most_forks(|of| family.contains(&of))?;
+        let forks = self.forks().into_iter().filter(|(of, _)| family.contains(of));
+        let (by, _) = forks.max_by_key(|&(of, count)| (count, std::cmp::Reverse(of)))?;
         let own: HashSet<i32> = self.subjects.get(by).processes.iter().copied().collect();
         let started = self.off_path.parents.values().filter(|parent| own.contains(parent));
         Some((by, started.count() as u64))
+    }
+
+    /// Returns the subject that has started most processes of a subject, with their number.
+    /// `owners` are the subjects of the processes.
+    fn most_started_by(&self, subject: SubjectId, owners: &HashMap<i32, SubjectId>) -> Option<(SubjectId, u64)> {
+        let parents = self.subjects.get(subject).processes.iter().filter_map(|process| self.off_path.parents.get(process));
+        let mut started: HashMap<SubjectId, u64> = HashMap::new();
+        parents.filter_map(|parent| owners.get(parent)).for_each(|by| *started.entry(*by).or_default() += 1);
+        started.into_iter().max_by_key(|&(by, count)| (count, std::cmp::Reverse(by)))
     }
 
     /// Returns the subject of each process id. A process that has executed another program belongs
@@ -144,12 +145,9 @@ impl Case<'_> {
         let owners = self.owners_of_processes();
         let (mut last, mut seen) = (subject, HashSet::from([subject]));
         loop {
-            let processes = &self.subjects.get(last).processes;
-            let mut started: HashMap<SubjectId, u64> = HashMap::new();
-            let parents = processes.iter().filter_map(|process| self.off_path.parents.get(process));
-            parents.filter_map(|parent| owners.get(parent)).for_each(|by| *started.entry(*by).or_default() += 1);
-            let most = started.into_iter().max_by_key(|&(by, count)| (count, std::cmp::Reverse(by)));
-            match most.filter(|&(_, count)| count >= self.limits.min_occurrences && 2 * count >= processes.len() as u64) {
+            let count_of_all = self.subjects.get(last).processes.len() as u64;
+            let most = self.most_started_by(last, &owners);
+            match most.filter(|&(_, count)| count >= self.limits.min_occurrences && 2 * count >= count_of_all) {
                 Some((by, _)) if seen.insert(by) => last = by,
                 _ => return last,
             }

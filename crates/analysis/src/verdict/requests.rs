@@ -4,7 +4,7 @@
 use super::because::Because;
 use super::data::{Mechanism, Outcome, RunnerUp, Verdict};
 use super::parts::{Does, Part};
-use super::subjects::{Role, SubjectId};
+use super::subjects::{FromTo, Role, SubjectId};
 use super::Case;
 use crate::verdict::exchanges::{self, SocketActivity};
 use longpole_model::system_calls::CallFamily;
@@ -140,15 +140,19 @@ impl Case<'_> {
 
     /// Returns a reason if requests of others are open in the server that a client wakes most
     /// often: those of consumers in a broker, or those that wait in a server for a worker, or for a
-    /// lock, while the server waits for this client. The path must lead through it to another one.
-    pub(super) fn requests_that_wait_for(&self, client: SubjectId) -> Option<Because> {
+    /// lock. The path must pass between the two on its way to another client.
+    pub(super) fn open_requests_of_others(&self, client: SubjectId) -> Option<Because> {
         let is_server = |subject: SubjectId| self.subjects.get(subject).role == Role::Server;
-        if self.is_end(client) || is_server(client) {
+        if self.is_end(client) || is_server(client) || self.role(client).is_some() {
             return None;
         }
-        let server = self.mostly_asks(client).filter(|&server| is_server(server))?;
-        let open = self.open(server) - self.subjects.get(client).activity.asked.open();
-        (open >= 1.0 + self.limits.min_waiting).then(|| Because::WaitingRequests { at: self.name(server, None), open })
+        let entries = &self.parts.crossings.entries;
+        let passes = |from, to| entries.contains_key(&FromTo { from, to });
+        let is_asked = |&server: &SubjectId| is_server(server) && (passes(client, server) || passes(server, client));
+        let server = self.mostly_asks(client).filter(is_asked)?;
+        let open = self.open(server);
+        let of_others = open - self.subjects.get(client).activity.asked.open();
+        (of_others >= 1.0 + self.limits.min_waiting).then(|| Because::OpenRequests { at: self.name(server, None), open })
     }
 
     /// Returns the subject that a client wakes most often.

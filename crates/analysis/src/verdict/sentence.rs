@@ -36,17 +36,26 @@ pub fn sentence(verdict: &Verdict) -> String {
 
 /// Returns the verdict in a few words, without figures.
 pub fn heading(verdict: &Verdict) -> String {
-    let subject = verdict.subject.as_ref().map_or("", |subject| &subject.name);
+    let subject = verdict.subject.as_ref().map_or_else(|| "the system".to_owned(), name);
     let with_state = match &verdict.state {
         Some(state) => format!("{subject} – {}", state.name),
-        None => subject.to_owned(),
+        None => subject.clone(),
     };
-    match (verdict.outcome, waits_meanwhile(verdict, |at| at.name.clone())) {
-        (Outcome::Bottleneck, Some(waits)) => format!("Bottleneck: {waits} while {subject} sleeps"),
-        (Outcome::Bottleneck, None) => format!("Bottleneck: {with_state}"),
-        (Outcome::Paced, _) => format!("The system is paced by {with_state}"),
-        (Outcome::Spread, _) => "No single bottleneck".to_owned(),
-        (Outcome::Unknown, _) => "The bottleneck cannot be determined".to_owned(),
+    let asked = verdict.because.iter().find_map(|because| match because {
+        Because::RoundTrips { asker: None, callee, .. } => callee.as_ref().map(name),
+        _ => None,
+    });
+    match (verdict.outcome, waits_meanwhile(verdict), asked) {
+        (Outcome::Bottleneck, Some(waits), _) => format!("Bottleneck: {waits} while {subject} sleeps"),
+        (Outcome::Bottleneck, None, Some(asked)) => format!("Bottleneck: {subject} waits for replies of {asked}"),
+        // The state may be that of another program, which waits for a CPU.
+        (Outcome::Bottleneck, ..) if verdict.mechanism == Some(Mechanism::CpuContention) => {
+            format!("Bottleneck: the CPUs, which {subject} uses most")
+        }
+        (Outcome::Bottleneck, ..) => format!("Bottleneck: {with_state}"),
+        (Outcome::Paced, ..) => format!("The system is paced by {with_state}"),
+        (Outcome::Spread, ..) => "No single bottleneck".to_owned(),
+        (Outcome::Unknown, ..) => "The bottleneck cannot be determined".to_owned(),
     }
 }
 
@@ -81,17 +90,18 @@ fn of_outcome(verdict: &Verdict) -> Vec<&Caveat> {
 /// Returns the sentences of a verdict on processes, pools and threads.
 fn subjects(verdict: &Verdict) -> Vec<String> {
     let mut first = outcome(verdict);
+    for because in &verdict.because {
+        if let Because::OpenRequests { at, open } = because {
+            first.push_str(&format!(", while {open:.1} requests are open in {}", name(at)));
+        }
+    }
     if let Some(code) = &verdict.code {
         first.push_str(&format!(", {}", self::code(code)));
     }
     for because in &verdict.because {
-        if let Because::WaitingRequests { at, open } = because {
-            first.push_str(&format!(", while {open:.1} requests wait for it in {}", name(at)));
-        }
-    }
-    for because in &verdict.because {
         let clause = match because {
             Because::Serialised { callee: Some(_), .. } if sleeps(verdict) => requests::open_requests(because),
+            Because::FileLock { .. } if sleeps(verdict) => requests::waits_for_file_lock(because),
             because => clause(because),
         };
         if !clause.is_empty() {
@@ -101,7 +111,7 @@ fn subjects(verdict: &Verdict) -> Vec<String> {
     }
     if let Some(WaitPlaces { waits_in, ended_in }) = &verdict.wait_places {
         let are_processes = verdict.because.iter().any(|because| matches!(because, Because::Convoy { are_processes: true, .. }));
-        let members = if are_processes { "they" } else { "threads" };
+        let members = if are_processes { "processes" } else { "threads" };
         first.push_str(&format!("; {members} wait in {waits_in} until {ended_in} wakes them"));
     }
     let remedy = match verdict.mechanism {
@@ -206,8 +216,8 @@ pub fn name(of: &Named) -> String {
 }
 
 /// Returns what else waits, in another server, while the subject sleeps: more of it at a time would
-/// help as much as shorter sleeps. `name` writes that server.
-fn waits_meanwhile(verdict: &Verdict, name: impl Fn(&Named) -> String) -> Option<String> {
+/// help as much as shorter sleeps.
+fn waits_meanwhile(verdict: &Verdict) -> Option<String> {
     verdict.because.iter().filter(|_| sleeps(verdict)).find_map(|because| match because {
         Because::Serialised { at, callee: Some(_), .. } => Some(format!("requests wait for one another in {}", name(at))),
         Because::Convoy { pool, are_processes, holder: Some(_), .. } => {
@@ -262,7 +272,7 @@ fn outcome(verdict: &Verdict) -> String {
                     let waits = waits.map(name).unwrap_or_default();
                     format!("{who} is the bottleneck: the CPUs are full, and {waits} waits for those that it uses, for {share}")
                 }
-                Some(state) => match (waits_meanwhile(verdict, name), blocked_loop(verdict)) {
+                Some(state) => match (waits_meanwhile(verdict), blocked_loop(verdict)) {
                     (Some(waits), _) => format!("The bottleneck is that {waits} while {who} {} for {share}", does(state)),
                     (None, Some(server)) => {
                         let server = name(server);
@@ -429,7 +439,7 @@ fn clause(because: &Because) -> String {
         | Because::Affinity { .. }
         | Because::First { .. } => cpus::clause(because),
         // The first clause has them.
-        Because::WaitingRequests { .. } => String::new(),
+        Because::OpenRequests { .. } => String::new(),
         Because::Largest { .. }
         | Because::NothingHappens
         | Because::WaitUnknown
@@ -531,6 +541,31 @@ mod tests {
     }
 
     #[test]
+    fn headings_name_the_subject_as_the_sentence_does() {
+        let verdict = |outcome, mechanism, because: Vec<Because>| Verdict {
+            subject: Some(named("front")),
+            mechanism,
+            because,
+            ..Verdict::new(outcome, Basis::Subjects)
+        };
+        let asks = Because::RoundTrips { asker: None, count: 9, mean_ns: 9, callee: Some(named("names")), per_request: None, most: None };
+        let asking = verdict(Outcome::Bottleneck, Some(Mechanism::RoundTrips), vec![asks]);
+        assert_eq!(heading(&asking), "Bottleneck: front (pid 7) waits for replies of names (pid 7)");
+        assert!(
+            sentence(&asking).starts_with("front (pid 7) is the bottleneck: it waits for replies of names (pid 7) for "),
+            "{}",
+            sentence(&asking)
+        );
+        let full = verdict(Outcome::Bottleneck, Some(Mechanism::CpuContention), Vec::new());
+        assert_eq!(heading(&full), "Bottleneck: the CPUs, which front (pid 7) uses most");
+        let paced = verdict(Outcome::Paced, None, vec![Because::OpenRequests { at: named("server"), open: 3.25 }]);
+        assert_eq!(heading(&paced), "The system is paced by front (pid 7)");
+        assert!(sentence(&paced).contains(", while 3.2 requests are open in server (pid 7)"), "{}", sentence(&paced));
+        assert_eq!(heading(&Verdict::new(Outcome::Spread, Basis::Subjects)), "No single bottleneck");
+        assert_eq!(heading(&Verdict::new(Outcome::Unknown, Basis::Subjects)), "The bottleneck cannot be determined");
+    }
+
+    #[test]
     fn members_of_a_convoy_are_threads_or_processes() {
         assert!(clause(&convoy(false)).starts_with("of 4 threads of front (pid 7), 3.0 wait at a time"));
         assert!(clause(&convoy(true)).starts_with("of 4 processes of front (pid 7), 3.0 wait at a time"));
@@ -556,11 +591,28 @@ mod tests {
         assert_eq!(
             headings,
             [
-                "Bottleneck: requests wait for one another in front while slow sleeps",
-                "Bottleneck: slow – poll",
-                "Bottleneck: processes of front wait for one another at a lock while slow sleeps"
+                "Bottleneck: requests wait for one another in front (pid 7) while slow (pid 7) sleeps",
+                "Bottleneck: slow (pid 7) – poll",
+                "Bottleneck: processes of front (pid 7) wait for one another at a lock while slow (pid 7) sleeps"
             ]
         );
+        let file_lock = |holder: &str| Because::FileLock {
+            call: "flock".to_owned(),
+            waiter: named("job"),
+            holder: named(holder),
+            count: 7,
+            mean_ns: 2_000_000,
+        };
+        assert_eq!(
+            heading(&verdict(file_lock("job"))),
+            "Bottleneck: processes of job (pid 7) wait for one another's file lock while slow (pid 7) sleeps"
+        );
+        let text = sentence(&verdict(file_lock("backup")));
+        assert!(
+            text.starts_with("The bottleneck is that job (pid 7) waits for a file lock of backup (pid 7) while slow (pid 7) "),
+            "{text}"
+        );
+        assert!(text.contains("; it waits for the lock (flock) 7 times, 2.0 ms each"), "{text}");
         assert_eq!(
             first_clause(Because::BlocksItsLoop { at: named("front") }),
             format!("slow (pid 7) is the bottleneck: it {sleeps}, while the event loop of front (pid 7) waits for it, for most of the critical path")

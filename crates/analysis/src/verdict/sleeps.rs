@@ -67,7 +67,7 @@ impl Case<'_> {
         bottleneck.or_else(|| {
             let mut verdict = self.named(Outcome::Paced, sleep.subject, &sleep.parts);
             verdict.because.push(self.sleeps(&sleep, sleep.asker));
-            verdict.because.extend(self.requests_that_wait_for(sleep.subject));
+            verdict.because.extend(self.open_requests_of_others(sleep.subject));
             Some(verdict)
         })
     }

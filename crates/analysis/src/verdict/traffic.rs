@@ -77,6 +77,8 @@ pub struct Own {
     pub longest_sleep: Option<(u64, u64)>,
     /// Time in which it ran, including system calls.
     pub ran_ns: u64,
+    /// The part of `ran_ns` in the program's own code.
+    pub ran_own_code_ns: u64,
     /// Time from wake-ups and preemptions to the next run.
     pub ready_ns: u64,
     /// Time in which it was ready to run and held back by a quota.
@@ -98,6 +100,8 @@ pub struct Own {
 enum Doing {
     #[default]
     Nothing,
+    RunsOwnCode,
+    /// Runs in a system call, or in another way.
     Runs,
     Ready,
     Sleeps,
@@ -179,6 +183,7 @@ impl Traffic {
                     StateKind::Asleep => Doing::Sleeps,
                     StateKind::Throttled => Doing::Throttled,
                     StateKind::Runnable | StateKind::Preempted => Doing::Ready,
+                    StateKind::User => Doing::RunsOwnCode,
                     kind if kind.is_code() => Doing::Runs,
                     _ => Doing::Nothing,
                 };
@@ -257,8 +262,9 @@ impl Traffic {
         let ns = t.saturating_sub(since);
         let own = &mut self.own[machine.0 as usize];
         match before.doing {
-            Doing::Runs => {
+            Doing::Runs | Doing::RunsOwnCode => {
                 own.ran_ns += ns;
+                own.ran_own_code_ns += if before.doing == Doing::RunsOwnCode { ns } else { 0 };
                 if !before.is_context {
                     self.add_running(since, t);
                 }

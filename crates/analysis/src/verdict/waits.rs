@@ -98,13 +98,11 @@ impl Case<'_> {
         let receiver = ends.first()?;
         // A receiver that computes meanwhile is slow by itself; a full window then only shows that
         // it reads too late.
-        let computes: f64 = self.parts.of(receiver.subject).filter(|part| part.does == Does::Runs).map(|part| part.share).sum();
+        let on_path: f64 = self.parts.of(receiver.subject).filter(|part| part.does == Does::Runs).map(|part| part.share).sum();
+        let ran: u64 = self.owned(receiver.subject).map(|own| own.ran_own_code_ns).sum();
+        let computes = on_path.max(ran as f64 / self.traffic.length_ns().max(1) as f64);
         // The same holds for one that sleeps, whatever its connection shows.
         if computes.max(self.share(|part| part.does == Does::Sleeps)) >= self.limits.min_share {
-            return None;
-        }
-        // On full CPUs, the receiver would not read earlier if more fitted into the window.
-        if self.cpus.idle.is_some() && self.cpus_are_short() {
             return None;
         }
         let share: f64 = ends.iter().map(|whole| whole.share).sum();
@@ -179,7 +177,7 @@ impl Case<'_> {
             verdict.mechanism = Some(Mechanism::MemoryReclaim);
             verdict.because.push(reclaims);
         }
-        // The disk is idle while the others wait for the lock that is held during each request.
+        // A lock that is held during the requests makes the others wait.
         let convoy = self.convoy(count, |pool| pool == first.subject);
         verdict.because.extend(convoy.map(|convoy| self.waits_for_lock(convoy, Some(first.subject))));
         verdict.role = None;

@@ -44,10 +44,11 @@ impl WaitsFor {
         if verdict.state.as_ref().is_some_and(|state| state.kind == SubjectState::Running) {
             return None;
         }
-        let by_reason = || verdict.because.iter().find_map(|because| WaitsFor::by_reason(verdict, because));
         // The subject itself waits for the disk, and others of its processes for the subject.
-        let of_disk = verdict.state.as_ref().is_some_and(|state| state.kind == SubjectState::Disk);
-        let found = if of_disk { None } else { by_reason() };
+        if verdict.state.as_ref().is_some_and(|state| state.kind == SubjectState::Disk) {
+            return WaitsFor::by_state(verdict);
+        }
+        let found = verdict.because.iter().find_map(|because| WaitsFor::by_reason(verdict, because));
         let (waits_in, ended_in) = verdict.wait_places.clone().map(|places| (places.waits_in, places.ended_in)).unzip();
         found.or_else(|| WaitsFor::by_state(verdict)).map(|found| WaitsFor { waits_in, ended_in, ..found })
     }
@@ -95,7 +96,7 @@ impl WaitsFor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verdict::data::{Basis, Outcome, StateNamed, SubjectLevel};
+    use crate::verdict::data::{Basis, Outcome, StateNamed, SubjectLevel, WaitPlaces};
 
     fn named(name: &str) -> Named {
         Named::of_name(SubjectLevel::Process, name)
@@ -113,6 +114,16 @@ mod tests {
         assert_eq!((found.kind, found.name.as_str(), found.other), (Awaited::Lock, "flock", Some(named("b"))));
         let found = WaitsFor::of(&verdict(SubjectState::Disk, vec![Because::NobodyWaits])).unwrap();
         assert_eq!((found.kind, found.name.as_str(), found.other), (Awaited::Disk, "x", None));
+    }
+
+    #[test]
+    fn what_waits_for_a_disk_does_not_wait_where_others_wait_for_its_lock() {
+        let (pool, holder) = (named("a"), None);
+        let convoy = Because::Convoy { pool, waiters: 3.0, members: 4, are_processes: true, wait: "futex".to_owned(), holder, locks: None };
+        let places = WaitPlaces { waits_in: "takes".to_owned(), ended_in: "releases".to_owned() };
+        let verdict = Verdict { wait_places: Some(places), ..verdict(SubjectState::Disk, vec![convoy]) };
+        let found = WaitsFor::of(&verdict).unwrap();
+        assert_eq!((found.kind, found.waits_in), (Awaited::Disk, None));
     }
 
     #[test]

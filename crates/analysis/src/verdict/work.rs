@@ -173,7 +173,7 @@ impl Case<'_> {
             }
             verdict.because.push(processes);
         }
-        verdict.because.extend(self.requests_that_wait_for(first.subject));
+        verdict.because.extend(self.open_requests_of_others(first.subject));
         self.add_use_of_cpus(first.subject, &parts, &mut verdict);
         if parts.len() > 1 {
             verdict.because.push(Because::Divided { parts: largest_states(&parts) });

@@ -131,7 +131,8 @@ fn nodes_of_the_folded_graph_have_the_functions_of_their_states() {
     let node = nodes.iter().find(|node| node["functions"][0]["function"] == "work_of_six").unwrap_or_else(|| panic!("{nodes:#?}"));
     let functions = node["functions"].as_array().unwrap();
     let of_three = functions.iter().find(|function| function["function"] == "work_of_three");
-    assert!(functions[0]["share"].as_f64() >= of_three.unwrap()["share"].as_f64(), "{node:#}");
+    // Other functions wait for a CPU if the host is busy.
+    assert!(of_three.is_some_and(|function| function["share"].as_f64() > Some(0.1)), "{node:#}");
     // The program has one thread, whose state is a row of the path.
     let row = path["criticality"].as_array().unwrap().iter().find(|row| row["state"] == node["state"] && row["class"] == node["class"]);
     assert_eq!(row.unwrap()["function"], functions[0]);

@@ -74,7 +74,7 @@ fn reasons() -> Vec<Because> {
         },
         Because::Serialised { at: named(), open: 8.0, at_a_time: 1.0, callee: Some(named()), threads: 1 },
         Because::BlocksItsLoop { at: named() },
-        Because::WaitingRequests { at: named(), open: 2.5 },
+        Because::OpenRequests { at: named(), open: 2.5 },
         Because::OnlyTogether { changes: vec![name(), name()], states: vec![name(), name()], gains: vec![0.1, -0.1], gain: 0.7 },
         Because::PolledBy { by: named(), rows: 30, mean_ns: 9, count: 200 },
         Because::Polls { sides: vec![named(), named()], mean_ns: 9, count: 3 },

@@ -117,6 +117,8 @@ fn the_flame_graph_of_a_range_is_what_the_command_prints_and_that_of_a_state_is_
     // If other programs have many stacks, the flame graph has no room for the rarest of all.
     if recorded["left_out"] == 0 {
         assert_eq!(of_program(folded(&recorded)), of_program(expected));
+    } else {
+        println!("skipped: the flame graph of a whole recording (the stacks of other programs fill it)");
     }
 
     // Without a range, the page shows all since the command's begin.

@@ -39,8 +39,9 @@ fn path(place: &Place, recording: &Path) -> Value {
 /// Returns true if other programs used the CPUs, so that the program also waited for these.
 fn is_busy(what: &str, report: &Value) -> bool {
     let verdict = &report["verdict"];
-    let has = |list: &str, kind: &str| verdict[list].as_array().unwrap().iter().any(|entry| entry["kind"] == kind);
-    let is_busy = has("caveats", "bystanders") || has("because", "cpu_users");
+    let entries = |list: &str, kind: &'static str| verdict[list].as_array().unwrap().iter().filter(move |entry| entry["kind"] == kind);
+    let mut most = entries("because", "cpu_users").map(|reason| &reason["users"][0][0]["name"]);
+    let is_busy = entries("caveats", "bystanders").next().is_some() || most.any(|name| name != "places");
     if is_busy {
         println!("skipped: {what} (this host is busy: {})", verdict["text"]);
     }

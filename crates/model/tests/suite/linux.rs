@@ -191,6 +191,21 @@ fn a_process_that_executes_a_program_keeps_the_files_that_do_not_close_then() {
 }
 
 #[test]
+fn a_copied_descriptor_is_of_the_same_older_socket() {
+    let mut kernel = two_cpus();
+    let fields = [("pid", Val::I(10)), ("fd", Val::I(4)), ("filename", text("socket:[71]")), ("flags", Val::I(0))];
+    kernel.event(50, 0, "lttng_statedump_file_descriptor", &fields);
+    kernel.dump(60, 10, 5, 0);
+    kernel.switch(100, 0, 0, 0, 10);
+    kernel.event(200, 0, "syscall_entry_dup", &[("fildes", Val::I(4))]);
+    kernel.event(210, 0, "syscall_exit_dup", &[("ret", Val::I(9))]);
+    kernel.event(220, 0, "syscall_entry_close", &[("fd", Val::I(4))]);
+    kernel.event(230, 0, "syscall_exit_close", &[("ret", Val::I(0))]);
+    let linux = pass::<()>(&kernel, ALL).0;
+    assert_eq!([4, 9].map(|fd| linux.older_socket(10, fd)), [None, Some(71)]);
+}
+
+#[test]
 fn events_of_classes_that_are_switched_off_are_ignored_and_the_others_are_not() {
     let mut kernel = two_cpus();
     let off = |kernel: &mut Kernel, t: i64, what: &str, events: &str, calls: &str| {

@@ -67,9 +67,7 @@ pub struct Top {
     pub profile_share: Option<f64>,
 }
 
-/// A function of a program's own code in one state of the path, for the verdict. If that code has
-/// no names, or is not involved, as in the threads of a garbage collector, it is the innermost
-/// function with most of the time.
+/// A function of a program's own code in one state of the path, for the verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Code {
     pub process: String,
@@ -112,7 +110,7 @@ struct Callee {
     positions: f64,
     /// Number of the last stack that has it. In one stack, a function counts once, at its innermost
     /// position.
-    last: usize,
+    last_stack: usize,
 }
 
 impl Sums {
@@ -127,14 +125,18 @@ impl Sums {
         }
     }
 
-    /// Adds the functions of a stack that are within the function at this position, or all of them.
-    fn add_callees(&mut self, stack: &PathStack, at: Option<usize>) {
+    /// Adds the functions of a stack that are within the function at this position. The functions
+    /// with which an interpreter executes that one are left out.
+    fn add_callees(&mut self, stack: &PathStack, at: usize, stacks: &Stacks) {
         self.stacks += 1;
-        for (position, frame) in stack.frames[..at.unwrap_or(stack.frames.len())].iter().enumerate() {
+        let within = &stack.frames[..at];
+        let interpreter = within.last().filter(|_| stacks.frame(stack.frames[at]).interpreted).map(|inner| &stacks.frame(*inner).module);
+        for (position, frame) in within.iter().enumerate().filter(|(_, frame)| Some(&stacks.frame(**frame).module) != interpreter) {
             let callee = self.callees.entry(*frame).or_default();
-            if callee.last != self.stacks {
-                let Callee { ns, positions, .. } = *callee;
-                *callee = Callee { ns: ns + stack.time.ns, positions: positions + position as f64 * stack.time.ns, last: self.stacks };
+            if callee.last_stack != self.stacks {
+                callee.ns += stack.time.ns;
+                callee.positions += position as f64 * stack.time.ns;
+                callee.last_stack = self.stacks;
             }
         }
     }
@@ -345,41 +347,36 @@ impl<'a> FunctionTable<'a> {
 
     /// Returns the program's own functions in each state.
     pub fn codes(&self) -> Vec<Code> {
-        /// Process, class and state, and the function; if it has none of its own code, whether the
-        /// runtime's functions are meant.
-        type OfState<'a> = (Rc<str>, [&'a str; 2], TimeKind, Option<FrameId>, bool);
+        type OfState<'a> = (Rc<str>, [&'a str; 2], TimeKind, Option<FrameId>);
         let mut sums: HashMap<OfState, Sums> = HashMap::new();
         for stack in &self.divided.stacks {
             let (_, state) = self.path.class_and_state(stack.group.key);
             let (class, _) = self.path.class_and_state(stack.group.owner);
+            let is_running = stack.group.time == TimeKind::Running;
             let own = own_frame(self.stacks, &stack.frames);
-            let own = own.and_then(|own| if stack.group.time == TimeKind::Running { Some(own) } else { self.counted_frame(stack) });
+            let own = own.and_then(|own| if is_running { Some(own) } else { self.counted_frame(stack) });
             // The functions of the script are the program's code, and these have no names.
-            let named = own.filter(|&own| !self.stacks.is_of_runtime_without_names(&stack.frames, own));
-            let is_of_runtime = own.is_none() && self.stacks.runtime_without_names(&stack.frames).is_none();
-            let frame = named.map(|own| stack.frames[own]);
-            let sums = sums.entry((Rc::clone(&stack.process), [class, state], stack.group.time, frame, is_of_runtime)).or_default();
-            sums.add(stack, named);
-            if stack.group.time == TimeKind::Running && (named.is_some() || is_of_runtime) {
-                sums.add_callees(stack, named);
+            let own = own.filter(|&own| !self.stacks.is_of_runtime_without_names(&stack.frames, own));
+            let key = (Rc::clone(&stack.process), [class, state], stack.group.time, own.map(|own| stack.frames[own]));
+            let sums = sums.entry(key).or_default();
+            sums.add(stack, own);
+            if let Some(own) = own.filter(|_| is_running) {
+                sums.add_callees(stack, own, self.stacks);
             }
         }
-        let code = |((process, [class, state], time, frame, _), sums): (OfState, Sums)| {
+        let code = |((process, [class, state], time, frame), sums): (OfState, Sums)| {
             let frame = frame.map(|frame| self.stacks.frame(frame)).filter(|frame| frame.named);
-            let (own, mut callees) = (frame.map(|frame| frame.function.clone()), sums.callees(self.stacks));
-            let innermost = if own.is_none() { std::mem::take(&mut callees).pop() } else { None };
-            let function = own.or(innermost);
             let (file, line) = sums.place(self.stacks);
             Code {
                 process: process.to_string(),
                 class: class.to_owned(),
                 state: state.to_owned(),
                 time,
-                function,
+                function: frame.map(|frame| frame.function.clone()),
                 file,
                 line,
                 caller: sums.caller(self.stacks),
-                callees,
+                callees: sums.callees(self.stacks),
                 estimate: sums.estimate,
             }
         };

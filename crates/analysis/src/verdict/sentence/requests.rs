@@ -25,6 +25,13 @@ fn processed(because: &Because) -> String {
     format!("{what} ({why})")
 }
 
+/// Returns how often and how long a file lock is waited for, in a sentence that has named who
+/// waits.
+pub(super) fn waits_for_file_lock(because: &Because) -> String {
+    let Because::FileLock { call, count, mean_ns, .. } = because else { return String::new() };
+    format!("it waits for the lock ({call}) {} times, {} each", number(*count), time(*mean_ns))
+}
+
 /// Returns a reason about a wait for other threads as a clause.
 pub(super) fn clause(because: &Because) -> String {
     match because {
