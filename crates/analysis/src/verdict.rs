@@ -49,6 +49,7 @@ pub mod exchanges;
 pub mod figures;
 pub mod file_locks;
 mod hand_over;
+mod held_requests;
 pub mod inversions;
 pub mod limits;
 mod locks;
@@ -270,6 +271,7 @@ impl Case<'_> {
             None => self.spread(),
         };
         self.add_file_lock(&mut verdict);
+        self.add_held_requests(&mut verdict);
         self.add_bystanders(&mut verdict);
         verdict
     }
@@ -333,6 +335,16 @@ impl Case<'_> {
             };
         }
         verdict.because.insert(0, lock);
+    }
+
+    /// Adds the server in which requests wait for one another, as for a lock, if no reason states a
+    /// lock.
+    fn add_held_requests(&self, verdict: &mut Verdict) {
+        let has_subject = matches!(verdict.outcome, Outcome::Bottleneck | Outcome::Paced);
+        let is_lock = |because: &Because| matches!(because, Because::Convoy { .. } | Because::Lock { .. } | Because::FileLock { .. });
+        if has_subject && !verdict.because.iter().any(is_lock) {
+            verdict.because.extend(self.held_requests());
+        }
     }
 
     /// Adds a caveat if programs unrelated to the path take a considerable share of the CPUs.

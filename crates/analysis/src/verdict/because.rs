@@ -118,6 +118,9 @@ pub enum Because {
     /// Mean number of requests that are open in the server that the subject asks. The subject has
     /// the path, and most of these are requests of others.
     OpenRequests { at: Named, open: f64 },
+    /// Mean number of requests that wait in a server until threads that serve other requests wake
+    /// theirs, in the system call `call`.
+    HeldRequests { at: Named, waiting: f64, call: String },
     /// The event loop of a server itself waits for each reply, so that it serves nobody meanwhile.
     BlocksItsLoop { at: Named },
     /// Changes that bring little each, and much together.
@@ -166,6 +169,9 @@ pub enum Because {
     Alone { threads: u64, cpus: u64, idle: f64 },
     /// The subjects that occupied the CPUs.
     CpuUsers { waits: Named, users: Vec<(Named, f64)>, idle: f64 },
+    /// The thread that waits for CPUs has a lower priority than the one that uses them most, by
+    /// this number of nice levels. The two are named by their subjects.
+    LowerPriority { waits: Named, user: Named, levels: u64 },
     /// More threads of the subject run or are ready to run than there are CPUs.
     MoreThreads {
         /// Mean number of threads that run or are ready.

@@ -20,10 +20,11 @@
 //! Example: a proxy with 8 clients and one connection to a backend has 8 open requests in `served`
 //! and one in `asked`.
 
+use super::held_requests::HeldRequests;
 use crate::stats::histogram::Histogram;
 use longpole_model::hash::IdMap;
 use longpole_model::linux::net::{Hop, PacketStep};
-use longpole_model::linux::watch::{FinishedCall, Moment, ThreadId, Waker, Watch};
+use longpole_model::linux::watch::{BlockCause, BlockReason, FinishedCall, Moment, ThreadId, Waker, Watch};
 use longpole_model::linux::{FileKind, Linux};
 use longpole_model::names::NameId;
 use longpole_model::system_calls::CallFamily;
@@ -106,6 +107,9 @@ struct Connection {
     sender: Option<(i32, u64)>,
     /// A receiving call has returned without a byte since the last byte was sent.
     received_nothing: bool,
+    /// Time for which its requests waited for threads that served others, by the process of these
+    /// threads and the system call.
+    held: BTreeMap<(i32, NameId), u64>,
 }
 
 /// The direction of the last transfer.
@@ -205,6 +209,9 @@ pub struct SocketActivity {
     pub unanswered: u64,
     /// Number of attempts to connect that led to no transfer.
     pub unconnected: u64,
+    /// Time for which requests waited inside the process until threads that serve other requests
+    /// woke theirs, by the process of these threads and the system call, in ns.
+    pub held: BTreeMap<(i32, NameId), u64>,
 }
 
 /// Collects the exchanges of all processes during the pass.
@@ -237,6 +244,9 @@ pub struct Exchanges {
     forks: Vec<(ThreadId, ThreadId)>,
     /// Parent of each process.
     parents: HashMap<i32, i32>,
+    held_requests: HeldRequests,
+    /// Names of the system calls in which requests were held.
+    held_in: HashMap<NameId, String>,
 }
 
 impl Watch for Exchanges {
@@ -304,6 +314,16 @@ impl Exchanges {
         }
     }
 
+    /// Counts a wait of a thread for the reason `why`, which the thread `by` ended.
+    pub fn waited(&mut self, linux: &Linux, (thread, by): (ThreadId, ThreadId), why: BlockReason, ns: u64) {
+        let tid = |id: ThreadId| linux.threads.get(id.0 as usize).map(|thread| thread.tid);
+        if let (BlockCause::Call(call, _), Some(thread), Some(by)) = (why.cause, tid(thread), tid(by)) {
+            if self.held_requests.waited(thread, by, call, ns) {
+                self.held_in.entry(call).or_insert_with(|| linux.names.text(call).to_owned());
+            }
+        }
+    }
+
     fn effect_of(&mut self, linux: &Linux, name: NameId) -> CallEffect {
         let at = name.0 as usize;
         if self.effects.len() <= at {
@@ -364,6 +384,7 @@ impl Exchanges {
             Connection { inode: linux.older_socket(of.0, of.1), ..Connection::default() }
         });
         connection.is_connecting = false;
+        let had = connection.since.map(|(last, _)| last);
         match (effect, connection.since) {
             // Sent bytes leave the sender when the call begins.
             (CallEffect::Send, Some((Last::Received, since))) => {
@@ -390,6 +411,17 @@ impl Exchanges {
         }
         if effect == CallEffect::Send {
             (connection.sender, connection.received_nothing) = (Some((tid, event_waits.unwrap_or(0))), false);
+        }
+        match effect {
+            CallEffect::Send if had == Some(Last::Received) => {
+                for wait in self.held_requests.replied(tid, of) {
+                    *connection.held.entry((wait.holder, wait.call)).or_default() += wait.ns;
+                }
+            }
+            CallEffect::Receive if had != Some(Last::Received) && connection.side != Some(Side::Client) => {
+                self.held_requests.received(tid, of, |other| self.open.contains_key(&other));
+            }
+            _ => {}
         }
     }
 
@@ -457,7 +489,7 @@ impl Exchanges {
         }
         let served_ports = self.served_ports();
         let ports = self.ports.iter().filter_map(|(&process, ports)| Some((process, main_port(ports)?))).collect();
-        (SocketActivities { processes: self.processes, ports, served_ports }, self.parents)
+        (SocketActivities { processes: self.processes, ports, served_ports, held_in: self.held_in }, self.parents)
     }
 }
 
@@ -492,7 +524,10 @@ fn add(activity: &mut SocketActivity, connection: &Connection) {
             activity.asked.add(from_send);
             activity.in_receive_ns += connection.in_receive_ns;
         }
-        false => activity.served.add(from_receive),
+        false => {
+            activity.served.add(from_receive);
+            connection.held.iter().for_each(|(of, ns)| *activity.held.entry(*of).or_default() += ns);
+        }
     }
 }
 
@@ -504,12 +539,18 @@ pub struct SocketActivities {
     ports: HashMap<i32, u16>,
     /// Port on which another process listens for it.
     served_ports: HashMap<i32, u16>,
+    held_in: HashMap<NameId, String>,
 }
 
 impl SocketActivities {
     /// Returns the activity of a process.
     pub fn of(&self, process: i32) -> Option<&SocketActivity> {
         self.processes.get(&process)
+    }
+
+    /// Returns the name of a system call in which requests were held.
+    pub fn held_in(&self, call: NameId) -> &str {
+        self.held_in.get(&call).map_or("", String::as_str)
     }
 
     /// Returns the port on which the process receives requests.
@@ -534,6 +575,7 @@ impl SocketActivities {
             out.connections += activity.connections;
             out.unanswered += activity.unanswered;
             out.unconnected += activity.unconnected;
+            activity.held.iter().for_each(|(of, ns)| *out.held.entry(*of).or_default() += ns);
         }
         out
     }

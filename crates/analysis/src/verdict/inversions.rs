@@ -8,6 +8,7 @@
 //! Example: a control loop (SCHED_FIFO 30) waits for a mutex that a logger (10) holds, while an
 //! encoder (20) runs on the logger's CPU.
 
+use crate::verdict::exchanges::Exchanges;
 use crate::verdict::file_locks::FileLocks;
 use longpole_model::linux::watch::{
     Base, BlockCause, BlockReason, CpuId, CpuWait, Mode, Occupant, TaskState, ThreadId, Wake, Waker, Watch,
@@ -119,12 +120,14 @@ fn is_for_a_lock(linux: &Linux, why: BlockReason) -> bool {
 
 impl Inversions {
     /// Processes the wake-ups and waits of an event. Must be called after each event. `file_locks`
-    /// receives the same waits.
+    /// and `exchanges` receive the same waits.
     #[inline]
-    pub fn after(&mut self, linux: &Linux, file_locks: &mut FileLocks) {
+    pub fn after(&mut self, linux: &Linux, file_locks: &mut FileLocks, exchanges: &mut Exchanges) {
         while let Some((waiter, holder, t_ns)) = self.wakes.pop() {
             if let Some((why, begin, _)) = self.blocked.get(waiter.0 as usize).copied().flatten().filter(|wait| wait.2 == t_ns) {
-                file_locks.ended(linux, (waiter, holder), why, t_ns.saturating_sub(begin).max(0) as u64);
+                let ns = t_ns.saturating_sub(begin).max(0) as u64;
+                file_locks.ended(linux, (waiter, holder), why, ns);
+                exchanges.waited(linux, (waiter, holder), why, ns);
             }
             // A smaller number is a higher priority.
             if let (Some(own), Some(other)) = (priority(linux, waiter), priority(linux, holder)) {

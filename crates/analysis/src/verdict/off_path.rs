@@ -103,7 +103,7 @@ impl OffPathCollector {
     /// Must be called after each event.
     #[inline]
     pub fn after(&mut self, linux: &Linux) {
-        self.inversions.after(linux, &mut self.file_locks);
+        self.inversions.after(linux, &mut self.file_locks, &mut self.exchanges);
         while let Some((thread, ns)) = self.reclaimed.pop() {
             let of = self.reclaims.entry(linux.threads[thread.0 as usize].tid).or_default();
             of.count += 1;

@@ -7,8 +7,10 @@ use super::parts::{Does, Part};
 use super::subjects::{FromTo, Role, SubjectId};
 use super::Case;
 use crate::verdict::exchanges::{self, SocketActivity};
+use longpole_model::names::NameId;
 use longpole_model::system_calls::CallFamily;
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
 
 impl Case<'_> {
     /// Returns a reason if the client of this subject sends many requests, one after the other, and
@@ -17,7 +19,7 @@ impl Case<'_> {
     pub(super) fn chatty(&self, subject: SubjectId) -> Option<(Because, Option<Mechanism>)> {
         let length = self.traffic.length_ns().max(1) as f64;
         let askers = self.wakeups_between.iter().filter(|(pair, _)| pair.to == subject);
-        let asker = askers.max_by_key(|&(pair, &count)| (count, std::cmp::Reverse(pair.from))).map(|(pair, _)| pair.from)?;
+        let asker = askers.max_by_key(|&(pair, &count)| (count, Reverse(pair.from))).map(|(pair, _)| pair.from)?;
         let SocketActivity { asked, served, .. } = &self.subjects.get(asker).activity;
         let one_at_a_time = asked.open() <= 1.0 + self.limits.considerable_share;
         let waits = asked.total_ns as f64 >= self.limits.majority * length;
@@ -62,7 +64,7 @@ impl Case<'_> {
         let ran: u64 = self.owned(whole.subject).map(|own| own.ran_ns).sum();
         let askers = self.wakeups_between.iter().filter(|(pair, _)| pair.to == whole.subject && pair.from != whole.subject);
         let askers = askers.filter(|(pair, _)| self.subjects.get(pair.from).activity.asked.count >= self.limits.min_occurrences);
-        let by = askers.max_by_key(|&(pair, &count)| (count, std::cmp::Reverse(pair.from))).map(|(pair, _)| self.name(pair.from, None));
+        let by = askers.max_by_key(|&(pair, &count)| (count, Reverse(pair.from))).map(|(pair, _)| self.name(pair.from, None));
         verdict.because.push(Because::Accepts {
             connections: accepted.connections,
             per_second: accepted.connections as f64 * 1e9 / length,
@@ -155,10 +157,37 @@ impl Case<'_> {
         (of_others >= 1.0 + self.limits.min_waiting).then(|| Because::OpenRequests { at: self.name(server, None), open })
     }
 
+    /// Returns a reason if most of the time of the requests to a server on the path is spent in
+    /// waits for other requests to the same program.
+    pub(super) fn held_requests(&self) -> Option<Because> {
+        let held = self.parts.wholes.iter().filter_map(|whole| {
+            let server = self.subjects.get(whole.subject);
+            let SocketActivity { served, held, .. } = &server.activity;
+            let is_own = |process: i32| {
+                let mut own = self.subjects.iter().filter(|(_, other)| other.name == server.name);
+                own.any(|(_, other)| other.processes.contains(&process))
+            };
+            let mut calls: BTreeMap<NameId, u64> = BTreeMap::new();
+            held.iter().filter(|((process, _), _)| is_own(*process)).for_each(|((_, call), ns)| *calls.entry(*call).or_default() += ns);
+            let ns: u64 = calls.values().sum();
+            let waiting = served.open() * ns as f64 / served.total_ns.max(1) as f64;
+            let is_most = ns as f64 >= self.limits.majority * served.total_ns as f64;
+            let call = calls.into_iter().max_by_key(|&(call, ns)| (ns, Reverse(call)))?.0;
+            (is_most && waiting >= self.limits.min_waiting && served.count >= self.limits.min_occurrences).then_some((
+                waiting,
+                whole.subject,
+                call,
+            ))
+        });
+        let (waiting, at, call) = held.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let call = self.off_path.sockets.held_in(call).to_owned();
+        Some(Because::HeldRequests { at: self.name(at, None), waiting, call })
+    }
+
     /// Returns the subject that a client wakes most often.
     fn mostly_asks(&self, client: SubjectId) -> Option<SubjectId> {
         let callees = self.wakeups_between.iter().filter(|(pair, _)| pair.from == client);
-        callees.max_by_key(|&(pair, &count)| (count, std::cmp::Reverse(pair.to))).map(|(pair, _)| pair.to)
+        callees.max_by_key(|&(pair, &count)| (count, Reverse(pair.to))).map(|(pair, _)| pair.to)
     }
 
     /// Returns whether most of the path is neither in these two subjects nor in transit between

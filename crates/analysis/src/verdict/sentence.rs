@@ -422,6 +422,7 @@ fn clause(because: &Because) -> String {
         | Because::Reclaims { .. } => waits::clause(because),
         Because::Convoy { .. }
         | Because::Serialised { .. }
+        | Because::HeldRequests { .. }
         | Because::BlocksItsLoop { .. }
         | Because::Unanswered { .. }
         | Because::RoundTrips { .. }
@@ -434,6 +435,7 @@ fn clause(because: &Because) -> String {
         | Because::Divided { .. }
         | Because::Alone { .. }
         | Because::CpuUsers { .. }
+        | Because::LowerPriority { .. }
         | Because::MoreThreads { .. }
         | Because::Processes { .. }
         | Because::Affinity { .. }

@@ -47,6 +47,9 @@ pub(super) fn clause(because: &Because) -> String {
         Because::Serialised { at, open, .. } => {
             format!("requests wait for one another in {}: {open:.1} are open and {}", name(at), processed(because))
         }
+        Because::HeldRequests { at, waiting, call } => {
+            format!("{waiting:.1} requests at a time wait in {} until others are served ({call}), as for a lock", name(at))
+        }
         Because::BlocksItsLoop { at } => {
             format!("{} waits for each reply in a call that blocks its event loop, and serves nobody meanwhile", name(at))
         }
