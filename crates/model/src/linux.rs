@@ -236,8 +236,12 @@ impl Linux {
     /// True if a thread ran by reservation (`SCHED_DEADLINE`) at its last switch: only such threads
     /// have a priority below 0 (include/linux/sched/deadline.h).
     pub fn is_reserved(&self, tid: i32) -> bool {
-        let thread = self.thread_of(tid).map(|thread| &self.threads[thread.0 as usize]);
-        thread.and_then(|thread| thread.priority).is_some_and(|priority| priority < 0)
+        self.priority(tid).is_some_and(|priority| priority < 0)
+    }
+
+    /// Priority of a thread at its last switch, as in `Thread::priority`.
+    pub fn priority(&self, tid: i32) -> Option<i32> {
+        self.threads[self.thread_of(tid)?.0 as usize].priority
     }
 
     /// Id of the thread that has a CPU now; `None` if unknown.

@@ -157,6 +157,7 @@ fn threads(composer: &Composer) -> HashMap<String, Thread> {
             is_of_command: behind.is_of_command,
             allowed: composer.linux().cpus_of(behind.tid),
             is_reserved: composer.linux().is_reserved(behind.tid),
+            priority: composer.linux().priority(behind.tid),
         };
         (vocabulary.machine_name(behind.machine).to_owned(), thread)
     };

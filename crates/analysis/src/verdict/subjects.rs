@@ -46,6 +46,8 @@ pub struct Thread {
     pub allowed: Option<u64>,
     /// True if the thread runs by reservation: a fixed CPU time in each period (`SCHED_DEADLINE`).
     pub is_reserved: bool,
+    /// Its priority at its last switch; a smaller number is more important.
+    pub priority: Option<i32>,
 }
 
 /// Index of a subject in [`Subjects`].
@@ -380,6 +382,7 @@ mod tests {
             is_of_command: false,
             allowed: None,
             is_reserved: false,
+            priority: None,
         };
         (format!("nginx.{pid}"), thread)
     }

@@ -4,6 +4,7 @@ use super::because::Because;
 use super::data::{Mechanism, Named, Outcome, StateNamed, Verdict};
 use super::parts::{Does, Part, Whole};
 use super::subjects::{Level, SubjectId};
+use super::traffic::Own;
 use super::{state_of, Case};
 use crate::findings::Scope;
 use crate::verdict::inversions::Inversion;
@@ -83,8 +84,25 @@ impl Case<'_> {
             let parts: Vec<&Part> = self.parts.of(waiting.subject).filter(|part| part.does != Does::Transit).collect();
             verdict.because.push(Because::Divided { parts: largest_states(&parts) });
         }
+        verdict.because.extend(users.first().and_then(|&(user, _)| self.lower_priority(waiting.subject, user)));
         verdict.because.push(Because::CpuUsers { waits, users: self.named_users(&users), idle });
         Some(verdict)
+    }
+
+    /// Returns a reason if the thread of a subject that waits for CPUs for the longest time has a
+    /// lower priority than the one that uses them most.
+    fn lower_priority(&self, waiting: SubjectId, user: SubjectId) -> Option<Because> {
+        let priority = |subject: SubjectId, ns: fn(&Own) -> u64| {
+            let own = self.vocabulary.machines().filter_map(|machine| {
+                let name = self.vocabulary.machine_name(machine);
+                let of_thread = self.traffic.own(machine).filter(|_| self.subjects.known(name) == Some(subject))?;
+                Some((ns(of_thread), self.subjects.thread(name)?.priority?))
+            });
+            own.max().map(|(_, priority)| priority)
+        };
+        let levels = priority(waiting, |own| own.ready_ns)?.checked_sub(priority(user, |own| own.ran_ns)?)?;
+        let levels = u64::try_from(levels).ok().filter(|&levels| levels > 0)?;
+        Some(Because::LowerPriority { waits: self.name(waiting, None), user: self.name(user, None), levels })
     }
 
     /// Returns subjects by CPU time, the largest first, as shares of the CPU time of all programs.

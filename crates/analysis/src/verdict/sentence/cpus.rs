@@ -31,6 +31,10 @@ pub(super) fn clause(because: &Because) -> String {
             let users: Vec<String> = users.iter().map(|(user, share)| format!("{} {}", name(user), percent(*share))).collect();
             format!("the CPUs are used by {}, and idle for {}", listed(&users), percent(*idle))
         }
+        Because::LowerPriority { waits, user, levels } => {
+            let levels = if *levels == 1 { "one level".to_owned() } else { format!("{} levels", number(*levels)) };
+            format!("{} has a lower priority than {}, by {levels} of nice", name(waits), name(user))
+        }
         Because::MoreThreads { threads, cpus } => {
             format!("on average {threads:.1} of its threads are ready to run, on {} CPUs", number(*cpus))
         }
