@@ -5,6 +5,9 @@
 //! newest end of a path. The time that a machine spends in a state, and the time of a link, is
 //! charged to a tip.
 //!
+//! - A wake-up with a known cause replaces the woken machine's path by the path that the causing
+//!   machine had at the time of the cause, followed by the link from the cause to the wake-up. The
+//!   cause may lie in the past (`machine::Past`).
 //! - A put gives the token a share of the putting machine's path.
 //! - A get that ends a block replaces the machine's path by the path of the token that arrived
 //!   last, followed by the link from the put to the get. The machine's own path during the block is
@@ -15,13 +18,21 @@
 //! running time until 7 ms, followed by 3 ms of the link `queued`.
 //!
 //! The path of the machine whose end counts is therefore the global critical path; no backward walk
-//! is needed. The tree of paths merges nodes that nothing needs any more ([`tree`]), so memory
-//! depends on the number of tips, not on the length of the trace. The profile is exact in ns: the
-//! sum of its entries must equal the length of the path, or the answer is refused
-//! ([`NoAnswer::NotConserved`]).
+//! is needed. The profile is exact in ns: the sum of its entries must equal the length of the path,
+//! or the answer is refused ([`NoAnswer::NotConserved`]).
 //!
-//! The segments of the path are stored only if [`Options::segments`] is set ([`segments`]). The
-//! *active* path of one machine ([`active`]) is the machine's own time, in which each block is
+//! Paths are stored in one of three ways ([`path_store`]). Each counts the tips that *hold* a path,
+//! and forgets what none of them holds, so memory depends on the number of tips and not on the
+//! length of the trace:
+//!
+//! - as segments, the older ones in a file ([`Options::segments`] with [`Options::spill`]; a report
+//!   on a recorded command);
+//! - in windows, which several threads compute ([`Options::window`]; a report on the replies of a
+//!   service);
+//! - as a tree that has only the sums of each path, and merges nodes that nothing needs any more
+//!   ([`tree`]; all others).
+//!
+//! The *active* path of one machine ([`active`]) is the machine's own time, in which each block is
 //! replaced by the part of the waker's path that lies within the block.
 
 mod active;
@@ -217,7 +228,7 @@ impl CriticalPath {
     }
 
     /// Sets the start of the range to `t` ns. Earlier time is left out of the path, but the effects
-    /// of earlier interactions are not. Must be called before the first interaction.
+    /// of earlier interactions are not. After the first interaction, `t` must not change.
     pub fn begin_at(&mut self, t: u64) {
         self.clock.requested_begin = t;
     }

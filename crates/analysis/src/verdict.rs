@@ -28,10 +28,11 @@
 //! | a process for each item | [`processes`] |
 //! | round trips | [`requests`] |
 //!
-//! A subject that leads without a state that leads is first asked for round trips. If no question
-//! has a certain answer, the path is *spread*, or too little is known. File locks ([`locks`]) and
-//! unrelated programs on the CPUs are then added to the verdict. In a trace with stages, their
-//! verdict may replace this one (`Report::with_path`).
+//! If a subject leads, but none of its states does, round trips are tried before the subject is
+//! named. Last, the processes of one program count together. If no question has a certain answer,
+//! the path is *spread*, or too little is known. File locks ([`locks`]), requests that wait for
+//! other requests ([`requests`]) and unrelated programs on the CPUs are then added to the verdict.
+//! In a trace with stages, their verdict may replace this one (`Report::with_path`).
 //!
 //! The facts are collected while the trace is read ([`exchanges`], [`off_path`] with [`file_locks`]
 //! and [`inversions`], [`traffic`] with [`polls`]) or from the path ([`parts`]); [`Case`] has them
@@ -146,7 +147,8 @@ pub struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Returns the verdict, by processes if the path has any, otherwise by states of machines.
+    /// Returns the verdict: by subjects, unless the largest one is a machine for which no process
+    /// is known; then by states of machines.
     pub fn verdict(&self) -> Verdict {
         let has_processes = self.parts.wholes.first().is_some_and(|first| self.subjects.get(first.subject).level != Level::Machine);
         let mut verdict = match has_processes.then(|| self.without_idle_sleeps()).flatten() {
@@ -264,7 +266,8 @@ impl Case<'_> {
             .or_else(|| self.by_interrupts())
             .or_else(|| self.by_subject())
             .or_else(|| self.by_process_per_item())
-            .or_else(|| self.by_round_trips());
+            .or_else(|| self.by_round_trips())
+            .or_else(|| self.by_program());
         let mut verdict = match decided {
             Some(verdict) => verdict,
             None if unknown > self.limits.min_share => self.empty(Outcome::Unknown),
@@ -338,13 +341,19 @@ impl Case<'_> {
     }
 
     /// Adds the server in which requests wait for one another, as for a lock, if no reason states a
-    /// lock.
+    /// lock. A sleep sets no pace if requests wait for one another meanwhile.
     fn add_held_requests(&self, verdict: &mut Verdict) {
         let has_subject = matches!(verdict.outcome, Outcome::Bottleneck | Outcome::Paced);
         let is_lock = |because: &Because| matches!(because, Because::Convoy { .. } | Because::Lock { .. } | Because::FileLock { .. });
-        if has_subject && !verdict.because.iter().any(is_lock) {
-            verdict.because.extend(self.held_requests());
+        let has_lock = verdict.because.iter().any(is_lock);
+        let Some(held) = self.held_requests().filter(|_| has_subject && !has_lock) else { return };
+        let sleeps = verdict.because.iter().any(|because| matches!(because, Because::Sleeps { .. }));
+        if sleeps && matches!(verdict.mechanism, None | Some(Mechanism::SleepInHandler)) {
+            (verdict.outcome, verdict.mechanism) = (Outcome::Bottleneck, Some(Mechanism::LockConvoy));
+            // These requests are the open ones.
+            verdict.because.retain(|because| !matches!(because, Because::OpenRequests { .. }));
         }
+        verdict.because.push(held);
     }
 
     /// Adds a caveat if programs unrelated to the path take a considerable share of the CPUs.
@@ -362,7 +371,8 @@ impl Case<'_> {
         verdict.caveats.push(Caveat::Bystanders { share, example: self.name(first.0, None) });
     }
 
-    /// Returns a verdict on parts of one subject. The first part gives the name and the state.
+    /// Returns a verdict on parts of the path, of which the first one belongs to the subject, and
+    /// gives its name and its state.
     fn named(&self, outcome: Outcome, subject: SubjectId, parts: &[&Part]) -> Verdict {
         let share: f64 = parts.iter().map(|part| part.share).sum();
         let error = parts.iter().map(|part| part.error).fold(0.0, f64::max);

@@ -3,9 +3,9 @@
 //! The critical path leads back from an end. The end of a command shows something about the system
 //! only if work decides when it comes. This is not so if a timer that was set before the work ends
 //! the run (a benchmark of fixed duration, a script that sleeps and then kills its services), or if
-//! nothing ends it (services under load). The path then begins at the thread for which the work is
-//! done: the thread of the load generator that receives the replies, at its last reply within the
-//! steady part of the range.
+//! nothing ends it (services under load). The path then leads to the thread for which the work is
+//! done: the thread of the load generator that receives the replies. It ends at its last reply
+//! within the steady part of the range.
 //!
 //! Example: `wrk -d 10` sleeps for ten seconds in its main thread. The path is that of its worker,
 //! from 2 % to 98 % of the replies.

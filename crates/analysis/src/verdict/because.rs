@@ -163,6 +163,9 @@ pub enum Because {
     KernelTimer { timer: String, mean_ns: u64, count: u64, between: Vec<Named> },
     /// Waits for a disk in this system call.
     Disk { call: String, mean_ns: u64, count: u64 },
+    /// The subject's time on the path, divided by groups of its threads with a common name, which
+    /// is empty for threads with the name of the program.
+    Threads { groups: Vec<(String, f64)> },
     /// The subject's time on the path, divided by states.
     Divided { parts: Vec<(StateNamed, f64)> },
     /// The subject works on one CPU while others are idle, although it has this number of threads.

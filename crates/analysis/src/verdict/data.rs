@@ -16,7 +16,8 @@ use serde::{Serialize, Serializer};
 pub enum Basis {
     /// The critical path, added up by processes, pools and threads.
     Subjects,
-    /// The critical path, added up by states of machines, because no process is known.
+    /// The critical path, added up by states of machines: no process is known, or a state that a
+    /// program declared decides.
     States,
     /// The queues between stages: which of them are full, and which are empty.
     Stages,

@@ -90,8 +90,8 @@ pub struct Part {
     pub count: u64,
     /// Sum of the squares of the stretches' times, in ns².
     pub squares: f64,
-    /// Number of sleeps before which the path came to the subject from another thread since the
-    /// subject's last sleep. 0 for a part that is no sleep.
+    /// Number of sleeps that another thread has asked for: since the subject's sleep before, the
+    /// path has come to it from another thread. 0 for a part that is no sleep.
     pub asked_sleeps: u64,
     /// Window with most of the time.
     pub evidence: Evidence,

@@ -23,14 +23,17 @@ impl Case<'_> {
         (by != subject && is_pool && lives.count > 0).then(|| self.started(by, count, lives))
     }
 
-    /// Returns a reason if the subject is a pool of many processes that live for a small part of
-    /// the run. A server that starts a process for each connection has started them itself.
+    /// Returns a reason if the subject is a pool of processes that live for a small part of the
+    /// run: many, or some that one after another exist for most of the run, as workers do that are
+    /// replaced. A server that starts a process for each connection has started them itself.
     pub(super) fn short_processes(&self, subject: SubjectId) -> Option<Because> {
         let lives = Lives::of(self.owned(subject));
         let (by, count) = self.most_started_by(subject, &self.owners_of_processes())?;
-        let longest = self.limits.considerable_share * self.traffic.length_ns() as f64;
-        let is_short = lives.count > 0 && ((lives.ns / lives.count) as f64) < longest;
-        (count >= self.limits.min_occurrences && is_short).then(|| self.started(by, count, lives))
+        let length = self.traffic.length_ns() as f64;
+        let is_short = lives.count > 0 && ((lives.ns / lives.count) as f64) < self.limits.considerable_share * length;
+        let follow_one_another =
+            lives.ns as f64 >= self.limits.majority * length && 2 * count > self.subjects.get(subject).processes.len() as u64;
+        (is_short && (count >= self.limits.min_occurrences || follow_one_another)).then(|| self.started(by, count, lives))
     }
 
     fn started(&self, by: SubjectId, count: u64, lives: Lives) -> Because {

@@ -39,6 +39,30 @@ impl Case<'_> {
         Some((because, (!self.replies_are_work(asker, subject)).then_some(Mechanism::RoundTrips)))
     }
 
+    /// Returns a reason if this server sends several requests to another one, one after the other,
+    /// for each request that it answers, and waits for a considerable part of the time for the
+    /// replies (N + 1 queries).
+    pub(super) fn asks_often(&self, server: SubjectId) -> Option<(Because, Option<Mechanism>)> {
+        let SocketActivity { asked, served, .. } = &self.subjects.get(server).activity;
+        let callee = self.mostly_asks(server)?;
+        let per_request = asked.count as f64 / served.count.max(1) as f64;
+        let is_often = served.count >= self.limits.min_occurrences && per_request >= self.limits.max_similar_ratio;
+        let one_at_a_time = asked.open() <= served.open() * (1.0 + self.limits.considerable_share);
+        let waits = asked.total_ns as f64 >= self.limits.considerable_share * served.total_ns as f64;
+        if callee == server || asked.count < self.limits.min_repetitions || !is_often || !one_at_a_time || !waits {
+            return None;
+        }
+        let because = Because::RoundTrips {
+            asker: Some(self.name(server, None)),
+            count: asked.count,
+            mean_ns: asked.total_ns / asked.count,
+            callee: Some(self.name(callee, None)),
+            per_request: Some(per_request),
+            most: None,
+        };
+        Some((because, (!self.replies_are_work(server, callee)).then_some(Mechanism::RoundTrips)))
+    }
+
     /// Judges a server to which a connection is made for each request, and which does most of its
     /// work in the first exchange of each connection (a handshake).
     pub(super) fn by_connections(&self) -> Option<Verdict> {

@@ -102,6 +102,8 @@ fn subjects(verdict: &Verdict) -> Vec<String> {
         let clause = match because {
             Because::Serialised { callee: Some(_), .. } if sleeps(verdict) => requests::open_requests(because),
             Because::FileLock { .. } if sleeps(verdict) => requests::waits_for_file_lock(because),
+            // The first clause says who waits.
+            Because::Sleeps { mean_ns, count, .. } if waits_for_one_reply(verdict).is_some() => waits::each_time(*mean_ns, *count),
             because => clause(because),
         };
         if !clause.is_empty() {
@@ -220,6 +222,9 @@ pub fn name(of: &Named) -> String {
 fn waits_meanwhile(verdict: &Verdict) -> Option<String> {
     verdict.because.iter().filter(|_| sleeps(verdict)).find_map(|because| match because {
         Because::Serialised { at, callee: Some(_), .. } => Some(format!("requests wait for one another in {}", name(at))),
+        Because::HeldRequests { at, .. } if verdict.mechanism == Some(Mechanism::LockConvoy) => {
+            Some(format!("requests wait for one another in {}, as for a lock,", name(at)))
+        }
         Because::Convoy { pool, are_processes, holder: Some(_), .. } => {
             let members = if *are_processes { "processes" } else { "threads" };
             Some(format!("{members} of {} wait for one another at a lock", name(pool)))
@@ -238,6 +243,23 @@ fn blocked_loop(verdict: &Verdict) -> Option<&Named> {
         Because::BlocksItsLoop { at } if sleeps(verdict) => Some(at),
         _ => None,
     })
+}
+
+/// Returns the client that waits while the subject sleeps, with one open request at a time: more of
+/// them would help as much as shorter sleeps.
+fn waits_for_one_reply(verdict: &Verdict) -> Option<&Named> {
+    if waits_meanwhile(verdict).is_some() || blocked_loop(verdict).is_some() {
+        return None;
+    }
+    verdict.because.iter().find_map(|because| match because {
+        Because::Sleeps { waited_for_by: Some(by), outstanding: Some(open), .. } if sleeps(verdict) && is_one(*open) => Some(by),
+        _ => None,
+    })
+}
+
+/// Returns whether a mean number of requests is one, as it is displayed.
+fn is_one(open: f64) -> bool {
+    (open - 1.0).abs() < 0.05
 }
 
 fn sleeps(verdict: &Verdict) -> bool {
@@ -272,14 +294,15 @@ fn outcome(verdict: &Verdict) -> String {
                     let waits = waits.map(name).unwrap_or_default();
                     format!("{who} is the bottleneck: the CPUs are full, and {waits} waits for those that it uses, for {share}")
                 }
-                Some(state) => match (waits_meanwhile(verdict), blocked_loop(verdict)) {
-                    (Some(waits), _) => format!("The bottleneck is that {waits} while {who} {} for {share}", does(state)),
-                    (None, Some(server)) => {
-                        let server = name(server);
-                        format!("{who} is the bottleneck: it {}, while the event loop of {server} waits for it, for {share}", does(state))
+                Some(state) => {
+                    let of_loop = || blocked_loop(verdict).map(|server| format!("the event loop of {} waits for it", name(server)));
+                    let of_client = || waits_for_one_reply(verdict).map(|by| format!("{} waits for one reply at a time", name(by)));
+                    match (waits_meanwhile(verdict), of_loop().or_else(of_client)) {
+                        (Some(waits), _) => format!("The bottleneck is that {waits} while {who} {} for {share}", does(state)),
+                        (None, Some(waits)) => format!("{who} is the bottleneck: it {}, while {waits}, for {share}", does(state)),
+                        (None, None) => format!("{who} is the bottleneck: it {} for {share}", does(state)),
                     }
-                    (None, None) => format!("{who} is the bottleneck: it {} for {share}", does(state)),
-                },
+                }
                 None if verdict.mechanism == Some(Mechanism::SerialStep) => {
                     format!("{who} is the bottleneck: a serial step of {} of the run", percent(verdict.share.unwrap_or(0.0)))
                 }
@@ -292,6 +315,9 @@ fn outcome(verdict: &Verdict) -> String {
                 }
                 None if verdict.mechanism == Some(Mechanism::ConnectionPerRequest) => {
                     format!("{who} is the bottleneck with {share}: a connection is opened for each request")
+                }
+                None if verdict.mechanism == Some(Mechanism::InterruptWork) => {
+                    format!("{who} is the bottleneck with {share}: interrupts and softirqs take most of the time in which it has a CPU")
                 }
                 None if verdict.mechanism == Some(Mechanism::SlowLink) => {
                     format!("The link {who} is full and the bottleneck: the path waits for packets in transit for {share}")
@@ -432,6 +458,7 @@ fn clause(because: &Because) -> String {
         | Because::Accepts { .. }
         | Because::Inversion { .. } => requests::clause(because),
         Because::SerialStep { .. }
+        | Because::Threads { .. }
         | Because::Divided { .. }
         | Because::Alone { .. }
         | Because::CpuUsers { .. }
@@ -571,6 +598,45 @@ mod tests {
     fn members_of_a_convoy_are_threads_or_processes() {
         assert!(clause(&convoy(false)).starts_with("of 4 threads of front (pid 7), 3.0 wait at a time"));
         assert!(clause(&convoy(true)).starts_with("of 4 processes of front (pid 7), 3.0 wait at a time"));
+    }
+
+    #[test]
+    fn requests_that_wait_for_others_and_a_client_with_one_request_are_in_the_first_clause() {
+        let sleeps = |open| Because::Sleeps {
+            call: "poll".to_owned(),
+            mean_ns: 2_000_000,
+            count: 7,
+            waited_for_by: Some(named("client")),
+            outstanding: Some(open),
+        };
+        let verdict = |mechanism, because| Verdict {
+            subject: Some(named("slow")),
+            state: Some(StateNamed { kind: SubjectState::Sleep, name: "poll".to_owned() }),
+            mechanism,
+            because,
+            ..Verdict::new(Outcome::Bottleneck, Basis::Subjects)
+        };
+        let slow = "slow (pid 7) is the bottleneck: it waits in poll until a time that it set itself";
+        let one = sentence(&verdict(Some(Mechanism::SleepInHandler), vec![sleeps(1.02)]));
+        assert!(one.starts_with(&format!("{slow}, while client (pid 7) waits for one reply at a time, for ")), "{one}");
+        assert!(one.contains("; 2.00 ms each time, 7 times. "), "{one}");
+        let several = sentence(&verdict(Some(Mechanism::SleepInHandler), vec![sleeps(3.0)]));
+        assert!(several.starts_with(&format!("{slow} for ")), "{several}");
+        assert!(several.contains("7 times while client (pid 7) waits for it (3.0 of its requests are open at a time)"), "{several}");
+        let held = || Because::HeldRequests { at: named("store"), waiting: 2.5, call: "futex".to_owned() };
+        let locked = verdict(Some(Mechanism::LockConvoy), vec![sleeps(1.0), held()]);
+        assert_eq!(
+            heading(&locked),
+            "Bottleneck: requests wait for one another in store (pid 7), as for a lock, while slow (pid 7) sleeps"
+        );
+        let text = sentence(&locked);
+        assert!(
+            text.starts_with(
+                "The bottleneck is that requests wait for one another in store (pid 7), as for a lock, while slow (pid 7) waits"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("; 2.5 requests at a time wait in store (pid 7) until others are served (futex), as for a lock"), "{text}");
     }
 
     #[test]

@@ -89,11 +89,7 @@ impl Case<'_> {
         let mut parts = by_subject[&subject].clone();
         if share(&parts) < self.limits.min_share {
             // Processes of one program in several roles may sleep in turn.
-            let whose = |id: SubjectId| {
-                let of = self.subjects.get(id);
-                (&of.name, &of.script, &of.host, &of.place.unit, &of.place.container)
-            };
-            let is_same = |other: SubjectId| other != subject && whose(other) == whose(subject);
+            let is_same = |other: SubjectId| other != subject && self.is_same_program(other, subject);
             let mut others: Vec<&Part> =
                 by_subject.iter().filter(|(other, _)| is_same(**other)).flat_map(|(_, parts)| parts.clone()).collect();
             others.sort_by_key(|part| (Reverse(part.ns), part.subject));

@@ -63,7 +63,9 @@ impl Case<'_> {
             LinkKind::GracePeriod => (Mechanism::GracePeriod, Outcome::Bottleneck),
             _ => (Mechanism::KernelTimer, Outcome::Bottleneck),
         };
-        let own: Vec<&Part> = self.parts.parts.iter().filter(|part| part.does == first.does).collect();
+        let mut own: Vec<&Part> = self.parts.parts.iter().filter(|part| part.does == first.does).collect();
+        // The first part names the verdict's subject.
+        own.sort_by_key(|part| part.subject != first.subject);
         let mut verdict = self.named(outcome, first.subject, &own);
         let mut between: Vec<Named> = vec![self.name(first.subject, None)];
         between.extend(self.parts.asked_by(first.subject).filter(|&other| self.is_program(other)).map(|by| self.name(by, None)));

@@ -1,7 +1,7 @@
 //! Verdicts on work: the CPUs, interrupts, and one subject as a whole.
 
 use super::because::Because;
-use super::data::{Mechanism, Named, Outcome, StateNamed, Verdict};
+use super::data::{Mechanism, Named, Outcome, StateNamed, SubjectLevel, Verdict};
 use super::parts::{Does, Part, Whole};
 use super::subjects::{Level, SubjectId};
 use super::traffic::Own;
@@ -9,6 +9,9 @@ use super::{state_of, Case};
 use crate::findings::Scope;
 use crate::verdict::inversions::Inversion;
 use std::collections::HashMap;
+
+/// Number of groups of threads that are listed.
+const MAX_GROUPS: usize = 4;
 
 impl Case<'_> {
     /// Judges a thread for which a more important one waits, and which cannot run because of a
@@ -65,7 +68,9 @@ impl Case<'_> {
             return Some(verdict);
         }
         let waits_next_to_idle: f64 = self.findings.iter().filter(|finding| finding.of == Scope::Idle).map(|finding| finding.share).sum();
-        let all: Vec<&Part> = self.parts.parts.iter().filter(|part| is_meant(part)).collect();
+        let mut all: Vec<&Part> = self.parts.parts.iter().filter(|part| is_meant(part)).collect();
+        // The first part names the verdict's subject.
+        all.sort_by_key(|part| part.subject != waiting.subject);
         let users = self.cpu_users();
         let mut verdict = self.named(Outcome::Bottleneck, waiting.subject, &all);
         let waits = self.name_of(waiting);
@@ -140,39 +145,28 @@ impl Case<'_> {
         let wholes: Vec<&Whole> = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject)).collect();
         let first = *wholes.first()?;
         let next = wholes.get(1).map_or(0.0, |second| second.share + second.error);
-        // An error as large as the share itself, of few samples, does not hide a lead of two.
-        let beyond = first.share - first.error.min(0.5 * first.share);
-        let leads = beyond >= self.limits.min_lead * next;
-        if first.share < self.limits.majority && !(leads && first.share >= self.limits.min_share)
-            || !leads && next > 1.0 - self.limits.majority
-        {
+        if !self.leads(first.share, first.error, next) {
             return None;
         }
         let parts: Vec<&Part> = self.parts.of(first.subject).filter(|part| part.does != Does::Transit).collect();
         // A single state is named if it has most of its subject's time.
         let top = *parts.first()?;
         let alone = top.ns as f64 >= self.limits.majority * first.ns as f64;
-        // If the work of neither side leads, the repeated round trips may.
+        // If no state of the subject has most of its time, many small requests may be the reason.
         if !alone || top.does == Does::Runnable {
             if let Some(round_trips) = self.by_round_trips() {
                 return Some(round_trips);
             }
         }
-        let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[top]);
-        // If there is only one program, its share of the whole path proves nothing unless one of
+        let groups = thread_groups(&parts);
+        // If nothing else is on the path, the subject's share of it proves nothing unless one of
         // its threads leads.
-        let others: f64 = wholes.iter().skip(1).map(|whole| whole.share).sum();
-        let mut groups: HashMap<&Option<String>, u64> = HashMap::new();
-        parts.iter().for_each(|part| *groups.entry(&part.thread_group).or_default() += part.ns);
-        let leading = groups.values().max().copied().unwrap_or(0);
-        if !alone && others < self.limits.considerable_share && 2 * leading < first.ns {
+        let has_others = || wholes.iter().skip(1).any(|other| self.is_connected(first.subject, other.subject));
+        let leading = groups.first().map_or(0, |(_, ns)| *ns);
+        if !alone && 2 * leading < first.ns && !has_others() || self.is_equally_busy(first.subject, next) {
             return None;
         }
-        // With no gain, the next subject takes over at once: both are equally busy.
-        let gain = self.predicted(&self.subjects.get(first.subject).halved()).and_then(|prediction| prediction.gain);
-        if next >= self.limits.considerable_share && gain.is_some_and(|gain| gain < self.limits.min_gain) {
-            return None;
-        }
+        let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[top]);
         if !alone {
             verdict.set_share(first.share, first.error);
             verdict.evidence = first.evidence;
@@ -181,22 +175,109 @@ impl Case<'_> {
         }
         self.add_memory(first, top, &mut verdict);
         self.add_waits_for_each_other(first.subject, &mut verdict);
-        if let Some(processes) = self.processes(first.subject) {
-            // The kernel's work to start and end processes consists mostly of their own system
-            // calls and page faults.
-            let of_kernel = |part: &&Part| matches!(part.does, Does::SystemCall | Does::Faults);
-            let kernel: f64 = self.parts.of(first.subject).filter(of_kernel).map(|part| part.share).sum();
-            if kernel >= self.limits.min_fault_share * first.share {
-                verdict.mechanism = verdict.mechanism.or(Some(Mechanism::ProcessPerItem));
-            }
-            verdict.because.push(processes);
-        }
+        self.add_processes(first, &mut verdict);
         verdict.because.extend(self.open_requests_of_others(first.subject));
+        self.add_interrupts(&parts, &mut verdict);
         self.add_use_of_cpus(first.subject, &parts, &mut verdict);
+        if !alone && groups.len() > 1 && 2 * leading < first.ns {
+            let share = |ns: u64| ns as f64 / first.ns.max(1) as f64 * first.share;
+            let largest = groups.into_iter().take(MAX_GROUPS);
+            verdict.because.push(Because::Threads { groups: largest.map(|(group, ns)| (group, share(ns))).collect() });
+        }
         if parts.len() > 1 {
             verdict.because.push(Because::Divided { parts: largest_states(&parts) });
         }
         Some(verdict)
+    }
+
+    /// Judges a program whose processes have several roles, such as the sides of a transfer, none
+    /// of which leads by itself.
+    pub(super) fn by_program(&self) -> Option<Verdict> {
+        let wholes: Vec<&Whole> = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject)).collect();
+        let mut programs: Vec<(f64, f64, Vec<&Whole>)> = Vec::new();
+        for whole in wholes {
+            match programs.iter_mut().find(|(.., own)| self.is_same_program(own[0].subject, whole.subject)) {
+                Some((share, error, own)) => {
+                    (*share, *error) = (*share + whole.share, *error + whole.error);
+                    own.push(whole);
+                }
+                None => programs.push((whole.share, whole.error, vec![whole])),
+            }
+        }
+        programs.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let (share, error, own) = programs.first().filter(|(.., own)| own.len() > 1)?;
+        let next = programs.get(1).map_or(0.0, |(share, error, _)| share + error);
+        let is_own = |part: &&Part| own.iter().any(|whole| whole.subject == part.subject) && part.does != Does::Transit;
+        let mut parts: Vec<&Part> = self.parts.parts.iter().filter(is_own).collect();
+        let first = *parts.first().filter(|_| self.leads(*share, *error, next))?;
+        let states = largest_states(&parts);
+        let (state, of_state) = states.first()?.clone();
+        let alone = of_state >= self.limits.majority * share;
+        if alone {
+            parts.retain(|part| (part.does, &part.state) == (first.does, &first.state));
+        }
+        let mut verdict = self.named(Outcome::Bottleneck, first.subject, &parts);
+        verdict.set_share(if alone { of_state } else { *share }, *error);
+        verdict.state = alone.then_some(state);
+        verdict.subject = Some(Named { level: SubjectLevel::Pool, pid: None, tid: None, port: None, ..self.name(first.subject, None) });
+        verdict.role = None;
+        verdict.because.push(Because::Divided { parts: states });
+        Some(verdict)
+    }
+
+    /// Returns whether a share of the path is large enough, and far enough ahead of the next one,
+    /// for its owner to be named. `next` includes its error.
+    fn leads(&self, share: f64, error: f64, next: f64) -> bool {
+        // At most half of the share counts as error: of few samples, it is as large as the share.
+        let is_ahead = share - error.min(0.5 * share) >= self.limits.min_lead * next;
+        // If the next one may have more than half of the path as well, neither is named.
+        let has_rival = !is_ahead && next > 1.0 - self.limits.majority;
+        !has_rival && (share >= self.limits.majority || is_ahead && share >= self.limits.min_share)
+    }
+
+    /// Returns whether halving the subject's work would bring nothing because the next subject,
+    /// with the share `next` of the path, takes over at once.
+    fn is_equally_busy(&self, subject: SubjectId, next: f64) -> bool {
+        let gain = self.predicted(&self.subjects.get(subject).halved()).and_then(|prediction| prediction.gain);
+        next >= self.limits.considerable_share && gain.is_some_and(|gain| gain < self.limits.min_gain)
+    }
+
+    /// Returns whether two subjects are the same program in the same place, in two roles.
+    pub(super) fn is_same_program(&self, one: SubjectId, other: SubjectId) -> bool {
+        let whose = |id: SubjectId| {
+            let of = self.subjects.get(id);
+            (&of.name, &of.script, &of.host, &of.place.unit, &of.place.container)
+        };
+        whose(one) == whose(other)
+    }
+
+    /// Adds that the subject consists of processes that others start again and again.
+    fn add_processes(&self, whole: &Whole, verdict: &mut Verdict) {
+        let Some(processes) = self.processes(whole.subject) else {
+            verdict.because.extend(self.short_processes(whole.subject));
+            return;
+        };
+        // The kernel's work to start and end processes consists mostly of their own system calls
+        // and page faults.
+        let of_kernel = |part: &&Part| matches!(part.does, Does::SystemCall | Does::Faults);
+        let kernel: f64 = self.parts.of(whole.subject).filter(of_kernel).map(|part| part.share).sum();
+        if kernel >= self.limits.min_fault_share * whole.share {
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::ProcessPerItem));
+        }
+        verdict.because.push(processes);
+    }
+
+    /// Sets the mechanism if interrupts take most of the subject's time, apart from its waits for
+    /// CPUs. `parts` are its states.
+    fn add_interrupts(&self, parts: &[&Part], verdict: &mut Verdict) {
+        let ns = |is_meant: fn(Does) -> bool| parts.iter().filter(|part| is_meant(part.does)).map(|part| part.ns).sum::<u64>() as f64;
+        if ns(|does| does == Does::Interrupt) >= self.limits.majority * ns(|does| does != Does::Runnable) {
+            // Requests that wait meanwhile wait for these interrupts.
+            verdict.mechanism = match verdict.mechanism {
+                None | Some(Mechanism::Serialisation) => Some(Mechanism::InterruptWork),
+                known => known,
+            };
+        }
     }
 
     /// Adds page faults and the freeing of memory if they have a considerable share of the subject,
@@ -237,7 +318,7 @@ impl Case<'_> {
             let asker = self.parts.asked_by(subject).filter(|_| self.is_called(subject));
             verdict.because.extend(asker.and_then(|asker| self.blocks_its_loop(asker)));
         }
-        if let Some((asking, mechanism)) = self.chatty(subject) {
+        if let Some((asking, mechanism)) = self.chatty(subject).or_else(|| self.asks_often(subject)) {
             verdict.because.push(asking);
             verdict.mechanism = verdict.mechanism.or(mechanism);
         }
@@ -339,6 +420,15 @@ impl Case<'_> {
         let threads = ran.iter().filter(|&&ns| ns as f64 >= self.limits.considerable_share * all as f64).count() as u64;
         (all as f64 / self.traffic.length_ns().max(1) as f64, threads)
     }
+}
+
+/// Returns the time of each group of threads with a common name, the largest first.
+fn thread_groups(parts: &[&Part]) -> Vec<(String, u64)> {
+    let mut groups: HashMap<&str, u64> = HashMap::new();
+    parts.iter().for_each(|part| *groups.entry(part.thread_group.as_deref().unwrap_or_default()).or_default() += part.ns);
+    let mut groups: Vec<(String, u64)> = groups.into_iter().map(|(group, ns)| (group.to_owned(), ns)).collect();
+    groups.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    groups
 }
 
 /// Returns the four largest states of a subject with their shares of the path. Parts that a reader

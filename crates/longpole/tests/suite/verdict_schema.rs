@@ -37,6 +37,7 @@ fn reasons() -> Vec<Because> {
         Because::LittleWaiting { share: 0.01 },
         Because::NoSingleCause { most: named(), share: 0.4 },
         Because::MoreThreads { threads: 3.5, cpus: 2 },
+        Because::Threads { groups: vec![("worker".to_owned(), 0.4), (String::new(), 0.3)] },
         Because::LowerPriority { waits: named(), user: named(), levels: 19 },
         Because::IdleSleeps { sleepers: vec![named()], share: 0.5, gain: 0.005 },
         Because::FileLock { call: name(), waiter: named(), holder: named(), count: 1, mean_ns: 9 },

@@ -16,6 +16,13 @@ pub(super) fn clause(because: &Because) -> String {
             let (name, share, idle) = (name(step), percent(*share), percent(*idle));
             format!("{name} runs one process after another for {share} of the run, in which {idle} of the time of the CPUs is idle{most}")
         }
+        Because::Threads { groups } => {
+            let one = |(group, share): &(String, f64)| {
+                let group = if group.is_empty() { "others" } else { group.as_str() };
+                format!("{group} {}", percent(*share))
+            };
+            format!("its threads: {}", listed(&groups.iter().map(one).collect::<Vec<_>>()))
+        }
         Because::Divided { parts } => {
             let parts: Vec<String> = parts.iter().map(|(state, share)| format!("{} {}", short(state), percent(*share))).collect();
             format!("its time: {}", listed(&parts))

@@ -63,11 +63,16 @@ pub(super) fn clause(because: &Because) -> String {
             };
             format!("{what}, and it waits for a timeout, {} each time, {} times", time(*mean_ns), number(*count))
         }
-        Because::RoundTrips { asker, count, mean_ns, per_request, .. } => {
-            let asker = asker.as_ref().map_or_else(String::new, |asker| format!("{} sends ", name(asker)));
+        Because::RoundTrips { asker, count, mean_ns, callee, per_request, .. } => {
             let per = per_request.map_or_else(String::new, |per| format!(", {per:.1} for each request that it answers"));
-            // The clause before this one names whom the asker waits for.
-            format!("{asker}{} requests, one after the other, {} each{per}", number(*count), time(*mean_ns))
+            let (count, mean) = (number(*count), time(*mean_ns));
+            match (asker, callee) {
+                (Some(asker), Some(callee)) => {
+                    format!("{} sends {count} requests to {}, one after the other, {mean} each{per}", name(asker), name(callee))
+                }
+                // The clause before this one names who asks, and who is asked.
+                _ => format!("{count} requests, one after the other, {mean} each{per}"),
+            }
         }
         Because::Lock { count, share, locks } => {
             let somebody = format!("and at least one thread waits for it for {} of the time", percent(*share));

@@ -4,13 +4,18 @@ use super::super::because::Because;
 use super::{bits, listed, name, time};
 use crate::stats::text::{number, percent};
 
+/// Returns how long sleeps last, and their number.
+pub(super) fn each_time(mean_ns: u64, count: u64) -> String {
+    format!("{} each time, {} times", time(mean_ns), number(count))
+}
+
 /// Returns a reason about a wait as a clause.
 pub(super) fn clause(because: &Because) -> String {
     match because {
         Because::Sleeps { call: _, mean_ns, count, waited_for_by, outstanding } => {
             let calls = outstanding.map_or_else(String::new, |open| format!(" ({open:.1} of its requests are open at a time)"));
             let whom = waited_for_by.as_ref().map_or_else(String::new, |by| format!(" while {} waits for it{calls}", name(by)));
-            format!("{} each time, {} times{whom}", time(*mean_ns), number(*count))
+            format!("{}{whom}", each_time(*mean_ns, *count))
         }
         Because::Polls { sides, mean_ns, count } => {
             let sides: Vec<String> = sides.iter().map(name).collect();
