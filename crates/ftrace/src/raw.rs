@@ -2,7 +2,8 @@
 //!
 //! Splice moves pages that the kernel has completed from the ring through a pipe into a file; the
 //! data does not pass through this process. If the file accepts no more data (for example because
-//! the disk is full), the data stays in the pipe, and the next call writes it first.
+//! the disk is full), the data stays in the pipe, or in memory if it was read, and the next call
+//! writes it first.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -26,6 +27,9 @@ pub struct RawReader {
     to: OwnedFd,
     /// Number of bytes in the pipe.
     pending: usize,
+    /// The page that was read last, and the number of its bytes that were written.
+    page: Vec<u8>,
+    written: usize,
     capacity: usize,
     page_size: usize,
 }
@@ -39,7 +43,7 @@ impl RawReader {
         // pipe keeps the standard size of 64 KiB.
         let capacity =
             [1 << 20, 256 << 10].into_iter().find_map(|size: usize| fcntl_setpipe_size(&to, size).ok().map(|_| size)).unwrap_or(64 << 10);
-        Ok(RawReader { cpu, path: path.to_owned(), file, from, to, pending: 0, capacity, page_size })
+        Ok(RawReader { cpu, path: path.to_owned(), file, from, to, pending: 0, page: Vec::new(), written: 0, capacity, page_size })
     }
 
     /// Number of the CPU.
@@ -80,8 +84,21 @@ impl RawReader {
         Ok(moved)
     }
 
+    /// Writes what was taken from the ring and not written yet. A page is read only if the pipe is
+    /// empty, so the bytes of such a page are older than those in the pipe.
     fn flush(&mut self, out: BorrowedFd<'_>) -> io::Result<usize> {
         let mut moved = 0;
+        while self.written < self.page.len() {
+            match rustix::io::write(out, &self.page[self.written..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    self.written += count;
+                    moved += count;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         while self.pending > 0 {
             match splice(&self.from, None, out, None, self.pending, SpliceFlags::MOVE) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -109,13 +126,21 @@ impl RawReader {
     }
 
     /// Copies the events of one page that are there now, also if the page is incomplete; events
-    /// that follow in the same page are read later. Returns the size of the page, or 0 if there are
-    /// none.
+    /// that follow in the same page are read later. Returns the number of bytes written: the size
+    /// of the page, with what was taken before and not written, or 0 if there are no events.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the ring and of `out`. An error of `out` loses no data, as in
+    /// [`RawReader::splice_to`].
     pub fn copy_page_to(&mut self, out: BorrowedFd<'_>) -> io::Result<usize> {
-        let mut page = vec![0; self.page_size];
+        let moved = self.flush(out)?;
+        self.page.clear();
+        self.page.resize(self.page_size, 0);
+        self.written = self.page_size;
         let mut filled = 0;
-        while filled < page.len() {
-            match rustix::io::read(&self.file, &mut page[filled..]) {
+        while filled < self.page_size {
+            match rustix::io::read(&self.file, &mut self.page[filled..]) {
                 Ok(0) | Err(Errno::AGAIN) => break,
                 Ok(count) => filled += count,
                 Err(Errno::INTR) => {}
@@ -123,19 +148,10 @@ impl RawReader {
             }
         }
         if filled == 0 {
-            return Ok(0);
+            return Ok(moved);
         }
-        page[filled..].fill(0);
-        let mut written = 0;
-        while written < page.len() {
-            match rustix::io::write(out, &page[written..]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => written += count,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(page.len())
+        self.written = 0;
+        Ok(moved + self.flush(out)?)
     }
 
     /// Path of the file in tracefs.

@@ -112,10 +112,13 @@ pub fn has_foreign_pids() -> bool {
 ///
 /// # Errors
 ///
-/// [`ConvertError::Busy`] if a living process records or converts these pages, and all other errors
-/// of the conversion.
+/// [`ConvertError::Busy`] if a living process records or converts these pages,
+/// [`ConvertError::NotSaved`] if not all of them could be saved, and all other errors of the
+/// conversion.
 pub fn complete(recording: &std::path::Path, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Converted, ConvertError> {
-    let saved = reap::recording(recording);
+    // The pages that were moved before stay unconverted, because the description by which the rest
+    // is found is removed with them.
+    let saved = reap::recording(recording).map_err(ConvertError::NotSaved)?;
     let mut done = convert_while(recording, progress)?;
     done.diagnostics.extend(saved);
     Ok(done)

@@ -54,6 +54,8 @@ pub enum ConvertError {
     Io { what: &'static str, path: PathBuf, error: io::Error },
     #[error("the disk is too full to convert the kernel's pages ({} in {}); the pages stay: free some space and read the recording again", size(*bytes), path.display())]
     Full { path: PathBuf, bytes: u64 },
+    #[error("{0}; they stay: free some space and read the recording again")]
+    NotSaved(String),
     #[error("another process records or converts {}", path.display())]
     Busy { path: PathBuf },
     #[error("{} belongs to user {owner}, and root converts no pages of other users in place; run `longpole check {}` as that user, or copy the recording and read the copy", path.display(), path.display())]

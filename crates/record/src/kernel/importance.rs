@@ -83,7 +83,7 @@ const ROWS: [Row; 7] = [
 ];
 
 /// Name of the step before all rows.
-const REST_STEP: &str = "events other than those of the groups";
+const REST_STEP: &str = "events that no answer needs";
 
 /// System calls that may wait, and those that change what is known of files, signals, threads and
 /// their numbers.

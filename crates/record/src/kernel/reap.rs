@@ -110,7 +110,7 @@ pub fn all() -> Vec<String> {
     let Ok(tracefs) = super::available() else { return Vec::new() };
     helpers(&tracefs);
     let Ok(dead) = Instance::dead(&tracefs, super::PREFIX) else { return Vec::new() };
-    let diagnostics = dead.into_iter().filter_map(|dead| one(dead, None)).collect();
+    let diagnostics = dead.into_iter().filter_map(|dead| one(dead, None).unwrap_or_else(Some)).collect();
     // The file is written after the instance was made, so a file without an instance is old.
     for entry in place().and_then(|place| fs::read_dir(place).ok()).into_iter().flatten().flatten() {
         if !tracefs.path().join("instances").join(entry.file_name()).exists() {
@@ -135,17 +135,20 @@ pub fn left() -> Vec<String> {
 }
 
 /// Saves what the kernel still holds of this recording, if its recorder is dead. Returns a message
-/// for the user.
-pub fn recording(path: &Path) -> Option<String> {
-    let name = read_description(path)?.get("instance")?.as_str()?.to_owned();
-    let tracefs = super::available().ok()?;
-    helpers(&tracefs);
-    let dead = Instance::dead(&tracefs, super::PREFIX).ok()?;
-    one(dead.into_iter().find(|dead| dead.name == name)?, Some(path.to_owned()))
+/// for the user. The error is a message as well: pages are left that could not be saved.
+pub fn recording(path: &Path) -> Result<Option<String>, String> {
+    let dead = || {
+        let name = read_description(path)?.get("instance")?.as_str()?.to_owned();
+        let tracefs = super::available().ok()?;
+        helpers(&tracefs);
+        Instance::dead(&tracefs, super::PREFIX).ok()?.into_iter().find(|dead| dead.name == name)
+    };
+    dead().map_or(Ok(None), |dead| one(dead, Some(path.to_owned())))
 }
 
-/// Saves and removes one instance. `known` is its recording, if the caller knows it.
-fn one(dead: DeadInstance, known: Option<PathBuf>) -> Option<String> {
+/// Saves and removes one instance. `known` is its recording, if the caller knows it. Returns a
+/// message for the user, as an error if the pages could not be saved.
+fn one(dead: DeadInstance, known: Option<PathBuf>) -> Result<Option<String>, String> {
     let name = dead.name.clone();
     let announced = known.or_else(|| recording_of(&name));
     let recording = announced.clone().filter(|path| names_instance(path, &name));
@@ -153,10 +156,10 @@ fn one(dead: DeadInstance, known: Option<PathBuf>) -> Option<String> {
         Some(recording) => {
             // The lock is held if a recorder of another pid namespace lives, or if another process
             // is saving the pages.
-            let lock = lock(&recording)?;
+            let Some(lock) = lock(&recording) else { return Ok(None) };
             if !dead.exists() {
                 // Another process was faster.
-                return None;
+                return Ok(None);
             }
             let saved = save(dead, &recording);
             drop(lock);
@@ -166,7 +169,7 @@ fn one(dead: DeadInstance, known: Option<PathBuf>) -> Option<String> {
                     Some(format!("saved {} KiB of kernel pages that a killed recorder had left, to {}", bytes >> 10, recording.display()))
                 }
                 Err(error) => {
-                    return Some(format!("cannot save the kernel pages that the killed recorder of {} left: {error}", recording.display()))
+                    return Err(format!("cannot save the kernel pages that the killed recorder of {} left: {error}", recording.display()))
                 }
             }
         }
@@ -180,12 +183,12 @@ fn one(dead: DeadInstance, known: Option<PathBuf>) -> Option<String> {
                     false => format!("removed the tracer's instance {name} of a killed recorder; {} does not mention it", path.display()),
                 },
             }),
-            Ok(false) => return None,
-            Err(error) => return Some(error.to_string()),
+            Ok(false) => return Ok(None),
+            Err(error) => return Ok(Some(error.to_string())),
         },
     };
     forget(&name);
-    diagnostic
+    Ok(diagnostic)
 }
 
 /// Removes a recording that had not begun and that no verb can read. A process that still uses it

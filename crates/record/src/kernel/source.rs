@@ -241,8 +241,8 @@ impl KernelSource {
         self.shared.bytes()
     }
 
-    /// Ends the recording. Afterwards all pages are on the disk, their description is complete, and
-    /// the instance is removed.
+    /// Ends the recording. Afterwards all pages that the disk accepted are on it, their description
+    /// is complete, and the instance is removed.
     pub fn stop(mut self) -> Drained {
         self.end()
     }

@@ -175,8 +175,8 @@ impl CpuReader {
                 moved
             }
             Err(error) => {
-                // The reader keeps the pages that it took, and the kernel counts what it overwrites
-                // meanwhile.
+                // The reader keeps what it took for the next call, and the kernel counts what it
+                // overwrites meanwhile. What the reader still has at the end is counted as lost.
                 shared.trouble(format!("cannot write the kernel's pages to {}: {error}; the pages before are kept", self.path.display()));
                 0
             }
