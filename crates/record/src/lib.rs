@@ -8,16 +8,21 @@
 //! of contiguous events. [`Recorder`] does all of that; [`subjects::list`] and
 //! [`runtime_dir::session`] serve the commands that only look.
 //!
+//! Other sources have threads of their own: [`kernel`] moves the pages of the kernel's tracer into
+//! files and converts them to CTF at the end, `stacks` reads samples of stacks, and [`interfaces`]
+//! captures packets.
+//!
 //! Four properties shape the design:
 //!
 //! * *Shared memory is not trusted.* Any program of the user can write anything into any file of
 //!   the runtime directory. The geometry of a ring is copied and checked once; later values are
 //!   used only within that geometry; a file that shrinks under its mapping costs only its own ring.
-//! * *The files are readable at every moment.* Another program may copy the recording, and the
-//!   recorder may be killed, between any two system calls. Therefore a packet's events are written
-//!   first, and its header, which commits the packet, last (see `output::stream`).
-//! * *Every event is either recorded once or counted as lost*, also if a recorder is killed and
-//!   another one continues (see `recovery`).
+//! * *The streams of probes are readable at every moment.* Another program may copy the recording,
+//!   and the recorder may be killed, between any two system calls. Therefore a packet's events are
+//!   written first, and its header, which commits the packet, last (see `output::stream`).
+//! * *Every event of a probe is either recorded once or counted as lost*, also if a recorder is
+//!   killed and another one continues (see `recovery`). The exceptions, such as one event of a
+//!   thread that is stopped in a probe, are in docs/internals/reliability.md.
 //! * *Events are copied without being decoded*, except in rings that hold captured packets, where
 //!   the site table is damaged, and while a snapshot waits for a certain event.
 

@@ -8,6 +8,9 @@
 //!     packets/<label>.pcapng  captured packets                pcap
 //! ```
 //!
+//! The folders `kernel`, `samples` and `symbols` are written by the rooms `kernel` and `stacks`,
+//! and the packets of interfaces by `interfaces`.
+//!
 //! `files` holds all of them for the recorder: `destination` is the folder, `stream_files` the
 //! streams, `captures` the captured packets. `account` holds the sums and diagnostics of the
 //! description. Files that are needed only in one situation are here too: the output of the

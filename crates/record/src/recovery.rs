@@ -1,4 +1,5 @@
-//! Completes the recording of a recorder that was killed.
+//! Completes the probes' part of a recording whose recorder was killed. What the kernel's tracer
+//! still holds is saved by `kernel::reap`.
 //!
 //! The recording is readable as it is; here its reserved bytes are cut off and its description is
 //! completed. The rings still hold the events that were not taken. Only one packet is uncertain:
@@ -118,7 +119,11 @@ impl KilledRecording {
         let all = description.as_object_mut()?;
         all.insert("end_ns".into(), end.map_or(all.get("start_ns").cloned().unwrap_or(Value::Null), |end| json!(end)));
         all.insert("lanes".into(), Value::Array(lanes));
-        all.insert("loss".into(), json!({ "events": lost }));
+        // What else was counted until then, such as captured packets, remains.
+        match all.get_mut("loss").and_then(Value::as_object_mut) {
+            Some(loss) => drop(loss.insert("events".into(), json!(lost))),
+            None => drop(all.insert("loss".into(), json!({ "events": lost }))),
+        }
         let note = json!("the recorder ended before its recording; events that it had not taken are in the next recording");
         match all.get_mut("diagnostics").and_then(Value::as_array_mut) {
             Some(diagnostics) => diagnostics.push(note),

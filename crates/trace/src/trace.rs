@@ -342,7 +342,7 @@ impl Trace {
             Format::Perf => {
                 let source = PerfSource::open(path, name, &mut self.shared)?;
                 self.clock.source = self.clock.source.take().or(source.clock());
-                // Records are in order, except where perf itself wrote them late.
+                // perf itself writes some records late, so they are sorted.
                 self.add_slot(Source::Perf(Box::new(source)), true, shift);
                 self.add_producer("perf".to_owned());
             }

@@ -3,12 +3,13 @@
 //! [`StreamFileWriter`] writes the file of one lane: the packets of one thread, or of short-lived
 //! threads that use the same ring one after the other.
 //!
-//! The file grows in steps and always ends with an empty packet that covers the bytes that are
-//! reserved but not yet used. A packet is written into these bytes in two writes. The first writes
-//! the packet's events and, after them, the next empty packet; a reader sees neither, because the
-//! old empty packet still covers them. The second writes the packet's header over the header of the
-//! old empty packet, and the chain of packets is longer. Therefore nothing needs repair after the
-//! recorder was killed, or in a copy that was made meanwhile.
+//! The file grows in steps (sparsely: no space on the disk is reserved) and always ends with an
+//! empty packet that covers the bytes that are not used yet. A packet is written into these bytes
+//! in two writes. The first writes the packet's events and, after them, the next empty packet; a
+//! reader sees neither, because the old empty packet still covers them. The second writes the
+//! packet's header over the header of the old empty packet, and the chain of packets is longer.
+//! Therefore nothing needs repair after the recorder was killed, or in a copy that was made
+//! meanwhile.
 //!
 //! ```text
 //! before        | packet | empty packet ........................ |

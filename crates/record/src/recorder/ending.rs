@@ -17,7 +17,8 @@ impl Recorder {
 
     /// Does the same as [`Recorder::finish`], with two callbacks.
     ///
-    /// `progress` is called with the number of kernel pages converted and their total; if it
+    /// `progress` is called with the bytes of the kernel's pages that were converted, and with all
+    /// of them; if it
     /// returns false, the remaining pages are converted by the first reader of the recording.
     /// `complete` may add files to the recording before it is marked as done; it returns
     /// diagnostics.

@@ -46,18 +46,17 @@ impl Pace {
         self.interval = Duration::ZERO;
     }
 
-    /// Sets and returns the time until the next turn: rings should be at most half full by then if
-    /// they fill at the same rate as since the last turn. `newest`: time at which the newest
-    /// process appeared.
+    /// Sets and returns the time until the next turn. If rings fill at the same rate as since the
+    /// last turn, they are three eighths full by then, so that they are seldom more than half full.
+    /// `newest`: time at which the newest process appeared.
     pub fn next(&mut self, pressure: f64, since: Duration, (now, newest): (Instant, Instant), period: Duration) -> Duration {
         if now - newest < UNKNOWN_RATE_TIME {
             self.interval = MIN_TURN.min(period);
             return self.interval;
         }
-        // `pressure` is the largest share of a ring that was filled since the last turn; the
-        // interval aims at three eighths. For a ring that was full, the rate is unknown. A thread
-        // that was slow may only have had no CPU for a moment and may be faster afterwards, so the
-        // interval at most doubles from turn to turn.
+        // `pressure` is the largest share of a ring that was filled since the last turn. For a ring
+        // that was full, the rate is unknown. A thread that was slow may only have had no CPU for a
+        // moment and may be faster afterwards, so the interval at most doubles from turn to turn.
         let calm = match pressure {
             full if full >= 1.0 => MIN_TURN,
             some if some > 0.0 => since.max(MIN_TURN).mul_f64((0.375 / some).min(1000.0)),

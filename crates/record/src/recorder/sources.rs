@@ -1,10 +1,10 @@
 //! Sources other than the rings of programs: the kernel's events, stack samples, packets of
 //! interfaces. Each may be unavailable; the others are recorded nevertheless.
 //!
-//! A source is prepared before the clock is known, begins with the recording, and ends before the
-//! description is written. With each chunk, stacks and interfaces start again, and the kernel's
-//! tracer is redirected. A [`Slot`] is a source with what the description has to say about it at
-//! each of these times.
+//! A source is prepared before the recording begins (stacks when the clock is known, the others
+//! before), begins with it, and ends before the description is written. With each chunk, stacks and
+//! interfaces start again, and the kernel's tracer is redirected. A [`Slot`] is a source with what
+//! the description has to say about it at each of these times.
 
 use super::outcome::{InterfacesOutcome, KernelOutcome};
 use crate::clock::Clock;
