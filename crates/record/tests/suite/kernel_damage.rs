@@ -5,7 +5,7 @@
 use crate::support;
 use crate::support::live;
 use longpole_ctf::{BytesSource, Item, Metadata, StreamDecoder};
-use longpole_record::kernel::{convert, is_pending, ConvertError, Converted};
+use longpole_record::kernel::{complete, convert, is_pending, ConvertError, Converted};
 use serde_json::{json, Value};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -374,6 +374,59 @@ fn losses_on_a_full_disk_are_those_that_the_kernel_counted() {
     assert!(converted.events < sum(&["read"]), "all pages found room: {converted:?} {said}");
     assert_eq!(converted.events + converted.lost, sum(&["read", "overrun", "commit_overrun", "dropped", "entries"]), "{said}");
     assert_eq!(content(&recording.join("kernel")).lost, converted.lost);
+}
+
+/// The recorder is killed while the disk is full: what the tracer still holds stays there until it
+/// can be saved, and nothing is converted before.
+#[test]
+fn pages_that_a_killed_recorder_left_are_saved_when_the_disk_has_space_again() {
+    if !live("the kernel's events of a killed recorder on a full disk") {
+        return;
+    }
+    let place = support::Place::new();
+    fs::create_dir(place.root()).unwrap();
+    let mount = |words: &[&str]| Command::new("mount").args(words).arg(place.root()).output().unwrap().status.success();
+    if !mount(&["-t", "tmpfs", "-o", "size=24m", "tmpfs"]) {
+        println!("skipped: the kernel's events of a killed recorder on a full disk (no tmpfs can be mounted)");
+        return;
+    }
+    let _mounted = Mounted(place.root());
+    let mut recorder = support::kernel::Recorder::start(&place, &[]);
+    let recording = recorder.path.clone();
+    let raw = recording.join("kernel/raw");
+    while ["cpu0", "cpu1"].iter().map(|cpu| fs::metadata(raw.join(cpu)).map_or(0, |found| found.len())).sum::<u64>() < 1 << 20 {
+        Command::new("true").status().unwrap();
+    }
+    let filler = place.root().join("filler");
+    let _ = fs::write(&filler, vec![1; 24 << 20]);
+    recorder.signal(libc::SIGKILL);
+    recorder.child.wait().unwrap();
+    for _ in 0..100 {
+        Command::new("true").status().unwrap();
+    }
+    let instances = recorder.instances();
+    assert_eq!(instances.len(), 1);
+    let instance = Path::new(support::kernel::TRACEFS).join("instances").join(&instances[0]);
+    fs::write(instance.join("tracing_on"), "0").unwrap();
+    let cpus = fs::read_dir(instance.join("per_cpu")).unwrap().map(|cpu| cpu.unwrap().path().join("stats"));
+    let stats: Vec<String> =
+        cpus.flat_map(|stats| fs::read_to_string(stats).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let sum = |names: &[&str]| {
+        let of = |line: &String| Some(line.split_once(": ").filter(|(name, _)| names.contains(name))?.1.trim().parse::<u64>().unwrap());
+        stats.iter().filter_map(of).sum::<u64>()
+    };
+    assert!(sum(&["entries"]) > 0, "the tracer holds nothing: {stats:?}");
+    let refused = complete(&recording, &mut |_, _| true).unwrap_err();
+    assert!(matches!(refused, ConvertError::NotSaved(_)), "{refused}");
+    assert!(refused.to_string().contains("free some space"), "{refused}");
+    assert!(raw.join("source.json").exists() && recorder.instances() == instances);
+    fs::remove_file(&filler).unwrap();
+    assert!(mount(&["-o", "remount,size=64m"]));
+    let converted = complete(&recording, &mut |_, _| true).unwrap();
+    assert_eq!(recorder.instances(), Vec::<String>::new());
+    assert!(converted.events >= sum(&["entries"]), "{converted:?} {stats:?}");
+    let emitted = sum(&["entries", "read events", "overrun", "commit overrun", "dropped events"]);
+    assert_eq!(converted.events + converted.lost, emitted, "{converted:?}");
 }
 
 struct Mounted(PathBuf);
