@@ -133,7 +133,7 @@ pub struct Case<'a> {
     /// Two changes that bring much only together.
     pub together: Option<&'a PairPrediction>,
     /// The verdict by states of machines and classes ([`machine_states`]), which ignores processes.
-    pub states: &'a Verdict,
+    pub by_states: &'a Verdict,
     pub anchor: Option<&'a Anchor>,
     /// Number of wake-ups of each subject by each other one, also outside of the path
     /// ([`wakeups_between`]).
@@ -158,7 +158,7 @@ impl Case<'_> {
                 verdict
             }
             None if has_processes => self.ask_in_order(),
-            None => self.states.clone(),
+            None => self.by_states.clone(),
         };
         // For round trips, no prediction applies: the gain of fewer requests is not the gain of a
         // change of a state.
@@ -170,14 +170,14 @@ impl Case<'_> {
             verdict.caveats.push(Caveat::SwitchedOff { kinds: self.missing.kinds.to_vec() });
         }
         if verdict.basis == Basis::Subjects {
-            verdict.caveats.extend(self.timer(&verdict));
+            verdict.caveats.extend(self.timer_caveat(&verdict));
         }
         verdict
     }
 
     /// Returns a caveat if a signal from a timer may end the run: then no change makes the run
     /// shorter.
-    fn timer(&self, verdict: &Verdict) -> Option<Caveat> {
+    fn timer_caveat(&self, verdict: &Verdict) -> Option<Caveat> {
         let row = verdict.origin.row.as_ref().filter(|_| verdict.outcome == Outcome::Bottleneck && self.anchor.is_none())?;
         let (machine, call) = machine_states::timer(self.answer, &row.class)?;
         Some(Caveat::Timer { machine: machine.to_owned(), call: call.to_owned() })
@@ -244,7 +244,7 @@ impl Case<'_> {
         let unknown = self.unknown_share();
         let largest = self.parts.wholes.first().map_or(0.0, |first| first.share);
         if too_many_lost(self.missing.lost, self.answer.interactions) && unknown > largest || unknown > self.limits.majority {
-            return self.empty(Outcome::Unknown);
+            return self.without_subject(Outcome::Unknown);
         }
         let decided = self
             .by_link()
@@ -270,7 +270,7 @@ impl Case<'_> {
             .or_else(|| self.by_program());
         let mut verdict = match decided {
             Some(verdict) => verdict,
-            None if unknown > self.limits.min_share => self.empty(Outcome::Unknown),
+            None if unknown > self.limits.min_share => self.without_subject(Outcome::Unknown),
             None => self.spread(),
         };
         self.add_file_lock(&mut verdict);
@@ -306,7 +306,7 @@ impl Case<'_> {
     }
 
     /// Returns a verdict without a subject, with the caveats about missing facts.
-    fn empty(&self, outcome: Outcome) -> Verdict {
+    fn without_subject(&self, outcome: Outcome) -> Verdict {
         let mut caveats = Vec::new();
         let unknown = self.unknown_share();
         if unknown > self.limits.max_unknown {
@@ -373,7 +373,7 @@ impl Case<'_> {
 
     /// Returns a verdict on parts of the path, of which the first one belongs to the subject, and
     /// gives its name and its state.
-    fn named(&self, outcome: Outcome, subject: SubjectId, parts: &[&Part]) -> Verdict {
+    fn verdict_on(&self, outcome: Outcome, subject: SubjectId, parts: &[&Part]) -> Verdict {
         let share: f64 = parts.iter().map(|part| part.share).sum();
         let error = parts.iter().map(|part| part.error).fold(0.0, f64::max);
         let first = parts.first();
@@ -388,7 +388,7 @@ impl Case<'_> {
             role: self.role(subject),
             evidence: first.map_or_else(Evidence::default, |part| part.evidence),
             origin: Origin { subject: Some(subject), station: None, row: first.map(|part| part.row.clone()) },
-            ..self.empty(outcome)
+            ..self.without_subject(outcome)
         }
     }
 
@@ -480,10 +480,10 @@ impl Case<'_> {
 
     /// Judges a state that a program declared, or the time of its calls in transit.
     fn by_declared(&self) -> Option<Verdict> {
-        let row = self.states.origin.row.as_ref().filter(|_| self.states.outcome == Outcome::Bottleneck)?;
+        let row = self.by_states.origin.row.as_ref().filter(|_| self.by_states.outcome == Outcome::Bottleneck)?;
         let is_row = |part: &&Part| part.row == *row || part.rpc.as_ref() == Some(&row.state);
         let part = self.parts.parts.iter().find(is_row)?;
-        matches!(part.does, Does::Declared | Does::Call).then(|| self.states.clone())
+        matches!(part.does, Does::Declared | Does::Call).then(|| self.by_states.clone())
     }
 
     /// Returns whether a verdict can name this subject as a program: no interrupt, kernel thread or
@@ -496,7 +496,7 @@ impl Case<'_> {
     /// Returns a verdict that names the three parts with the largest shares.
     fn spread(&self) -> Verdict {
         let first = self.parts.parts.iter().filter(|part| part.does != Does::Transit).take(3);
-        let mut verdict = self.empty(Outcome::Spread);
+        let mut verdict = self.without_subject(Outcome::Spread);
         verdict.because.push(Because::First { parts: first.map(|part| self.runner_up(part)).collect() });
         verdict.runner_up = self.parts.parts.first().map(|part| self.runner_up(part));
         verdict

@@ -57,7 +57,7 @@ impl Parties {
         interactions: &'a Interactions,
         (answer, parts): (&'a Answer, &'a Parts),
         wakeups_between: &'a HashMap<FromTo, u64>,
-        states: &'a Verdict,
+        by_states: &'a Verdict,
     ) -> Case<'a> {
         Case {
             answer,
@@ -68,7 +68,7 @@ impl Parties {
             findings: &[],
             predictions: &[],
             together: None,
-            states,
+            by_states,
             anchor: None,
             wakeups_between,
             off_path: &self.off_path,

@@ -51,8 +51,8 @@ pub fn spool_to_end(interactions: &mut Interactions, selection: &Selection, mut 
     };
     let parts = Parts::new(&answer, &segments, &mut parties.subjects, parties.limits.considerable_share);
     let wakeups_between = verdict::wakeups_between(&parties.traffic, &parties.subjects, interactions.vocabulary());
-    let states = Verdict::new(Outcome::Unknown, Basis::States);
-    let stations = parties.case(interactions, (&answer, &parts), &wakeups_between, &states).stations();
+    let by_states = Verdict::new(Outcome::Unknown, Basis::States);
+    let stations = parties.case(interactions, (&answer, &parts), &wakeups_between, &by_states).stations();
     Ok(PathEnd { spool, parts: Some(parts), stations, waits })
 }
 

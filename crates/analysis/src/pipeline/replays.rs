@@ -42,7 +42,7 @@ pub(super) struct Replays<'a> {
 /// The result of the replays.
 pub(super) struct Replayed {
     /// The verdict by states of machines.
-    pub states: Verdict,
+    pub by_states: Verdict,
     pub predictions: Vec<Prediction>,
     /// The replay without changes.
     pub unchanged: what_if::Answer,
@@ -88,8 +88,8 @@ impl Replays<'_> {
             again: &lost_events::remedy(self.interactions.trace().and_then(Trace::full_ring)),
             shows_running: self.tells_running,
         };
-        let states = machine_states::verdict(self.answer, self.segments, &candidates, brings, self.lost, &context, &self.rules.path);
-        Ok(Replayed { states, predictions, unchanged, together })
+        let by_states = machine_states::verdict(self.answer, self.segments, &candidates, brings, self.lost, &context, &self.rules.path);
+        Ok(Replayed { by_states, predictions, unchanged, together })
     }
 
     /// Predicts guessed changes of states and subjects, alone and in pairs, in one replay.

@@ -75,7 +75,7 @@ impl FirstPass {
         Ok(Critical {
             verdict,
             run: RunOf { kind, progress, start_ns: answer.start_ns, end_ns: answer.end_ns },
-            decides: machine_states::decides(&replayed.states, &rules.path),
+            decides: machine_states::decides(&replayed.by_states, &rules.path),
             predictions: replayed.predictions,
             participation: path.participation,
             findings,
@@ -188,7 +188,7 @@ impl VerdictInputs<'_> {
                 kinds: &kernel.map_or_else(Vec::new, |(_, linux)| not_recorded(linux)),
                 remedy: &lost_events::remedy(self.interactions.trace().and_then(Trace::full_ring)),
             },
-            ..self.parties.case(self.interactions, (self.answer, self.parts), &wakeups_between, &replayed.states)
+            ..self.parties.case(self.interactions, (self.answer, self.parts), &wakeups_between, &replayed.by_states)
         };
         let of_stations = case.stations().widest(&replayed.unchanged);
         let all = [&replayed.predictions[..], &of_stations[..]].concat();

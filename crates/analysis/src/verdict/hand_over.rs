@@ -68,7 +68,7 @@ impl Case<'_> {
         sides.sort_by_key(|&side| Reverse(ns(side)));
         let subject = *sides.first()?;
         let error = sides.iter().filter_map(|&side| self.parts.whole(side)).map(|whole| whole.error).fold(0.0, f64::max);
-        let mut verdict = self.named(Outcome::Bottleneck, subject, &[]);
+        let mut verdict = self.verdict_on(Outcome::Bottleneck, subject, &[]);
         verdict.set_share(share, error);
         verdict.evidence = self.parts.whole(subject).map(|whole| whole.evidence).unwrap_or_default();
         verdict.mechanism = Some(Mechanism::HandOverPerItem);

@@ -79,7 +79,7 @@ impl Case<'_> {
         if count < self.limits.min_occurrences || !is_most {
             return None;
         }
-        let mut verdict = self.named(Outcome::Bottleneck, by, &[]);
+        let mut verdict = self.verdict_on(Outcome::Bottleneck, by, &[]);
         verdict.state = None;
         verdict.set_exact_share(whole);
         verdict.evidence = first.evidence;

@@ -79,7 +79,7 @@ impl Case<'_> {
         if (busy as f64) < self.limits.majority * whole.ns as f64 {
             return None;
         }
-        let mut verdict = self.named(Outcome::Bottleneck, whole.subject, &[]);
+        let mut verdict = self.verdict_on(Outcome::Bottleneck, whole.subject, &[]);
         verdict.subject = Some(self.name(whole.subject, None));
         verdict.set_share(whole.share, whole.error);
         verdict.evidence = whole.evidence;
@@ -130,7 +130,7 @@ impl Case<'_> {
         let (subject, share, callee) = asking.next()?;
         let activity = &self.subjects.get(subject).activity;
         let (asked, served) = (&activity.asked, &activity.served);
-        let mut verdict = self.empty(Outcome::Bottleneck);
+        let mut verdict = self.without_subject(Outcome::Bottleneck);
         verdict.subject = Some(self.name(subject, None));
         verdict.set_exact_share(share);
         verdict.mechanism = Some(Mechanism::RoundTrips);

@@ -298,9 +298,9 @@ fn outcome(verdict: &Verdict) -> String {
                     let of_loop = || blocked_loop(verdict).map(|server| format!("the event loop of {} waits for it", name(server)));
                     let of_client = || waits_for_one_reply(verdict).map(|by| format!("{} waits for one reply at a time", name(by)));
                     match (waits_meanwhile(verdict), of_loop().or_else(of_client)) {
-                        (Some(waits), _) => format!("The bottleneck is that {waits} while {who} {} for {share}", does(state)),
-                        (None, Some(waits)) => format!("{who} is the bottleneck: it {}, while {waits}, for {share}", does(state)),
-                        (None, None) => format!("{who} is the bottleneck: it {} for {share}", does(state)),
+                        (Some(waits), _) => format!("The bottleneck is that {waits} while {who} {} for {share}", predicate(state)),
+                        (None, Some(waits)) => format!("{who} is the bottleneck: it {}, while {waits}, for {share}", predicate(state)),
+                        (None, None) => format!("{who} is the bottleneck: it {} for {share}", predicate(state)),
                     }
                 }
                 None if verdict.mechanism == Some(Mechanism::SerialStep) => {
@@ -332,7 +332,7 @@ fn outcome(verdict: &Verdict) -> String {
                     Some(Because::RoundTrips { most, callee, .. }) => {
                         let share = percent(verdict.share.unwrap_or(0.0));
                         let most = most.as_ref().map_or_else(String::new, |most| {
-                            let whose = (name(&most.subject), does(&most.state), percent(most.share));
+                            let whose = (name(&most.subject), predicate(&most.state), percent(most.share));
                             format!(", mostly while {} {} ({} of the critical path)", whose.0, whose.1, whose.2)
                         });
                         let of = callee.as_ref().map_or_else(String::new, |callee| format!(" of {}", name(callee)));
@@ -343,7 +343,7 @@ fn outcome(verdict: &Verdict) -> String {
             }
         }
         Outcome::Paced => match &verdict.state {
-            Some(state) => format!("The system is paced by {subject}, which {} for {share}", does(state)),
+            Some(state) => format!("The system is paced by {subject}, which {} for {share}", predicate(state)),
             None => format!("The system is paced by {subject} for {share}"),
         },
         Outcome::Spread => "No single bottleneck: the critical path is spread".to_owned(),
@@ -355,7 +355,7 @@ fn outcome(verdict: &Verdict) -> String {
 }
 
 /// Returns a state as a predicate of its subject.
-pub fn does(state: &StateNamed) -> String {
+pub fn predicate(state: &StateNamed) -> String {
     let name = &state.name;
     match state.kind {
         SubjectState::Running => "runs its own code".to_owned(),

@@ -58,7 +58,7 @@ impl Case<'_> {
             within.iter().filter(|(_, running)| is_serial(*running)).map(|((from, to), running)| running * (to - from) as f64).sum();
         let idle = 1.0 - running / all.max(1) as f64 / self.cpus.count as f64;
         let step = self.name(subject, Some(self.vocabulary.machine_name(machine)));
-        let mut verdict = self.empty(Outcome::Bottleneck);
+        let mut verdict = self.without_subject(Outcome::Bottleneck);
         verdict.subject = Some(step.clone());
         verdict.set_exact_share(serial);
         verdict.mechanism = Some(Mechanism::SerialStep);

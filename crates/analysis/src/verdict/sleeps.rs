@@ -65,7 +65,7 @@ impl Case<'_> {
             .or_else(|| self.by_polling(&sleep))
             .or_else(|| self.by_sleep_in_handler(&sleep));
         bottleneck.or_else(|| {
-            let mut verdict = self.named(Outcome::Paced, sleep.subject, &sleep.parts);
+            let mut verdict = self.verdict_on(Outcome::Paced, sleep.subject, &sleep.parts);
             verdict.because.push(self.sleeps(&sleep, sleep.asker));
             verdict.because.extend(self.open_requests_of_others(sleep.subject));
             Some(verdict)
@@ -124,7 +124,7 @@ impl Case<'_> {
 
     /// Returns a verdict by which the sleeps are the bottleneck.
     fn sleep_verdict(&self, sleep: &Sleep, mechanism: Mechanism) -> Verdict {
-        let mut verdict = self.named(Outcome::Bottleneck, sleep.subject, &sleep.parts);
+        let mut verdict = self.verdict_on(Outcome::Bottleneck, sleep.subject, &sleep.parts);
         verdict.mechanism = Some(mechanism);
         verdict
     }

@@ -137,12 +137,12 @@ pub struct Subjects {
 impl Subjects {
     /// Builds the subjects. `threads` are the threads by the names of their machines, `stages` the
     /// processes that do other work than the others of their program.
-    pub fn new(threads: HashMap<String, Thread>, sockets: &SocketActivities, stages: &HashMap<i32, Stage>) -> Subjects {
+    pub fn new(threads: HashMap<String, Thread>, sockets: &SocketActivities, stages: &HashMap<i32, StageWait>) -> Subjects {
         let mut out = Subjects::default();
         let mut machines: Vec<&String> = threads.keys().collect();
         machines.sort_unstable();
         type Name = (String, Option<String>, Option<String>, ServicePlace);
-        type Alike = (Name, Role, Option<u16>, (bool, bool), Option<Stage>);
+        type Alike = (Name, Role, Option<u16>, (bool, bool), Option<StageWait>);
         let mut known: HashMap<Alike, SubjectId> = HashMap::new();
         for machine in machines {
             let thread = &threads[machine];
@@ -324,12 +324,12 @@ pub fn add_titles(threads: &mut HashMap<String, Thread>, processes: &HashMap<i32
 
 /// The wait in which a process mostly waits for others of its program. `None` if it wakes others
 /// and waits for none.
-pub type Stage = Option<NameId>;
+pub type StageWait = Option<NameId>;
 
 /// Returns the processes of one program that do different work, because they wait for each other in
 /// different ways. A process that hardly ever waits for the others of its program, compared with
 /// its other waits, is no stage: two servers may share a lock.
-pub fn stages(traffic: &Traffic, threads: &HashMap<String, Thread>, vocabulary: &Vocabulary, limits: &Limits) -> HashMap<i32, Stage> {
+pub fn stages(traffic: &Traffic, threads: &HashMap<String, Thread>, vocabulary: &Vocabulary, limits: &Limits) -> HashMap<i32, StageWait> {
     let thread = |machine| threads.get(vocabulary.machine_name(machine)).filter(|thread| !thread.is_kernel);
     let are_of_one_program = |by: &Thread, woken: &Thread| by.program == woken.program && by.pid != woken.pid;
     // Wake-ups of each process by the others of its program, and all.
@@ -350,8 +350,8 @@ pub fn stages(traffic: &Traffic, threads: &HashMap<String, Thread>, vocabulary: 
         }
     }
     let most = |counts: BTreeMap<NameId, u64>| counts.into_iter().max_by_key(|&(_, count)| count).map(|(why, _)| why);
-    let of: Vec<((&str, i32), Stage)> = waits.into_iter().map(|(process, counts)| (process, most(counts))).collect();
-    let differs = |program: &str, stage: Stage| of.iter().any(|((other, _), of)| *other == program && *of != stage);
+    let of: Vec<((&str, i32), StageWait)> = waits.into_iter().map(|(process, counts)| (process, most(counts))).collect();
+    let differs = |program: &str, stage: StageWait| of.iter().any(|((other, _), of)| *other == program && *of != stage);
     of.iter().filter(|((program, _), stage)| differs(program, *stage)).map(|&((_, process), stage)| (process, stage)).collect()
 }
 

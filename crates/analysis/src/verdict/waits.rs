@@ -27,7 +27,7 @@ impl Case<'_> {
         }
         let waiting = own.iter().find(|part| self.is_program(part.subject));
         let waits = waiting.map(|part| self.name(part.subject, None));
-        let mut verdict = self.named(Outcome::Bottleneck, own.first()?.subject, &own);
+        let mut verdict = self.verdict_on(Outcome::Bottleneck, own.first()?.subject, &own);
         let host = waits.as_ref().and_then(|waits| waits.host.clone());
         verdict.subject = Some(Named { host, ..Named::of_name(SubjectLevel::Device, &link.device) });
         (verdict.state, verdict.origin.row, verdict.role) = (None, None, None);
@@ -66,7 +66,7 @@ impl Case<'_> {
         let mut own: Vec<&Part> = self.parts.parts.iter().filter(|part| part.does == first.does).collect();
         // The first part names the verdict's subject.
         own.sort_by_key(|part| part.subject != first.subject);
-        let mut verdict = self.named(outcome, first.subject, &own);
+        let mut verdict = self.verdict_on(outcome, first.subject, &own);
         let mut between: Vec<Named> = vec![self.name(first.subject, None)];
         between.extend(self.parts.asked_by(first.subject).filter(|&other| self.is_program(other)).map(|by| self.name(by, None)));
         if !self.is_program(first.subject) && between.len() == 2 {
@@ -113,7 +113,7 @@ impl Case<'_> {
         if share.max(of_programs) < self.limits.majority {
             return None;
         }
-        let mut verdict = self.empty(Outcome::Bottleneck);
+        let mut verdict = self.without_subject(Outcome::Bottleneck);
         verdict.subject = Some(self.name(receiver.subject, None));
         verdict.mechanism = Some(Mechanism::WindowLimited);
         verdict.set_share(of_programs, 0.0);
@@ -139,7 +139,7 @@ impl Case<'_> {
         if !is_held_back && (share < self.limits.min_share || !self.is_most(share, is_held)) {
             return None;
         }
-        let mut verdict = self.named(Outcome::Paced, part.subject, &[part]);
+        let mut verdict = self.verdict_on(Outcome::Paced, part.subject, &[part]);
         verdict.mechanism = Some(Mechanism::CpuQuota);
         let is_reserved = self.subjects.is_reserved(part.subject);
         verdict.because.push(Because::Quota { count: held.map_or(part.count, |held| held.count), is_reserved });
@@ -164,7 +164,7 @@ impl Case<'_> {
         // A kernel thread waits on behalf of the thread that made the request.
         waits.sort_by_key(|part| (self.subjects.get(part.subject).level == Level::KernelThread, std::cmp::Reverse(part.ns)));
         let first = waits[0];
-        let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[first]);
+        let mut verdict = self.verdict_on(Outcome::Bottleneck, first.subject, &[first]);
         let error = waits.iter().map(|part| part.error).fold(0.0, f64::max);
         // The kernel's own work for the same call belongs to it.
         let share = share + self.share(|part| part.does == Does::SystemCall && part.state == first.state);

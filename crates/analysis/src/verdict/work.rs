@@ -40,7 +40,7 @@ impl Case<'_> {
         if share.min(on_path) < self.limits.min_share {
             return None;
         }
-        let mut verdict = self.named(Outcome::Bottleneck, subject, &own);
+        let mut verdict = self.verdict_on(Outcome::Bottleneck, subject, &own);
         verdict.subject = Some(holder.clone());
         verdict.set_exact_share(share);
         (verdict.state, verdict.role) = (None, None);
@@ -62,7 +62,7 @@ impl Case<'_> {
         if !self.cpus_are_short() {
             let allowed = self.subjects.allowed(waiting.subject).filter(|&allowed| allowed < self.cpus.count)?;
             let own: Vec<&Part> = self.parts.of(waiting.subject).filter(|part| is_meant(part)).collect();
-            let mut verdict = self.named(Outcome::Bottleneck, waiting.subject, &own);
+            let mut verdict = self.verdict_on(Outcome::Bottleneck, waiting.subject, &own);
             verdict.mechanism = Some(Mechanism::Affinity);
             verdict.because.push(Because::Affinity { allowed, cpus: self.cpus.count, idle });
             return Some(verdict);
@@ -72,7 +72,7 @@ impl Case<'_> {
         // The first part names the verdict's subject.
         all.sort_by_key(|part| part.subject != waiting.subject);
         let users = self.cpu_users();
-        let mut verdict = self.named(Outcome::Bottleneck, waiting.subject, &all);
+        let mut verdict = self.verdict_on(Outcome::Bottleneck, waiting.subject, &all);
         let waits = self.name_of(waiting);
         verdict.role = None;
         if let Some(&(most, _)) = users.first().filter(|_| waits_next_to_idle < self.limits.majority * share) {
@@ -134,7 +134,7 @@ impl Case<'_> {
         let first = self.parts.parts.iter().find(handles).filter(|_| share >= self.limits.majority)?;
         let others = self.parts.parts.iter().filter(|part| is_meant(part) && !std::ptr::eq(*part, first));
         let own: Vec<&Part> = std::iter::once(first).chain(others).collect();
-        let mut verdict = self.named(Outcome::Bottleneck, first.subject, &own);
+        let mut verdict = self.verdict_on(Outcome::Bottleneck, first.subject, &own);
         verdict.mechanism = Some(Mechanism::InterruptWork);
         Some(verdict)
     }
@@ -166,7 +166,7 @@ impl Case<'_> {
         if !alone && 2 * leading < first.ns && !has_others() || self.is_equally_busy(first.subject, next) {
             return None;
         }
-        let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[top]);
+        let mut verdict = self.verdict_on(Outcome::Bottleneck, first.subject, &[top]);
         if !alone {
             verdict.set_share(first.share, first.error);
             verdict.evidence = first.evidence;
@@ -216,7 +216,7 @@ impl Case<'_> {
         if alone {
             parts.retain(|part| (part.does, &part.state) == (first.does, &first.state));
         }
-        let mut verdict = self.named(Outcome::Bottleneck, first.subject, &parts);
+        let mut verdict = self.verdict_on(Outcome::Bottleneck, first.subject, &parts);
         verdict.set_share(if alone { of_state } else { *share }, *error);
         verdict.state = alone.then_some(state);
         verdict.subject = Some(Named { level: SubjectLevel::Pool, pid: None, tid: None, port: None, ..self.name(first.subject, None) });

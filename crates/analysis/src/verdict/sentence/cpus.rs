@@ -2,7 +2,7 @@
 
 use super::super::because::Because;
 use super::super::data::RunnerUp;
-use super::{does, listed, name, short, time};
+use super::{listed, name, predicate, short, time};
 use crate::stats::text::{number, percent};
 
 /// Returns a reason about work and CPUs as a clause.
@@ -11,7 +11,7 @@ pub(super) fn clause(because: &Because) -> String {
         Because::SerialStep { step, share, idle, most } => {
             let most = most.as_ref().map_or_else(String::new, |most| {
                 let (subject, share) = (name(&most.subject), percent(most.share));
-                format!("; most of that is {subject}, which {} for {share} of the path", does(&most.state))
+                format!("; most of that is {subject}, which {} for {share} of the path", predicate(&most.state))
             });
             let (name, share, idle) = (name(step), percent(*share), percent(*idle));
             format!("{name} runs one process after another for {share} of the run, in which {idle} of the time of the CPUs is idle{most}")
