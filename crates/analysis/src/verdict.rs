@@ -13,6 +13,7 @@
 //!
 //! | question: what decides? | file |
 //! |---|---|
+//! | a schedule by which the last thread works | [`schedule`] |
 //! | a network link, a timer of the kernel, or a receive window | [`waits`] |
 //! | a state that a program declared | here, with [`machine_states`] |
 //! | a CPU quota | [`waits`] |
@@ -64,6 +65,7 @@ pub mod places;
 mod polls;
 mod processes;
 mod requests;
+mod schedule;
 pub mod sensitivity;
 pub mod sentence;
 mod serial_step;
@@ -247,7 +249,8 @@ impl Case<'_> {
             return self.without_subject(Outcome::Unknown);
         }
         let decided = self
-            .by_link()
+            .by_schedule()
+            .or_else(|| self.by_link())
             .or_else(|| self.by_kernel_timer())
             .or_else(|| self.by_window())
             .or_else(|| self.by_declared())
@@ -275,6 +278,7 @@ impl Case<'_> {
         };
         self.add_file_lock(&mut verdict);
         self.add_held_requests(&mut verdict);
+        self.add_occupied(&mut verdict);
         self.add_bystanders(&mut verdict);
         verdict
     }
@@ -346,7 +350,8 @@ impl Case<'_> {
         let has_subject = matches!(verdict.outcome, Outcome::Bottleneck | Outcome::Paced);
         let is_lock = |because: &Because| matches!(because, Because::Convoy { .. } | Because::Lock { .. } | Because::FileLock { .. });
         let has_lock = verdict.because.iter().any(is_lock);
-        let Some(held) = self.held_requests().filter(|_| has_subject && !has_lock) else { return };
+        let is_scheduled = verdict.because.iter().any(|because| matches!(because, Because::Schedule { .. }));
+        let Some(held) = self.held_requests().filter(|_| has_subject && !has_lock && !is_scheduled) else { return };
         let sleeps = verdict.because.iter().any(|because| matches!(because, Because::Sleeps { .. }));
         if sleeps && matches!(verdict.mechanism, None | Some(Mechanism::SleepInHandler)) {
             (verdict.outcome, verdict.mechanism) = (Outcome::Bottleneck, Some(Mechanism::LockConvoy));
@@ -354,6 +359,24 @@ impl Case<'_> {
             verdict.because.retain(|because| !matches!(because, Because::OpenRequests { .. }));
         }
         verdict.because.push(held);
+    }
+
+    /// Adds the server whose processes are all occupied, if no reason states where requests wait. A
+    /// sleep sets no pace if they do.
+    fn add_occupied(&self, verdict: &mut Verdict) {
+        let states_it = |because: &Because| {
+            matches!(because, Because::Serialised { .. } | Because::HeldRequests { .. } | Because::Convoy { .. } | Because::Schedule { .. })
+        };
+        let has_subject = matches!(verdict.outcome, Outcome::Bottleneck | Outcome::Paced);
+        if !has_subject || verdict.because.iter().any(states_it) {
+            return;
+        }
+        let Some(occupied) = self.occupied() else { return };
+        let sleeps = verdict.because.iter().any(|because| matches!(because, Because::Sleeps { .. }));
+        if sleeps && matches!(verdict.mechanism, None | Some(Mechanism::SleepInHandler)) {
+            (verdict.outcome, verdict.mechanism) = (Outcome::Bottleneck, Some(Mechanism::Serialisation));
+        }
+        verdict.because.push(occupied);
     }
 
     /// Adds a caveat if programs unrelated to the path take a considerable share of the CPUs.

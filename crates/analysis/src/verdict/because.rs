@@ -118,9 +118,12 @@ pub enum Because {
     /// Mean number of requests that are open in the server that the subject asks. The subject has
     /// the path, and most of these are requests of others.
     OpenRequests { at: Named, open: f64 },
-    /// Mean number of requests that wait in a server until threads that serve other requests wake
-    /// theirs, in the system call `call`.
+    /// Mean number of requests that wait in a server until another of its threads wakes theirs, in
+    /// the system call `call`.
     HeldRequests { at: Named, waiting: f64, call: String },
+    /// All processes of a server are occupied, and requests wait for one of them. `open` is the
+    /// mean number of requests of its clients.
+    Occupied { at: Named, processes: u64, open: f64 },
     /// The event loop of a server itself waits for each reply, so that it serves nobody meanwhile.
     BlocksItsLoop { at: Named },
     /// Changes that bring little each, and much together.
@@ -134,6 +137,8 @@ pub enum Because {
     /// Another thread sleeps and looks again, until the subject stops: `rows` times, with `count`
     /// sleeps in all.
     PolledBy { by: Named, rows: u64, mean_ns: u64, count: u64 },
+    /// The subject begins its next work at equal intervals, `count` times.
+    Schedule { interval_ns: u64, count: u64 },
     /// Several sides sleep and poll.
     Polls { sides: Vec<Named>, mean_ns: u64, count: u64 },
     /// Requests, or attempts to connect, that no peer answered before a timeout.

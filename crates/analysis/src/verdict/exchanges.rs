@@ -107,8 +107,8 @@ struct Connection {
     sender: Option<(i32, u64)>,
     /// A receiving call has returned without a byte since the last byte was sent.
     received_nothing: bool,
-    /// Time for which its requests waited for threads that served others, by the process of these
-    /// threads and the system call.
+    /// Time for which its requests waited for other threads, by the process of these threads and
+    /// the system call.
     held: BTreeMap<(i32, NameId), u64>,
 }
 
@@ -209,8 +209,8 @@ pub struct SocketActivity {
     pub unanswered: u64,
     /// Number of attempts to connect that led to no transfer.
     pub unconnected: u64,
-    /// Time for which requests waited inside the process until threads that serve other requests
-    /// woke theirs, by the process of these threads and the system call, in ns.
+    /// Time for which requests waited inside the process until other threads woke theirs, by the
+    /// process of these threads and the system call, in ns.
     pub held: BTreeMap<(i32, NameId), u64>,
 }
 
@@ -316,8 +316,8 @@ impl Exchanges {
 
     /// Counts a wait of a thread for the reason `why`, which the thread `by` ended.
     pub fn waited(&mut self, linux: &Linux, (thread, by): (ThreadId, ThreadId), why: BlockReason, ns: u64) {
-        let tid = |id: ThreadId| linux.threads.get(id.0 as usize).map(|thread| thread.tid);
-        if let (BlockCause::Call(call, _), Some(thread), Some(by)) = (why.cause, tid(thread), tid(by)) {
+        let known = |id: ThreadId| linux.threads.get(id.0 as usize).map(|thread| (thread.tid, thread.process.unwrap_or(thread.tid)));
+        if let (BlockCause::Call(call, _), Some((thread, _)), Some(by)) = (why.cause, known(thread), known(by)) {
             if self.held_requests.waited(thread, by, call, ns) {
                 self.held_in.entry(call).or_insert_with(|| linux.names.text(call).to_owned());
             }

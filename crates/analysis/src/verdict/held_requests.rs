@@ -1,10 +1,11 @@
-//! Requests that wait inside a server for a thread that serves another request, as for a lock of
-//! the server's data.
+//! Requests that wait inside a server for another of its threads, as for a lock of the server's
+//! data.
 //!
 //! A thread that has received a request and not answered it serves that request. If it is blocked
-//! meanwhile, and a thread that serves another request wakes it, that wait is part of its request.
-//! The waits are counted when the same thread sends the reply. Threads that serve several open
-//! connections are left out: their waits belong to no single request.
+//! meanwhile until another thread wakes it, that wait is part of its request, unless the other
+//! thread works for it: unless it has woken that thread before, within the same request. The waits
+//! are counted when the same thread sends the reply. Threads that serve several open connections
+//! are left out: their waits belong to no single request.
 //!
 //! Example: a session of a database waits in `futex` for a row lock, until the session of a
 //! transaction commits.
@@ -14,7 +15,8 @@ use longpole_model::names::NameId;
 
 /// Largest number of threads; requests to further threads are not followed.
 const MAX_THREADS: usize = 1 << 16;
-/// Largest number of pairs of holder and call in one request; further waits are not counted.
+/// Largest number of pairs of holder and call in one request, and of threads that it wakes; further
+/// ones are not counted.
 const MAX_WAITS: usize = 64;
 
 /// Waits for threads of one process, in one system call.
@@ -35,6 +37,8 @@ struct Serving {
     /// True if the thread has served several connections that were open at the same time.
     serves_several: bool,
     waits: Vec<Wait>,
+    /// Threads that it has woken since the request arrived.
+    asked: Vec<i32>,
 }
 
 /// The threads that receive requests, by thread id.
@@ -49,19 +53,22 @@ impl HeldRequests {
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
             return;
         }
-        let new = || Serving { of, is_answered: false, serves_several: false, waits: Vec::new() };
+        let new = || Serving { of, is_answered: false, serves_several: false, waits: Vec::new(), asked: Vec::new() };
         let serving = self.threads.entry(tid).or_insert_with(new);
         serving.serves_several |= serving.of != of && is_open(serving.of);
         (serving.of, serving.is_answered) = (of, false);
         serving.waits.clear();
+        serving.asked.clear();
     }
 
-    /// A thread has been blocked in a system call for `ns`, until the thread `by` woke it. Returns
-    /// whether that is part of a request.
-    pub fn waited(&mut self, tid: i32, by: i32, call: NameId, ns: u64) -> bool {
-        let Some(holder) = self.threads.get(&by).filter(|serving| !serving.is_answered).map(|serving| serving.of.0) else { return false };
+    /// A thread has been blocked in a system call for `ns`, until the thread `by` of the process
+    /// `holder` woke it. Returns whether that is part of a request.
+    pub fn waited(&mut self, tid: i32, (by, holder): (i32, i32), call: NameId, ns: u64) -> bool {
+        if let Some(waker) = self.threads.get_mut(&by).filter(|waker| !waker.is_answered && waker.asked.len() < MAX_WAITS) {
+            waker.asked.push(tid);
+        }
         let serving = self.threads.get_mut(&tid).filter(|serving| !serving.is_answered && !serving.serves_several);
-        let Some(serving) = serving.filter(|_| tid != by) else { return false };
+        let Some(serving) = serving.filter(|serving| tid != by && !serving.asked.contains(&by)) else { return false };
         let known = serving.waits.iter().position(|wait| (wait.holder, wait.call) == (holder, call));
         match known {
             Some(at) => serving.waits[at].ns += ns,

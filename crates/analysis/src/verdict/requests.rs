@@ -182,7 +182,7 @@ impl Case<'_> {
     }
 
     /// Returns a reason if most of the time of the requests to a server on the path is spent in
-    /// waits for other requests to the same program.
+    /// waits for other threads of the same program.
     pub(super) fn held_requests(&self) -> Option<Because> {
         let held = self.parts.wholes.iter().filter_map(|whole| {
             let server = self.subjects.get(whole.subject);
@@ -206,6 +206,21 @@ impl Case<'_> {
         let (waiting, at, call) = held.max_by(|a, b| a.0.total_cmp(&b.0))?;
         let call = self.off_path.sockets.held_in(call).to_owned();
         Some(Because::HeldRequests { at: self.name(at, None), waiting, call })
+    }
+
+    /// Returns a reason if all processes of a server on the path are occupied by requests, while
+    /// more requests of its clients are open: these wait until a process accepts them.
+    pub(super) fn occupied(&self) -> Option<Because> {
+        let found = self.parts.wholes.iter().filter_map(|whole| {
+            let server = self.subjects.get(whole.subject);
+            let (served, processes) = (&server.activity.served, server.processes.len() as u64);
+            let open = self.open(whole.subject);
+            let are_all = served.open() >= (1.0 - self.limits.considerable_share) * processes as f64;
+            let is_full = processes > 1 && are_all && open >= processes as f64 + self.limits.min_waiting;
+            (is_full && served.count >= self.limits.min_occurrences).then_some((open, processes, whole.subject))
+        });
+        let (open, processes, at) = found.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some(Because::Occupied { at: self.name(at, None), processes, open })
     }
 
     /// Returns the subject that a client wakes most often.

@@ -222,6 +222,9 @@ pub fn name(of: &Named) -> String {
 fn waits_meanwhile(verdict: &Verdict) -> Option<String> {
     verdict.because.iter().filter(|_| sleeps(verdict)).find_map(|because| match because {
         Because::Serialised { at, callee: Some(_), .. } => Some(format!("requests wait for one another in {}", name(at))),
+        Because::Occupied { at, processes, .. } => {
+            Some(format!("requests wait for one of the {} processes of {}", number(*processes), name(at)))
+        }
         Because::HeldRequests { at, .. } if verdict.mechanism == Some(Mechanism::LockConvoy) => {
             Some(format!("requests wait for one another in {}, as for a lock,", name(at)))
         }
@@ -436,6 +439,7 @@ fn clause(because: &Because) -> String {
             )
         }
         Because::Sleeps { .. }
+        | Because::Schedule { .. }
         | Because::Polls { .. }
         | Because::PolledBy { .. }
         | Because::Window { .. }
@@ -448,6 +452,7 @@ fn clause(because: &Because) -> String {
         | Because::Reclaims { .. } => waits::clause(because),
         Because::Convoy { .. }
         | Because::Serialised { .. }
+        | Because::Occupied { .. }
         | Because::HeldRequests { .. }
         | Because::BlocksItsLoop { .. }
         | Because::Unanswered { .. }
@@ -636,7 +641,10 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(text.contains("; 2.5 requests at a time wait in store (pid 7) until others are served (futex), as for a lock"), "{text}");
+        assert!(
+            text.contains("; 2.5 requests at a time wait in store (pid 7) for another of its threads (futex), as for a lock"),
+            "{text}"
+        );
     }
 
     #[test]

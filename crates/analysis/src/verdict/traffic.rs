@@ -66,6 +66,30 @@ impl Lives {
     }
 }
 
+/// Mean and variance of values.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moments {
+    pub count: u64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Moments {
+    fn add(&mut self, value: f64) {
+        self.count += 1;
+        self.sum += value;
+        self.squares += value * value;
+    }
+
+    pub fn mean(&self) -> f64 {
+        self.sum / self.count.max(1) as f64
+    }
+
+    pub fn variance(&self) -> f64 {
+        (self.squares / self.count.max(1) as f64 - self.mean() * self.mean()).max(0.0)
+    }
+}
+
 /// Times and counts of one machine by itself.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
@@ -75,6 +99,11 @@ pub struct Own {
     pub slept_ns: u64,
     /// Begin and end of the longest sleep.
     pub longest_sleep: Option<(u64, u64)>,
+    /// Lengths of its sleeps, and of the intervals between their ends, in ns.
+    pub sleep_times: Moments,
+    pub intervals: Moments,
+    /// End of its last sleep.
+    awoke_ns: Option<u64>,
     /// Time in which it ran, including system calls.
     pub ran_ns: u64,
     /// The part of `ran_ns` in the program's own code.
@@ -472,6 +501,10 @@ impl Own {
     fn add_sleep(&mut self, since: u64, t: u64) {
         self.sleeps += 1;
         self.slept_ns += t - since;
+        self.sleep_times.add((t - since) as f64);
+        if let Some(before) = self.awoke_ns.replace(t) {
+            self.intervals.add(t.saturating_sub(before) as f64);
+        }
         if self.longest_sleep.is_none_or(|(begin, end)| end - begin < t - since) {
             self.longest_sleep = Some((since, t));
         }

@@ -179,7 +179,9 @@ impl Case<'_> {
         verdict.because.extend(self.open_requests_of_others(first.subject));
         self.add_interrupts(&parts, &mut verdict);
         self.add_use_of_cpus(first.subject, &parts, &mut verdict);
-        if !alone && groups.len() > 1 && 2 * leading < first.ns {
+        // Threads of a runtime, such as those that collect garbage, are known by their names.
+        let are_several = groups.get(1).is_some_and(|(_, ns)| *ns as f64 >= self.limits.considerable_share * first.ns as f64);
+        if !alone && (are_several || groups.first().is_some_and(|(group, _)| !group.is_empty())) {
             let share = |ns: u64| ns as f64 / first.ns.max(1) as f64 * first.share;
             let largest = groups.into_iter().take(MAX_GROUPS);
             verdict.because.push(Because::Threads { groups: largest.map(|(group, ns)| (group, share(ns))).collect() });

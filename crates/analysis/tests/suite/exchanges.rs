@@ -88,9 +88,9 @@ fn without_the_inodes_of_sockets_the_longer_gaps_tell_the_side() {
 }
 
 /// Thread 10 serves the connection 4, and waits in `futex` for 40 ns within each of three requests,
-/// until thread 11, which serves the connection 6, wakes it. `reply_first` is true if thread 11 has
-/// answered its own request before; `others` are further connections from which thread 10 receives.
-fn two_threads(reply_first: bool, others: &[i64]) -> Option<(String, u64)> {
+/// until thread 11 wakes it. If `asks_first`, thread 10 has woken that one before, which serves no
+/// request itself. `others` are further connections from which thread 10 receives.
+fn two_threads(asks_first: bool, others: &[i64]) -> Option<(String, u64)> {
     let mut kernel = Kernel::new(2);
     dump(&mut kernel, true);
     kernel.dump(10, 11, 5, 1);
@@ -107,22 +107,28 @@ fn two_threads(reply_first: bool, others: &[i64]) -> Option<(String, u64)> {
     kernel.switch(101, 1, 0, 0, 11);
     for round in 0..3 {
         let begin = 1_000 * (round + 1);
-        transfer_on(&mut kernel, 1, begin, "recvfrom", 6);
+        if !asks_first {
+            transfer_on(&mut kernel, 1, begin, "recvfrom", 6);
+        }
         for (at, fd) in others.iter().enumerate() {
             transfer(&mut kernel, begin + 2 + 4 * at as i64, "recvfrom", *fd);
             transfer(&mut kernel, begin + 4 + 4 * at as i64, "sendto", *fd);
         }
         transfer(&mut kernel, begin + 15, "recvfrom", 4);
+        if asks_first {
+            kernel.syscall(begin + 5, 1, "futex", None);
+            kernel.switch(begin + 6, 1, 11, 1, 0);
+            kernel.waking(begin + 17, 0, 11, 1);
+            kernel.switch(begin + 18, 1, 0, 0, 11);
+            kernel.syscall(begin + 18, 1, "futex", Some(0));
+        }
         kernel.syscall(begin + 19, 0, "futex", None);
         kernel.switch(begin + 20, 0, 10, 1, 0);
-        if reply_first {
-            transfer_on(&mut kernel, 1, begin + 30, "sendto", 6);
-        }
         kernel.waking(begin + 60, 1, 10, 0);
         kernel.switch(begin + 65, 0, 0, 0, 10);
         kernel.syscall(begin + 66, 0, "futex", Some(0));
         transfer(&mut kernel, begin + 80, "sendto", 4);
-        if !reply_first {
+        if !asks_first {
             transfer_on(&mut kernel, 1, begin + 90, "sendto", 6);
         }
     }
@@ -136,12 +142,12 @@ fn two_threads(reply_first: bool, others: &[i64]) -> Option<(String, u64)> {
 }
 
 #[test]
-fn a_request_is_held_while_its_thread_waits_for_one_that_serves_another_request() {
+fn a_request_is_held_while_its_thread_waits_for_another_one() {
     assert_eq!(two_threads(false, &[]), Some(("futex".to_owned(), 3 * 40)));
 }
 
 #[test]
-fn a_request_is_not_held_by_a_thread_that_serves_none() {
+fn a_request_is_not_held_by_a_thread_that_works_for_it() {
     assert_eq!(two_threads(true, &[]), None);
 }
 

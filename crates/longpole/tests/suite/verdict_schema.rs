@@ -75,6 +75,8 @@ fn reasons() -> Vec<Because> {
             locks: Some(locks()),
         },
         Because::Serialised { at: named(), open: 8.0, at_a_time: 1.0, callee: Some(named()), threads: 1 },
+        Because::Schedule { interval_ns: 60_000_000, count: 66 },
+        Because::Occupied { at: named(), processes: 6, open: 20.5 },
         Because::HeldRequests { at: named(), waiting: 2.5, call: "futex".to_owned() },
         Because::BlocksItsLoop { at: named() },
         Because::OpenRequests { at: named(), open: 2.5 },

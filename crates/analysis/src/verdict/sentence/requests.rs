@@ -47,8 +47,11 @@ pub(super) fn clause(because: &Because) -> String {
         Because::Serialised { at, open, .. } => {
             format!("requests wait for one another in {}: {open:.1} are open and {}", name(at), processed(because))
         }
+        Because::Occupied { at, processes, open } => {
+            format!("{open:.1} requests are open to the {} processes of {}, all of which are occupied", number(*processes), name(at))
+        }
         Because::HeldRequests { at, waiting, call } => {
-            format!("{waiting:.1} requests at a time wait in {} until others are served ({call}), as for a lock", name(at))
+            format!("{waiting:.1} requests at a time wait in {} for another of its threads ({call}), as for a lock", name(at))
         }
         Because::BlocksItsLoop { at } => {
             format!("{} waits for each reply in a call that blocks its event loop, and serves nobody meanwhile", name(at))

@@ -17,6 +17,9 @@ pub(super) fn clause(because: &Because) -> String {
             let whom = waited_for_by.as_ref().map_or_else(String::new, |by| format!(" while {} waits for it{calls}", name(by)));
             format!("{}{whom}", each_time(*mean_ns, *count))
         }
+        Because::Schedule { interval_ns, count } => {
+            format!("it begins its next work every {} by its own clock, {} times", time(*interval_ns), number(*count))
+        }
         Because::Polls { sides, mean_ns, count } => {
             let sides: Vec<String> = sides.iter().map(name).collect();
             let which = if sides.len() == 1 { "threads of it sleep" } else { "each sleeps" };
