@@ -51,6 +51,7 @@ mod path;
 mod path_stacks;
 mod peers;
 mod print;
+mod process_verdicts;
 mod profiler;
 mod reading;
 mod reasons;

@@ -7,6 +7,7 @@ pub mod host;
 pub mod place;
 pub mod plain_ctf;
 pub mod program;
+pub mod scheduled;
 pub mod schema;
 pub mod tried;
 pub mod view;
