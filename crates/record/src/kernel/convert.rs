@@ -190,7 +190,8 @@ pub fn convert_while(recording: &Path, progress: &mut dyn FnMut(u64, u64) -> boo
     Ok(done)
 }
 
-fn full(error: &io::Error) -> bool {
+/// Returns whether a write failed because the disk, or a quota, is full.
+pub(super) fn full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
 }
 

@@ -6,6 +6,7 @@
 //! lock on its folder of pages, which the kernel releases when the recorder ends. The lock works
 //! across pid namespaces, where a pid proves nothing.
 
+use super::convert::full;
 use super::masks;
 use super::source::cpu_loss::CpuLoss;
 use super::source::describe;
@@ -147,7 +148,7 @@ pub fn recording(path: &Path) -> Result<Option<String>, String> {
 }
 
 /// Saves and removes one instance. `known` is its recording, if the caller knows it. Returns a
-/// message for the user, as an error if the pages could not be saved.
+/// message for the user, as an error if the pages could not be saved because the disk is full.
 fn one(dead: DeadInstance, known: Option<PathBuf>) -> Result<Option<String>, String> {
     let name = dead.name.clone();
     let announced = known.or_else(|| recording_of(&name));
@@ -168,8 +169,9 @@ fn one(dead: DeadInstance, known: Option<PathBuf>) -> Result<Option<String>, Str
                 Ok(bytes) => {
                     Some(format!("saved {} KiB of kernel pages that a killed recorder had left, to {}", bytes >> 10, recording.display()))
                 }
-                Err(error) => {
-                    return Err(format!("cannot save the kernel pages that the killed recorder of {} left: {error}", recording.display()))
+                Err(NotSaved { what, is_full }) => {
+                    let what = format!("cannot save the kernel pages that the killed recorder of {} left: {what}", recording.display());
+                    return if is_full { Err(what) } else { Ok(Some(what)) };
                 }
             }
         }
@@ -220,16 +222,30 @@ fn read_description(recording: &Path) -> Option<Value> {
 /// between two recordings.
 pub const BEFORE_UNKNOWN: &str = "unknown";
 
+/// The reason why pages were not saved.
+struct NotSaved {
+    what: String,
+    /// The disk is full: the pages can be saved later.
+    is_full: bool,
+}
+
+impl NotSaved {
+    fn new(error: &dyn std::error::Error) -> NotSaved {
+        NotSaved { what: error.to_string(), is_full: false }
+    }
+}
+
 /// Saves the pages. Returns their size in bytes.
-fn save(dead: DeadInstance, recording: &Path) -> Result<u64, String> {
-    let text = |error: &dyn std::error::Error| error.to_string();
+fn save(dead: DeadInstance, recording: &Path) -> Result<u64, NotSaved> {
+    let text = NotSaved::new;
     let raw = own_raw(recording).map_err(|error| text(&error))?;
-    let mut description = read_description(recording).ok_or("its description cannot be read")?;
+    let unreadable = || NotSaved { what: "its description cannot be read".to_owned(), is_full: false };
+    let mut description = read_description(recording).ok_or_else(unreadable)?;
     let instance = dead.adopt().map_err(|error| text(&error))?;
     let mut saved = 0;
     let before: Vec<CpuLoss> = description["before"].as_array().into_iter().flatten().filter_map(CpuLoss::from_json).collect();
     let mut cpus = Vec::new();
-    let drained: Result<(), String> = (|| {
+    let drained: Result<(), NotSaved> = (|| {
         for cpu in instance.cpus().map_err(|error| text(&error))? {
             let name = format!("cpu{cpu}");
             // The recorder took only the CPUs that are present.
@@ -241,7 +257,14 @@ fn save(dead: DeadInstance, recording: &Path) -> Result<u64, String> {
             let whole = length - length % page;
             file.set_len(whole).map_err(|error| text(&error))?;
             file.seek(SeekFrom::Start(whole)).map_err(|error| text(&error))?;
-            saved += reader.drain_to(file.as_fd()).map_err(|error| format!("{}: {error}", raw.join(&name).display()))? as u64;
+            let failed = |error: io::Error| NotSaved { what: format!("{}: {error}", raw.join(&name).display()), is_full: full(&error) };
+            // What is taken from the ring cannot be put back.
+            let needed = instance.stats(cpu).map_err(|error| text(&error))?.bytes + 2 * page;
+            let space = rustix::fs::fstatvfs(&file).map_err(|error| failed(error.into()))?;
+            if space.f_bavail.saturating_mul(space.f_frsize) < needed {
+                return Err(failed(io::Error::from_raw_os_error(libc::ENOSPC)));
+            }
+            saved += reader.drain_to(file.as_fd()).map_err(failed)? as u64;
             let before = before.iter().find(|before| before.cpu == cpu).map(|before| before.stats).unwrap_or_default();
             let stats = match description["before"] == BEFORE_UNKNOWN {
                 // The pages themselves state what was lost before them.
