@@ -344,8 +344,8 @@ impl Case<'_> {
         verdict.because.insert(0, lock);
     }
 
-    /// Adds the server in which requests wait for one another, as for a lock, if no reason states a
-    /// lock. A sleep sets no pace if requests wait for one another meanwhile.
+    /// Adds the server in which requests wait for its other threads, if no reason states a lock. A
+    /// sleep sets no pace if these threads pass on a lock meanwhile.
     fn add_held_requests(&self, verdict: &mut Verdict) {
         let has_subject = matches!(verdict.outcome, Outcome::Bottleneck | Outcome::Paced);
         let is_lock = |because: &Because| matches!(because, Because::Convoy { .. } | Because::Lock { .. } | Because::FileLock { .. });
@@ -353,7 +353,8 @@ impl Case<'_> {
         let is_scheduled = verdict.because.iter().any(|because| matches!(because, Because::Schedule { .. }));
         let Some(held) = self.held_requests().filter(|_| has_subject && !has_lock && !is_scheduled) else { return };
         let sleeps = verdict.because.iter().any(|because| matches!(because, Because::Sleeps { .. }));
-        if sleeps && matches!(verdict.mechanism, None | Some(Mechanism::SleepInHandler)) {
+        let is_lock = matches!(held, Because::HeldRequests { is_passed_on: true, .. });
+        if is_lock && sleeps && matches!(verdict.mechanism, None | Some(Mechanism::SleepInHandler)) {
             (verdict.outcome, verdict.mechanism) = (Outcome::Bottleneck, Some(Mechanism::LockConvoy));
             // These requests are the open ones.
             verdict.because.retain(|because| !matches!(because, Because::OpenRequests { .. }));

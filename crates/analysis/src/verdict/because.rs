@@ -119,10 +119,11 @@ pub enum Because {
     /// the path, and most of these are requests of others.
     OpenRequests { at: Named, open: f64 },
     /// Mean number of requests that wait in a server until another of its threads wakes theirs, in
-    /// the system call `call`.
-    HeldRequests { at: Named, waiting: f64, call: String },
-    /// All processes of a server are occupied, and requests wait for one of them. `open` is the
-    /// mean number of requests of its clients.
+    /// the system call `call`. `is_passed_on` is true if threads that are woken so wake others in
+    /// turn, as those that pass on a lock.
+    HeldRequests { at: Named, waiting: f64, call: String, is_passed_on: bool },
+    /// All processes of a server are occupied, each by one request, and further requests wait for
+    /// one of them. `open` is the mean number of all these requests.
     Occupied { at: Named, processes: u64, open: f64 },
     /// The event loop of a server itself waits for each reply, so that it serves nobody meanwhile.
     BlocksItsLoop { at: Named },

@@ -32,6 +32,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Largest number of connections at one time; calls on further connections are ignored.
 const MAX_CONNECTIONS: usize = 1 << 16;
+/// Largest number of pairs of holder and system call for which requests wait; further ones are not
+/// counted.
+const MAX_HOLDERS: usize = 1 << 10;
 /// `TCP_LISTEN` of include/net/tcp_states.h.
 const LISTENING: i64 = 10;
 /// `IPPROTO_TCP`.
@@ -317,7 +320,9 @@ impl Exchanges {
     /// Counts a wait of a thread for the reason `why`, which the thread `by` ended.
     pub fn waited(&mut self, linux: &Linux, (thread, by): (ThreadId, ThreadId), why: BlockReason, ns: u64) {
         let known = |id: ThreadId| linux.threads.get(id.0 as usize).map(|thread| (thread.tid, thread.process.unwrap_or(thread.tid)));
-        if let (BlockCause::Call(call, _), Some((thread, _)), Some(by)) = (why.cause, known(thread), known(by)) {
+        // Data on a socket comes from a client, or is a reply.
+        let BlockCause::Call(call, file) = why.cause else { return };
+        if let (Some((thread, _)), Some(by), true) = (known(thread), known(by), file != Some(FileKind::Socket)) {
             if self.held_requests.waited(thread, by, call, ns) {
                 self.held_in.entry(call).or_insert_with(|| linux.names.text(call).to_owned());
             }
@@ -415,7 +420,7 @@ impl Exchanges {
         match effect {
             CallEffect::Send if had == Some(Last::Received) => {
                 for wait in self.held_requests.replied(tid, of) {
-                    *connection.held.entry((wait.holder, wait.call)).or_default() += wait.ns;
+                    add_held(&mut connection.held, (wait.holder, wait.call), wait.ns);
                 }
             }
             CallEffect::Receive if had != Some(Last::Received) && connection.side != Some(Side::Client) => {
@@ -498,6 +503,13 @@ fn main_port(ports: &BTreeMap<u16, u64>) -> Option<u16> {
     ports.iter().max_by_key(|&(port, count)| (count, std::cmp::Reverse(port))).map(|(&port, _)| port)
 }
 
+/// Adds a time for which requests were held, by holder and system call.
+fn add_held(held: &mut BTreeMap<(i32, NameId), u64>, of: (i32, NameId), ns: u64) {
+    if held.len() < MAX_HOLDERS || held.contains_key(&of) {
+        *held.entry(of).or_default() += ns;
+    }
+}
+
 /// Adds a connection to the activity of its process.
 fn add(activity: &mut SocketActivity, connection: &Connection) {
     let Connection { side, from_send, from_receive, since, .. } = connection;
@@ -526,7 +538,7 @@ fn add(activity: &mut SocketActivity, connection: &Connection) {
         }
         false => {
             activity.served.add(from_receive);
-            connection.held.iter().for_each(|(of, ns)| *activity.held.entry(*of).or_default() += ns);
+            connection.held.iter().for_each(|(of, ns)| add_held(&mut activity.held, *of, *ns));
         }
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! A thread that has received a request and not answered it serves that request. If it is blocked
 //! meanwhile until another thread wakes it, that wait is part of its request, unless the other
-//! thread works for it: unless it has woken that thread before, within the same request. The waits
-//! are counted when the same thread sends the reply. Threads that serve several open connections
-//! are left out: their waits belong to no single request.
+//! thread works for it: it serves no request of its own, and was woken for this one before. The
+//! waits are counted when the same thread sends the reply. Threads that serve several open
+//! connections are left out: their waits belong to no single request.
 //!
 //! Example: a session of a database waits in `futex` for a row lock, until the session of a
 //! transaction commits.
@@ -51,7 +51,11 @@ impl HeldRequests {
     /// A thread has received a request. `is_open` tells whether a connection is still open.
     pub fn received(&mut self, tid: i32, of: (i32, i64), is_open: impl Fn((i32, i64)) -> bool) {
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
-            return;
+            // Most of them have ended.
+            self.threads.retain(|_, serving| !serving.is_answered);
+            if self.threads.len() >= MAX_THREADS {
+                return;
+            }
         }
         let new = || Serving { of, is_answered: false, serves_several: false, waits: Vec::new(), asked: Vec::new() };
         let serving = self.threads.entry(tid).or_insert_with(new);
@@ -67,8 +71,10 @@ impl HeldRequests {
         if let Some(waker) = self.threads.get_mut(&by).filter(|waker| !waker.is_answered && waker.asked.len() < MAX_WAITS) {
             waker.asked.push(tid);
         }
+        // A thread that serves a request itself works for that one: it has only passed on a lock.
+        let serves = self.threads.get(&by).is_some_and(|waker| !waker.is_answered);
         let serving = self.threads.get_mut(&tid).filter(|serving| !serving.is_answered && !serving.serves_several);
-        let Some(serving) = serving.filter(|serving| tid != by && !serving.asked.contains(&by)) else { return false };
+        let Some(serving) = serving.filter(|serving| tid != by && (serves || !serving.asked.contains(&by))) else { return false };
         let known = serving.waits.iter().position(|wait| (wait.holder, wait.call) == (holder, call));
         match known {
             Some(at) => serving.waits[at].ns += ns,

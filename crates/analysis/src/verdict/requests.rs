@@ -7,10 +7,11 @@ use super::parts::{Does, Part};
 use super::subjects::{FromTo, Role, SubjectId};
 use super::Case;
 use crate::verdict::exchanges::{self, SocketActivity};
+use longpole_model::interaction::MachineId;
 use longpole_model::names::NameId;
 use longpole_model::system_calls::CallFamily;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 impl Case<'_> {
     /// Returns a reason if the client of this subject sends many requests, one after the other, and
@@ -44,7 +45,8 @@ impl Case<'_> {
     /// replies (N + 1 queries).
     pub(super) fn asks_often(&self, server: SubjectId) -> Option<(Because, Option<Mechanism>)> {
         let SocketActivity { asked, served, .. } = &self.subjects.get(server).activity;
-        let callee = self.mostly_asks(server)?;
+        let serves = |of: &SubjectId| self.subjects.get(*of).activity.served.count as f64 >= self.limits.majority * asked.count as f64;
+        let callee = self.mostly_asks_of(server, serves)?;
         let per_request = asked.count as f64 / served.count.max(1) as f64;
         let is_often = served.count >= self.limits.min_occurrences && per_request >= self.limits.max_similar_ratio;
         let one_at_a_time = asked.open() <= served.open() * (1.0 + self.limits.considerable_share);
@@ -187,12 +189,16 @@ impl Case<'_> {
         let held = self.parts.wholes.iter().filter_map(|whole| {
             let server = self.subjects.get(whole.subject);
             let SocketActivity { served, held, .. } = &server.activity;
-            let is_own = |process: i32| {
-                let mut own = self.subjects.iter().filter(|(_, other)| other.name == server.name);
-                own.any(|(_, other)| other.processes.contains(&process))
-            };
+            let own: HashSet<i32> = self
+                .subjects
+                .iter()
+                .filter(|(other, _)| self.is_same_program(whole.subject, *other))
+                .flat_map(|(_, other)| other.processes.iter().copied())
+                .collect();
             let mut calls: BTreeMap<NameId, u64> = BTreeMap::new();
-            held.iter().filter(|((process, _), _)| is_own(*process)).for_each(|((_, call), ns)| *calls.entry(*call).or_default() += ns);
+            held.iter()
+                .filter(|((process, _), _)| own.contains(process))
+                .for_each(|((_, call), ns)| *calls.entry(*call).or_default() += ns);
             let ns: u64 = calls.values().sum();
             let waiting = served.open() * ns as f64 / served.total_ns.max(1) as f64;
             let is_most = ns as f64 >= self.limits.majority * served.total_ns as f64;
@@ -205,7 +211,21 @@ impl Case<'_> {
         });
         let (waiting, at, call) = held.max_by(|a, b| a.0.total_cmp(&b.0))?;
         let call = self.off_path.sockets.held_in(call).to_owned();
-        Some(Because::HeldRequests { at: self.name(at, None), waiting, call })
+        Some(Because::HeldRequests { at: self.name(at, None), waiting, call, is_passed_on: self.passes_on(at) })
+    }
+
+    /// Returns whether threads of a subject that others of it wake wake others in turn, as they do
+    /// that pass on a lock. Those that wait for an item, or for work that is done for them, do not.
+    fn passes_on(&self, subject: SubjectId) -> bool {
+        let owns = |machine| self.subjects.known(self.vocabulary.machine_name(machine)) == Some(subject);
+        let (mut woke, mut woken): (HashMap<MachineId, u64>, HashMap<MachineId, u64>) = Default::default();
+        for (by, machine, pair) in self.traffic.pairs().filter(|&(by, machine, _)| by != machine && owns(by) && owns(machine)) {
+            *woke.entry(by).or_default() += pair.direct;
+            *woken.entry(machine).or_default() += pair.direct;
+        }
+        let all: u64 = woken.values().sum();
+        let handed_on: u64 = woken.iter().map(|(machine, count)| woke.get(machine).copied().unwrap_or(0).min(*count)).sum();
+        handed_on as f64 >= self.limits.considerable_share * all as f64 && handed_on > 0
     }
 
     /// Returns a reason if all processes of a server on the path are occupied by requests, while
@@ -215,8 +235,10 @@ impl Case<'_> {
             let server = self.subjects.get(whole.subject);
             let (served, processes) = (&server.activity.served, server.processes.len() as u64);
             let open = self.open(whole.subject);
-            let are_all = served.open() >= (1.0 - self.limits.considerable_share) * processes as f64;
-            let is_full = processes > 1 && are_all && open >= processes as f64 + self.limits.min_waiting;
+            // A process that serves several requests at a time accepts the next one at once.
+            let (at_a_time, share) = (served.open() / processes as f64, self.limits.considerable_share);
+            let are_all = (1.0 - share..=1.0 + share).contains(&at_a_time) && self.workers(whole.subject) <= processes;
+            let is_full = processes > 1 && are_all && open >= served.open() + self.limits.min_waiting;
             (is_full && served.count >= self.limits.min_occurrences).then_some((open, processes, whole.subject))
         });
         let (open, processes, at) = found.max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -225,7 +247,12 @@ impl Case<'_> {
 
     /// Returns the subject that a client wakes most often.
     fn mostly_asks(&self, client: SubjectId) -> Option<SubjectId> {
-        let callees = self.wakeups_between.iter().filter(|(pair, _)| pair.from == client);
+        self.mostly_asks_of(client, |_| true)
+    }
+
+    /// Returns the same among some subjects.
+    fn mostly_asks_of(&self, client: SubjectId, is_meant: impl Fn(&SubjectId) -> bool) -> Option<SubjectId> {
+        let callees = self.wakeups_between.iter().filter(|(pair, _)| pair.from == client && is_meant(&pair.to));
         callees.max_by_key(|&(pair, &count)| (count, Reverse(pair.to))).map(|(pair, _)| pair.to)
     }
 

@@ -624,11 +624,11 @@ mod tests {
         let slow = "slow (pid 7) is the bottleneck: it waits in poll until a time that it set itself";
         let one = sentence(&verdict(Some(Mechanism::SleepInHandler), vec![sleeps(1.02)]));
         assert!(one.starts_with(&format!("{slow}, while client (pid 7) waits for one reply at a time, for ")), "{one}");
-        assert!(one.contains("; 2.00 ms each time, 7 times. "), "{one}");
+        assert!(one.contains("; 2.0 ms each time, 7 times. "), "{one}");
         let several = sentence(&verdict(Some(Mechanism::SleepInHandler), vec![sleeps(3.0)]));
         assert!(several.starts_with(&format!("{slow} for ")), "{several}");
         assert!(several.contains("7 times while client (pid 7) waits for it (3.0 of its requests are open at a time)"), "{several}");
-        let held = || Because::HeldRequests { at: named("store"), waiting: 2.5, call: "futex".to_owned() };
+        let held = || Because::HeldRequests { at: named("store"), waiting: 2.5, call: "futex".to_owned(), is_passed_on: true };
         let locked = verdict(Some(Mechanism::LockConvoy), vec![sleeps(1.0), held()]);
         assert_eq!(
             heading(&locked),

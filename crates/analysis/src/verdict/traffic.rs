@@ -99,7 +99,8 @@ pub struct Own {
     pub slept_ns: u64,
     /// Begin and end of the longest sleep.
     pub longest_sleep: Option<(u64, u64)>,
-    /// Lengths of its sleeps, and of the intervals between their ends, in ns.
+    /// Lengths of its sleeps after the first one, and of the intervals between the ends of sleeps,
+    /// in ns.
     pub sleep_times: Moments,
     pub intervals: Moments,
     /// End of its last sleep.
@@ -501,8 +502,8 @@ impl Own {
     fn add_sleep(&mut self, since: u64, t: u64) {
         self.sleeps += 1;
         self.slept_ns += t - since;
-        self.sleep_times.add((t - since) as f64);
         if let Some(before) = self.awoke_ns.replace(t) {
+            self.sleep_times.add((t - since) as f64);
             self.intervals.add(t.saturating_sub(before) as f64);
         }
         if self.longest_sleep.is_none_or(|(begin, end)| end - begin < t - since) {

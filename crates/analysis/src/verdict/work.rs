@@ -9,7 +9,11 @@ use super::{state_of, Case};
 use crate::findings::Scope;
 use crate::verdict::inversions::Inversion;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
+/// Priorities of threads with a nice value, -20 to 19: as LTTng counts them, and as the kernel
+/// does.
+const NICE: [RangeInclusive<i32>; 2] = [0..=39, 100..=139];
 /// Number of groups of threads that are listed.
 const MAX_GROUPS: usize = 4;
 
@@ -105,8 +109,11 @@ impl Case<'_> {
             });
             own.max().map(|(_, priority)| priority)
         };
-        let levels = priority(waiting, |own| own.ready_ns)?.checked_sub(priority(user, |own| own.ran_ns)?)?;
-        let levels = u64::try_from(levels).ok().filter(|&levels| levels > 0)?;
+        // Other numbers are of real-time priorities, which nice does not change.
+        let is_nice = |priority: i32| NICE.iter().position(|numbers| numbers.contains(&priority));
+        let (own, of_user) = (priority(waiting, |own| own.ready_ns)?, priority(user, |own| own.ran_ns)?);
+        let are_alike = is_nice(own).is_some() && is_nice(own) == is_nice(of_user);
+        let levels = u64::try_from(own - of_user).ok().filter(|&levels| are_alike && levels > 0 && user != waiting)?;
         Some(Because::LowerPriority { waits: self.name(waiting, None), user: self.name(user, None), levels })
     }
 
@@ -211,16 +218,18 @@ impl Case<'_> {
         let next = programs.get(1).map_or(0.0, |(share, error, _)| share + error);
         let is_own = |part: &&Part| own.iter().any(|whole| whole.subject == part.subject) && part.does != Does::Transit;
         let mut parts: Vec<&Part> = self.parts.parts.iter().filter(is_own).collect();
-        let first = *parts.first().filter(|_| self.leads(*share, *error, next))?;
+        if !self.leads(*share, *error, next) {
+            return None;
+        }
         let states = largest_states(&parts);
         let (state, of_state) = states.first()?.clone();
+        let first = *parts.iter().find(|part| state_of(part) == state)?;
         let alone = of_state >= self.limits.majority * share;
-        if alone {
-            parts.retain(|part| (part.does, &part.state) == (first.does, &first.state));
-        }
+        parts.retain(|part| (part.does, &part.state) == (first.does, &first.state));
         let mut verdict = self.verdict_on(Outcome::Bottleneck, first.subject, &parts);
         verdict.set_share(if alone { of_state } else { *share }, *error);
         verdict.state = alone.then_some(state);
+        verdict.origin.row = verdict.origin.row.filter(|_| alone);
         verdict.subject = Some(Named { level: SubjectLevel::Pool, pid: None, tid: None, port: None, ..self.name(first.subject, None) });
         verdict.role = None;
         verdict.because.push(Because::Divided { parts: states });
@@ -273,7 +282,9 @@ impl Case<'_> {
     /// CPUs. `parts` are its states.
     fn add_interrupts(&self, parts: &[&Part], verdict: &mut Verdict) {
         let ns = |is_meant: fn(Does) -> bool| parts.iter().filter(|part| is_meant(part.does)).map(|part| part.ns).sum::<u64>() as f64;
-        if ns(|does| does == Does::Interrupt) >= self.limits.majority * ns(|does| does != Does::Runnable) {
+        let interrupted = ns(|does| does == Does::Interrupt);
+        let is_first = parts.first().is_some_and(|part| part.does == Does::Interrupt);
+        if is_first && interrupted >= self.limits.majority * ns(|does| does != Does::Runnable) {
             // Requests that wait meanwhile wait for these interrupts.
             verdict.mechanism = match verdict.mechanism {
                 None | Some(Mechanism::Serialisation) => Some(Mechanism::InterruptWork),

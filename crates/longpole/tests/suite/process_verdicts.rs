@@ -210,21 +210,27 @@ fn interrupts_that_take_most_of_a_programs_time_are_the_mechanism() {
     assert_eq!(named(&verdict), ["bottleneck", "relay", "interrupt_work"], "{verdict:#}");
 }
 
-/// A client asks a store, which needs a different time for each answer, and then sleeps: until its
-/// next interval of 6 ms begins if `on_schedule`, else for 3 ms.
+/// A client waits for a second until its store is ready. Then it asks the store, which needs a
+/// different time for each answer, and sleeps: until its next interval of 6 ms begins if
+/// `on_schedule`, else for 3 ms.
 fn with_pauses(on_schedule: bool) -> Value {
     let (client, store) = (Task::new("gauge", 101, 0), Task::new("store", 102, 1));
     let mut system = Scheduled::new(2);
     [client, store].into_iter().for_each(|task| system.starts(None, task));
     system.connects((client, 4), (store, 5));
     system.receives(store, 5);
+    let nanosleep = "which_clock: 0, flags: 0, rqtp: 7f00, rmtp: 0";
+    system.enters(client, "clock_nanosleep", nanosleep);
+    system.sleeps(client);
+    system.after(1_000_000).wakes(None, client);
+    system.leaves(client, "clock_nanosleep", 0);
     let begin = system.now;
-    for round in 0..200 {
+    for round in 0..600 {
         system.after(20).sends((client, 4), store);
         system.receives(client, 4);
         system.after(2_500 + 97 * (round * 7 % 11)).sends((store, 5), client);
         system.receives(store, 5);
-        system.enters(client, "clock_nanosleep", "which_clock: 0, flags: 0, rqtp: 7f00, rmtp: 0");
+        system.enters(client, "clock_nanosleep", nanosleep);
         system.sleeps(client);
         let next = begin + 6_000 * (round + 1) + round % 3;
         let rest = if on_schedule { next - system.now } else { 3_000 + round % 3 };
@@ -299,4 +305,48 @@ fn requests_that_wait_for_one_of_the_occupied_processes_are_counted() {
         .find(|because| ["serialised", "occupied"].contains(&because["kind"].as_str().unwrap()));
     let open = where_they_wait.unwrap_or_else(|| panic!("{verdict:#}"))["open"].as_f64().unwrap();
     assert!((3.5..4.1).contains(&open), "{verdict:#}");
+}
+
+/// Sessions of a queue wait in `futex` for items, which one client puts now and then.
+#[test]
+fn consumers_that_wait_for_items_do_not_wait_for_a_lock() {
+    let clients = [0, 1, 2, 3].map(|n| Task::new(if n == 0 { "feeder" } else { "packer" }, 101 + n, n));
+    let sessions = [0, 1, 2, 3].map(|n| Task::new("queue", 201 + n, 4 + n));
+    let futex = "uaddr: 7f10, op: 80, val: 2, utime: 0, uaddr2: 0, val3: 0";
+    let mut system = Scheduled::new(8);
+    for (client, session) in clients.into_iter().zip(sessions) {
+        system.starts(None, client);
+        system.starts(None, session);
+        system.connects((client, 4), (session, 5));
+        system.receives(session, 5);
+    }
+    for n in 1..4 {
+        system.after(5).sends((clients[n], 4), sessions[n]);
+        system.receives(clients[n], 4);
+        system.enters(sessions[n], "futex", futex);
+        system.sleeps(sessions[n]);
+    }
+    for round in 0..300 {
+        let n = 1 + round % 3;
+        system.enters(clients[0], "clock_nanosleep", "which_clock: 0, flags: 0, rqtp: 7f00, rmtp: 0");
+        system.sleeps(clients[0]);
+        system.after(5_000).wakes(None, clients[0]);
+        system.leaves(clients[0], "clock_nanosleep", 0);
+        system.after(20).sends((clients[0], 4), sessions[0]);
+        system.receives(clients[0], 4);
+        system.after(10).wakes(Some(sessions[0]), sessions[n]);
+        system.leaves(sessions[n], "futex", 0);
+        system.after(5).sends((sessions[0], 5), clients[0]);
+        system.receives(sessions[0], 5);
+        system.after(5).sends((sessions[n], 5), clients[n]);
+        system.receives(sessions[n], 5);
+        system.after(50).sends((clients[n], 4), sessions[n]);
+        system.receives(clients[n], 4);
+        system.enters(sessions[n], "futex", futex);
+        system.sleeps(sessions[n]);
+    }
+    let verdict = verdict(system);
+    assert_eq!(named(&verdict)[..2], ["paced", "feeder"], "{verdict:#}");
+    let held = verdict["because"].as_array().unwrap().iter().find(|because| because["kind"] == "held_requests");
+    assert!(held.is_none_or(|held| held["is_passed_on"] == false), "{verdict:#}");
 }

@@ -77,7 +77,7 @@ fn reasons() -> Vec<Because> {
         Because::Serialised { at: named(), open: 8.0, at_a_time: 1.0, callee: Some(named()), threads: 1 },
         Because::Schedule { interval_ns: 60_000_000, count: 66 },
         Because::Occupied { at: named(), processes: 6, open: 20.5 },
-        Because::HeldRequests { at: named(), waiting: 2.5, call: "futex".to_owned() },
+        Because::HeldRequests { at: named(), waiting: 2.5, call: "futex".to_owned(), is_passed_on: true },
         Because::BlocksItsLoop { at: named() },
         Because::OpenRequests { at: named(), open: 2.5 },
         Because::OnlyTogether { changes: vec![name(), name()], states: vec![name(), name()], gains: vec![0.1, -0.1], gain: 0.7 },

@@ -50,8 +50,9 @@ pub(super) fn clause(because: &Because) -> String {
         Because::Occupied { at, processes, open } => {
             format!("{open:.1} requests are open to the {} processes of {}, all of which are occupied", number(*processes), name(at))
         }
-        Because::HeldRequests { at, waiting, call } => {
-            format!("{waiting:.1} requests at a time wait in {} for another of its threads ({call}), as for a lock", name(at))
+        Because::HeldRequests { at, waiting, call, is_passed_on } => {
+            let what = if *is_passed_on { "as for a lock" } else { "as for a lock, or for an item of a queue" };
+            format!("{waiting:.1} requests at a time wait in {} for another of its threads ({call}), {what}", name(at))
         }
         Because::BlocksItsLoop { at } => {
             format!("{} waits for each reply in a call that blocks its event loop, and serves nobody meanwhile", name(at))
