@@ -32,6 +32,19 @@ fn text(verdict: &Value) -> &str {
     verdict["text"].as_str().unwrap()
 }
 
+/// Arguments of a wait in `futex`.
+const FUTEX: &str = "uaddr: 7f10, op: 80, val: 2, utime: 0, uaddr2: 0, val3: 0";
+
+/// Each session of a server accepts the connection of one client, and waits for a request.
+fn serve(system: &mut Scheduled, clients: [Task; 4], sessions: [Task; 4]) {
+    for (client, session) in clients.into_iter().zip(sessions) {
+        system.starts(None, client);
+        system.starts(None, session);
+        system.connects((client, 4), (session, 5));
+        system.receives(session, 5);
+    }
+}
+
 /// A client asks a shop, which asks a store eight times for each request.
 #[test]
 fn a_server_that_asks_another_one_many_times_per_request_is_named_with_their_number() {
@@ -68,13 +81,7 @@ fn requests_that_wait_for_a_lock_of_a_client_that_computes_are_counted() {
     let clients = [0, 1, 2, 3].map(|n| Task::new(if n == 0 { "import" } else { "till" }, 101 + n, n));
     let sessions = [0, 1, 2, 3].map(|n| Task::new("store", 201 + n, 4 + n));
     let mut system = Scheduled::new(8);
-    for (client, session) in clients.into_iter().zip(sessions) {
-        system.starts(None, client);
-        system.starts(None, session);
-        system.connects((client, 4), (session, 5));
-        system.receives(session, 5);
-    }
-    let futex = "uaddr: 7f10, op: 80, val: 2, utime: 0, uaddr2: 0, val3: 0";
+    serve(&mut system, clients, sessions);
     for _ in 0..120 {
         // The import takes the lock, and computes.
         system.after(5).sends((clients[0], 4), sessions[0]);
@@ -84,7 +91,7 @@ fn requests_that_wait_for_a_lock_of_a_client_that_computes_are_counted() {
         for n in 1..4 {
             system.after(2).sends((clients[n], 4), sessions[n]);
             system.receives(clients[n], 4);
-            system.enters(sessions[n], "futex", futex);
+            system.enters(sessions[n], "futex", FUTEX);
             system.sleeps(sessions[n]);
         }
         // Its second request releases the lock.
@@ -312,18 +319,12 @@ fn requests_that_wait_for_one_of_the_occupied_processes_are_counted() {
 fn consumers_that_wait_for_items_do_not_wait_for_a_lock() {
     let clients = [0, 1, 2, 3].map(|n| Task::new(if n == 0 { "feeder" } else { "packer" }, 101 + n, n));
     let sessions = [0, 1, 2, 3].map(|n| Task::new("queue", 201 + n, 4 + n));
-    let futex = "uaddr: 7f10, op: 80, val: 2, utime: 0, uaddr2: 0, val3: 0";
     let mut system = Scheduled::new(8);
-    for (client, session) in clients.into_iter().zip(sessions) {
-        system.starts(None, client);
-        system.starts(None, session);
-        system.connects((client, 4), (session, 5));
-        system.receives(session, 5);
-    }
+    serve(&mut system, clients, sessions);
     for n in 1..4 {
         system.after(5).sends((clients[n], 4), sessions[n]);
         system.receives(clients[n], 4);
-        system.enters(sessions[n], "futex", futex);
+        system.enters(sessions[n], "futex", FUTEX);
         system.sleeps(sessions[n]);
     }
     for round in 0..300 {
@@ -342,7 +343,7 @@ fn consumers_that_wait_for_items_do_not_wait_for_a_lock() {
         system.receives(sessions[n], 5);
         system.after(50).sends((clients[n], 4), sessions[n]);
         system.receives(clients[n], 4);
-        system.enters(sessions[n], "futex", futex);
+        system.enters(sessions[n], "futex", FUTEX);
         system.sleeps(sessions[n]);
     }
     let verdict = verdict(system);
