@@ -344,40 +344,28 @@ impl Case<'_> {
         verdict.because.insert(0, lock);
     }
 
-    /// Adds the server in which requests wait for its other threads, if no reason states a lock. A
-    /// sleep sets no pace if these threads pass on a lock meanwhile.
+    /// Adds the server in which requests wait for its other threads, if no reason states a lock.
     fn add_held_requests(&self, verdict: &mut Verdict) {
-        let has_subject = matches!(verdict.outcome, Outcome::Bottleneck | Outcome::Paced);
-        let is_lock = |because: &Because| matches!(because, Because::Convoy { .. } | Because::Lock { .. } | Because::FileLock { .. });
-        let has_lock = verdict.because.iter().any(is_lock);
-        let is_scheduled = verdict.because.iter().any(|because| matches!(because, Because::Schedule { .. }));
-        let Some(held) = self.held_requests().filter(|_| has_subject && !has_lock && !is_scheduled) else { return };
-        let sleeps = verdict.because.iter().any(|because| matches!(because, Because::Sleeps { .. }));
-        let is_lock = matches!(held, Because::HeldRequests { is_passed_on: true, .. });
-        if is_lock && sleeps && matches!(verdict.mechanism, None | Some(Mechanism::SleepInHandler)) {
-            (verdict.outcome, verdict.mechanism) = (Outcome::Bottleneck, Some(Mechanism::LockConvoy));
-            // These requests are the open ones.
-            verdict.because.retain(|because| !matches!(because, Because::OpenRequests { .. }));
-        }
-        verdict.because.push(held);
-    }
-
-    /// Adds the server whose processes are all occupied, if no reason states where requests wait. A
-    /// sleep sets no pace if they do.
-    fn add_occupied(&self, verdict: &mut Verdict) {
-        let states_it = |because: &Because| {
-            matches!(because, Because::Serialised { .. } | Because::HeldRequests { .. } | Because::Convoy { .. } | Because::Schedule { .. })
-        };
-        let has_subject = matches!(verdict.outcome, Outcome::Bottleneck | Outcome::Paced);
-        if !has_subject || verdict.because.iter().any(states_it) {
+        use Because::{Convoy, FileLock, Lock, Schedule};
+        let states_it = |because: &Because| matches!(because, Convoy { .. } | Lock { .. } | FileLock { .. } | Schedule { .. });
+        if verdict.because.iter().any(states_it) {
             return;
         }
-        let Some(occupied) = self.occupied() else { return };
-        let sleeps = verdict.because.iter().any(|because| matches!(because, Because::Sleeps { .. }));
-        if sleeps && matches!(verdict.mechanism, None | Some(Mechanism::SleepInHandler)) {
-            (verdict.outcome, verdict.mechanism) = (Outcome::Bottleneck, Some(Mechanism::Serialisation));
+        let Some(held) = self.held_requests() else { return };
+        let is_lock = matches!(held, Because::HeldRequests { is_passed_on: true, .. });
+        add_waiting(verdict, held, is_lock.then_some(Mechanism::LockConvoy));
+    }
+
+    /// Adds the server whose processes are all occupied, if no reason states where requests wait.
+    fn add_occupied(&self, verdict: &mut Verdict) {
+        use Because::{Convoy, HeldRequests, Schedule, Serialised};
+        let states_it = |because: &Because| matches!(because, Serialised { .. } | HeldRequests { .. } | Convoy { .. } | Schedule { .. });
+        if verdict.because.iter().any(states_it) {
+            return;
         }
-        verdict.because.push(occupied);
+        if let Some(occupied) = self.occupied() {
+            add_waiting(verdict, occupied, Some(Mechanism::Serialisation));
+        }
     }
 
     /// Adds a caveat if programs unrelated to the path take a considerable share of the CPUs.
@@ -580,6 +568,21 @@ impl Case<'_> {
         });
         Some(Gain { change, of, progress, latency, gain, low, high })
     }
+}
+
+/// Adds where requests wait to a verdict that names a subject. A sleep sets no pace if they wait
+/// meanwhile by the given mechanism.
+fn add_waiting(verdict: &mut Verdict, waiting: Because, mechanism: Option<Mechanism>) {
+    if !matches!(verdict.outcome, Outcome::Bottleneck | Outcome::Paced) {
+        return;
+    }
+    let sleeps = verdict.because.iter().any(|because| matches!(because, Because::Sleeps { .. }));
+    if mechanism.is_some() && sleeps && matches!(verdict.mechanism, None | Some(Mechanism::SleepInHandler)) {
+        (verdict.outcome, verdict.mechanism) = (Outcome::Bottleneck, mechanism);
+        // That they wait says more than how many are open.
+        verdict.because.retain(|because| !matches!(because, Because::OpenRequests { .. }));
+    }
+    verdict.because.push(waiting);
 }
 
 /// Returns how often each subject wakes each other one.

@@ -43,6 +43,12 @@ fn wakes(pairs: &[Wakes]) -> (HashMap<MachineId, u64>, HashMap<MachineId, u64>) 
     (woke, woken)
 }
 
+/// Returns for each woken thread how often it has woken others in turn, at most as often as it was
+/// woken itself.
+fn handed_on(woke: &HashMap<MachineId, u64>, woken: &HashMap<MachineId, u64>) -> Vec<u64> {
+    woken.iter().map(|(machine, &count)| count.min(woke.get(machine).copied().unwrap_or(0))).collect()
+}
+
 /// Returns the pairs of threads that both wake others and are woken.
 fn among_members(pairs: &[Wakes]) -> Vec<Wakes> {
     let (woke, woken) = wakes(pairs);
@@ -96,8 +102,8 @@ impl Case<'_> {
         }
         let wait = why.into_iter().max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name))).map(|(name, _)| name.to_owned());
         let all: u64 = woken.values().sum();
-        let both_ways = woken.iter().map(|(machine, &count)| count.min(woke.get(machine).copied().unwrap_or(0)));
-        let (handed_on, of_one) = both_ways.fold((0, 0), |(sum, most), count| (sum + count, most.max(count)));
+        let both_ways = handed_on(&woke, &woken);
+        let (handed_on, of_one) = both_ways.into_iter().fold((0, 0), |(sum, most), count| (sum + count, most.max(count)));
         let lives = woken.keys().filter_map(|&machine| self.traffic.own(machine));
         let first = lives.clone().filter_map(|own| own.first_ns).min().unwrap_or(0);
         let last = lives.map(|own| own.last_ns).max().unwrap_or(0);
@@ -115,6 +121,18 @@ impl Case<'_> {
             wait: wait.unwrap_or_default(),
             waited_ns,
         })
+    }
+
+    /// Returns whether a considerable part of the subject's threads that others of it wake wake
+    /// others in turn, as those do that pass on a lock. Threads that wait for an item, or for work
+    /// that is done for them, do not.
+    pub(super) fn passes_on(&self, subject: SubjectId) -> bool {
+        let owns = |machine| self.subjects.known(self.vocabulary.machine_name(machine)) == Some(subject);
+        let within = self.traffic.pairs().filter(|&(by, machine, _)| by != machine && owns(by) && owns(machine));
+        let pairs: Vec<Wakes> = within.map(|(by, machine, pair)| (by, machine, *pair)).collect();
+        let (woke, woken) = wakes(&pairs);
+        let (on, all) = (handed_on(&woke, &woken).iter().sum::<u64>(), woken.values().sum::<u64>());
+        on > 0 && on as f64 >= self.limits.considerable_share * all as f64
     }
 
     /// Returns the pairs without threads that are only woken, or only wake others, such as those

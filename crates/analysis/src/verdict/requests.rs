@@ -7,11 +7,10 @@ use super::parts::{Does, Part};
 use super::subjects::{FromTo, Role, SubjectId};
 use super::Case;
 use crate::verdict::exchanges::{self, SocketActivity};
-use longpole_model::interaction::MachineId;
 use longpole_model::names::NameId;
 use longpole_model::system_calls::CallFamily;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 impl Case<'_> {
     /// Returns a reason if the client of this subject sends many requests, one after the other, and
@@ -189,6 +188,9 @@ impl Case<'_> {
         let held = self.parts.wholes.iter().filter_map(|whole| {
             let server = self.subjects.get(whole.subject);
             let SocketActivity { served, held, .. } = &server.activity;
+            if held.is_empty() {
+                return None;
+            }
             let own: HashSet<i32> = self
                 .subjects
                 .iter()
@@ -212,20 +214,6 @@ impl Case<'_> {
         let (waiting, at, call) = held.max_by(|a, b| a.0.total_cmp(&b.0))?;
         let call = self.off_path.sockets.held_in(call).to_owned();
         Some(Because::HeldRequests { at: self.name(at, None), waiting, call, is_passed_on: self.passes_on(at) })
-    }
-
-    /// Returns whether threads of a subject that others of it wake wake others in turn, as they do
-    /// that pass on a lock. Those that wait for an item, or for work that is done for them, do not.
-    fn passes_on(&self, subject: SubjectId) -> bool {
-        let owns = |machine| self.subjects.known(self.vocabulary.machine_name(machine)) == Some(subject);
-        let (mut woke, mut woken): (HashMap<MachineId, u64>, HashMap<MachineId, u64>) = Default::default();
-        for (by, machine, pair) in self.traffic.pairs().filter(|&(by, machine, _)| by != machine && owns(by) && owns(machine)) {
-            *woke.entry(by).or_default() += pair.direct;
-            *woken.entry(machine).or_default() += pair.direct;
-        }
-        let all: u64 = woken.values().sum();
-        let handed_on: u64 = woken.iter().map(|(machine, count)| woke.get(machine).copied().unwrap_or(0).min(*count)).sum();
-        handed_on as f64 >= self.limits.considerable_share * all as f64 && handed_on > 0
     }
 
     /// Returns a reason if all processes of a server on the path are occupied by requests, while

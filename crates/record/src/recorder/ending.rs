@@ -17,11 +17,10 @@ impl Recorder {
 
     /// Does the same as [`Recorder::finish`], with two callbacks.
     ///
-    /// `progress` is called with the bytes of the kernel's pages that were converted, and with all
-    /// of them; if it
-    /// returns false, the remaining pages are converted by the first reader of the recording.
-    /// `complete` may add files to the recording before it is marked as done; it returns
-    /// diagnostics.
+    /// `progress` is called with the bytes of the kernel's pages that were converted, and with the
+    /// bytes of all pages; if it returns false, the remaining pages are converted by the first
+    /// reader of the recording. `complete` may add files to the recording before it is marked as
+    /// done; it returns diagnostics.
     pub fn finish_with(mut self, progress: &mut dyn FnMut(u64, u64) -> bool, complete: &mut dyn FnMut(&Path) -> Vec<String>) -> Outcome {
         if let Err(error) = self.follow_moved_folder() {
             self.recording.note(error.to_string());
