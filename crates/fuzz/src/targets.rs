@@ -5,6 +5,7 @@
 
 mod ctf;
 mod foreign;
+mod generated;
 mod index;
 mod kernel;
 mod packets;
@@ -53,6 +54,7 @@ pub const ALL: &[Target] = &[
     kernel::TRACE_DAT,
     kernel::FTRACE_TEXT,
     unwinding::UNWINDING,
+    generated::GENERATED,
 ];
 
 /// Targets that fail deliberately. A test checks that these failures are found, which shows that

@@ -23,6 +23,8 @@ pub struct Places {
     pub made: HashMap<i32, BTreeMap<u64, u64>>,
     /// User id, and process id in the process's own namespace, of the processes in `made`.
     pub owners: HashMap<i32, (u32, i32)>,
+    /// Logs of generated code, of the processes in `made`.
+    pub code_logs: HashMap<i32, ModuleId>,
     /// Number of different places in `files` and `made`.
     pub count: usize,
     /// Number of addresses beyond [`MAX_PLACES`].
@@ -55,8 +57,12 @@ impl Places {
         let (of, key) = match self.spaces.place(pid, address) {
             Place::File(module, offset) => (self.files.entry(module).or_default(), offset),
             Place::Made(pid, address) => {
-                if let Some(owner) = self.spaces.process(pid).and_then(|process| process.owner) {
+                let process = self.spaces.process(pid);
+                if let Some(owner) = process.and_then(|process| process.owner) {
                     self.owners.insert(pid, owner);
+                }
+                if let Some(log) = process.and_then(|process| process.code_log) {
+                    self.code_logs.insert(pid, log);
                 }
                 (self.made.entry(pid).or_default(), address)
             }

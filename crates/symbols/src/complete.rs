@@ -145,7 +145,7 @@ fn look_up(places: &Places, file: &File, stopped: &dyn Fn() -> bool) -> io::Resu
         match (why, item) {
             (Why::Item(why) | Why::Limit(why), Some(item)) => {
                 let name = match item {
-                    Item::Made(pid) => format!("the list of functions of process {pid}"),
+                    Item::Made(pid) => format!("the functions that process {pid} generated"),
                     Item::Module(id) => {
                         let module = &places.spaces.modules()[id.0 as usize];
                         let path = String::from_utf8_lossy(&module.path).into_owned();
@@ -195,7 +195,8 @@ fn look_into(places: &Places, file: &File, items: &[Item], from: usize, at: &mut
         match *item {
             Item::Made(pid) => {
                 let Some(addresses) = places.made.get(&pid) else { continue };
-                for (address, function) in jit::functions(pid, places.owners.get(&pid).copied(), addresses) {
+                let log = places.code_logs.get(&pid).map(|log| &places.spaces.modules()[log.0 as usize]);
+                for (address, function) in jit::functions(pid, places.owners.get(&pid).copied(), log, addresses) {
                     write(&mut out, &Line { pid: Some(pid), address: Some(address), functions: vec![function], ..Line::default() })?;
                 }
             }

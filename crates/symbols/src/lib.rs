@@ -42,6 +42,7 @@ mod unwind;
 pub use complete::{complete, is_pending, remaining, Completed, Remaining};
 pub use error::CompleteError;
 pub use frame::{Frame, FrameId, Origin};
+pub use jit::generated_functions;
 pub use probes::{complete_probes, probes_are_pending};
 pub use runtime::Runtime;
 pub use spaces::{Cause, Module, ModuleId, Place, Spaces};

@@ -43,7 +43,7 @@ impl Runtime {
                 "Java did not compile them because they are called only once; with JAVA_TOOL_OPTIONS=-Xcomp, it compiles all, and starts later"
             }
             Runtime::Java => "`longpole record --runtimes -- CMD` brings those of compiled functions, with Java 17 or later",
-            Runtime::Other => "the program must list them in /tmp/perf-PID.map",
+            Runtime::Other => "the program must list them in /tmp/perf-PID.map, or log them in jit-PID.dump",
         }
     }
 }

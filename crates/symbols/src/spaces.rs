@@ -49,6 +49,8 @@ pub struct Process {
     /// User id, and process id in the process's own namespace. Known for processes that generate
     /// code.
     pub owner: Option<(u32, i32)>,
+    /// The log of the code that the process generates, if it writes one.
+    pub code_log: Option<ModuleId>,
     /// Set after the process's exit.
     pub ended: bool,
 }
@@ -328,6 +330,9 @@ impl Spaces {
             },
         };
         let process = self.processes.entry(pid).or_default();
+        if module.is_some() && is_code_log(path) {
+            process.code_log = module;
+        }
         let Some(mappings) = process.space.own(&self.held) else {
             // Without room for a copy, the process's mappings are unknown from here on.
             self.left_out += 1;
@@ -399,6 +404,14 @@ impl Spaces {
             process.space.0.mappings.iter().filter_map(move |(&start, mapping)| Some((pid, mapping.module?, (start, mapping.end))))
         })
     }
+}
+
+/// Returns whether a mapped file is a log of generated code. A program maps its log as code, so
+/// that profilers find it.
+fn is_code_log(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    let pid = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
+    pid.is_some_and(|pid| !pid.is_empty() && pid.iter().all(u8::is_ascii_digit))
 }
 
 /// Fields of a sample with a copy of the stack.

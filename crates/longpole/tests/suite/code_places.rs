@@ -203,6 +203,35 @@ fn functions_of_node_are_named_with_their_lines() {
     check(&place, &["node", "--no-turbo-inlining", &source("places.js")], Known::Line);
 }
 
+/// Returns the lines of the function `computes` in a program.
+fn lines_of_computes(program: &str) -> std::ops::RangeInclusive<u64> {
+    let text = std::fs::read_to_string(program).unwrap();
+    let line = |wanted: &str, from: usize| text.lines().skip(from).position(|line| line.starts_with(wanted)).unwrap() + from + 1;
+    let first = line("function computes", 0);
+    first as u64..=line("}", first) as u64
+}
+
+#[test]
+fn instructions_of_node_have_lines_if_it_logs_its_code() {
+    let place = Place::new();
+    if !answers("node", &["--version"]) {
+        return println!("not at hand: Node, whose functions would be recorded");
+    }
+    let program = source("places.js");
+    let node = ["node", "--perf-prof", "--interpreted-frames-native-stack", &program];
+    let Some((recording, _)) = record(&place, &[], &node, SECONDS) else { return };
+    let within = lines_of_computes(&program);
+    let answer = path(&place, &recording);
+    let lines: Vec<u64> = answer["functions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|row| own_name(row) == "computes")
+        .filter_map(|row| row["line"].as_u64())
+        .collect();
+    assert!(!lines.is_empty() && lines.iter().all(|line| within.contains(line) && line > within.start()), "{lines:?}");
+}
+
 /// Compiles the program in Java. Returns the command; `None` if Java is missing or too old.
 fn java(place: &Place) -> Option<Vec<String>> {
     let classes = place.path("").to_str().unwrap().to_owned();
