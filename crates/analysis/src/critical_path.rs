@@ -21,16 +21,16 @@
 //! is needed. The profile is exact in ns: the sum of its entries must equal the length of the path,
 //! or the answer is refused ([`NoAnswer::NotConserved`]).
 //!
-//! Paths are stored in one of three ways ([`path_store`]). Each counts the tips that *hold* a path,
-//! and forgets what none of them holds, so memory depends on the number of tips and not on the
-//! length of the trace:
+//! Paths are stored in one of three ways ([`storage::path_store`]). Each counts the tips that
+//! *hold* a path, and forgets what none of them holds, so memory depends on the number of tips and
+//! not on the length of the trace:
 //!
 //! - as segments, the older ones in a file ([`Options::segments`] with [`Options::spill`]; a report
 //!   on a recorded command);
 //! - in windows, which several threads compute ([`Options::window`]; a report on the replies of a
 //!   service);
 //! - as a tree that has only the sums of each path, and merges nodes that nothing needs any more
-//!   ([`tree`]; all others).
+//!   ([`storage::tree`]; all others).
 //!
 //! The *active* path of one machine ([`active`]) is the machine's own time, in which each block is
 //! replaced by the part of the waker's path that lies within the block.
@@ -40,43 +40,35 @@ mod answer;
 pub mod cpu_holders;
 pub mod folded;
 pub(crate) mod interactions;
-pub(crate) mod key;
-mod key_table;
-mod key_times;
+pub mod keys;
 mod machine;
-pub mod name_index;
 mod options;
 pub mod participation;
 pub(crate) mod path;
-mod path_log;
-mod path_store;
 pub(crate) mod path_windows;
-mod runs;
 pub mod samples;
-mod segments;
 mod slack;
-mod tree;
+mod storage;
 mod window;
-mod words;
 
 pub use answer::{rows_by_class, Answer, Contradiction, NoAnswer, PassSizes, Profiled, Row};
-pub use key::Kind;
+pub use keys::key::Kind;
 pub use options::{Mode, Options};
 pub(crate) use path::Numbered;
 pub use path::{Call, Path, Segment, Stretch};
-pub use segments::Spill;
+pub use storage::segments::Spill;
 
 use active::Active;
-use key::{Key, Link, State};
-use key_table::KeyTable;
+use keys::key::{Key, Link, State};
+use keys::key_table::KeyTable;
 use longpole_model::interaction::{Cause, Effect, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Queues};
 use machine::{PathMachine, Tip};
-use path_store::{PathStore, Windows};
-use segments::Segments;
 use std::collections::VecDeque;
-use tree::Tree;
+use storage::path_store::{PathStore, Windows};
+use storage::segments::Segments;
+use storage::tree::Tree;
 
 /// Origin of a token or of a unit of free space in a queue: the path of the machine that made it,
 /// with the time, the host and the link of the put.

@@ -15,7 +15,7 @@ pub(crate) mod shares;
 pub(crate) mod stage_evidence;
 pub(crate) mod stage_facts;
 
-use crate::evidence::Evidence;
+use crate::stats::evidence::Evidence;
 use crate::stats::text::{number, percent};
 use longpole_model::rules::{self, RuleError};
 use longpole_predicate::{Datum, Predicate};

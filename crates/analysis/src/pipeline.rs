@@ -5,9 +5,9 @@
 //! in threads of their own, and [`Spool`] stores them for analyses that read them several times.
 //! [`FirstPass`] combines these: it reads a trace once for the critical path, and then computes the
 //! verdict and predicts changes. [`kernel`] and [`ProbeSteps`] pass the events of a trace to the
-//! analyses of the kernel and of probes. [`report_pass::ReportPass`] is the reading for `longpole
-//! report`: a [`FirstPass`], with the analyses of probes, packets and the kernel fed from the same
-//! items.
+//! analyses of the kernel and of probes. [`passes::report_pass::ReportPass`] is the reading for
+//! `longpole report`: a [`FirstPass`], with the analyses of probes, packets and the kernel fed from
+//! the same items.
 //!
 //! This room connects analyses; it has none of its own. It opens no file by its name, except the
 //! symbols of a recording, and prints nothing: the caller opens the trace.
@@ -35,21 +35,18 @@ mod answers;
 mod composed;
 pub mod cpu_holders;
 mod error;
-mod first_pass;
 pub mod follow;
 mod interactions;
 pub mod kernel;
-pub mod live_pass;
 mod parties;
+pub mod passes;
 mod path_end;
 pub mod pictures;
 mod probe_steps;
 mod progress;
 mod proposals;
 mod replays;
-pub mod report_pass;
 pub mod samples;
-mod second_pass;
 mod selection;
 mod spool;
 pub mod timeline;
@@ -57,10 +54,10 @@ pub mod wait_stacks;
 
 pub use composed::{compose, has_kernel_ids};
 pub use error::Error;
-pub use first_pass::{FirstPass, Request, TraceFacts};
 pub use follow::Follower;
 pub use interactions::{Interactions, Range};
 pub use kernel::{begin_ns, kernel_sources};
+pub use passes::first_pass::{FirstPass, Request, TraceFacts};
 pub use path_end::{spool_to_end, PathEnd};
 pub use probe_steps::{alongside, ProbeSteps};
 pub use progress::{ProgressEvents, ProgressTimes};

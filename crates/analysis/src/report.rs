@@ -1,6 +1,8 @@
 //! The report: the verdict, the findings, and the numbers on which both are based, from one pass
 //! over the trace.
 
+pub mod profile;
+pub mod value_rows;
 use crate::counters::Counters;
 use crate::critical_path::participation::Participation;
 use crate::critical_path::samples::{Code, CriticalFunction, EndedWait};
@@ -20,10 +22,9 @@ use crate::stages::step_block::{ItemCounts, StepOrLoss, Steps};
 use crate::stages::Stages;
 use crate::step_pass::{Observer, Scene, StepPass};
 use crate::timeline::{RowId, Timeline};
-use crate::value_rows;
 use crate::verdict::anchor::RunOf;
-use crate::verdict::caveat::Contradictions;
 use crate::verdict::code;
+use crate::verdict::data::caveat::Contradictions;
 use crate::verdict::data::{Basis, Verdict};
 use crate::verdict::limits::Limits;
 use crate::verdict::lost_events;

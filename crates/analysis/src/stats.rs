@@ -5,6 +5,7 @@
 //! from the numbers belongs to the analysis; comparisons between runs belong to [`crate::compare`].
 
 pub mod distinct;
+pub mod evidence;
 pub(crate) mod growing;
 pub mod histogram;
 pub mod nearest;

@@ -4,8 +4,8 @@
 //! The critical path ([`crate::critical_path`]) shows what the end of the run waited for. It does
 //! not show whether a sleep on it is the pace of a load generator or a wait inside a lock, whether
 //! a process with 60 % of it leads, or whose path matters. This module decides that. It uses the
-//! path by subject ([`parts`]), the wake-ups and waits outside of the path ([`traffic`]), requests
-//! and replies ([`exchanges`]), and predictions of changes ([`crate::what_if`]).
+//! path by subject ([`parts`]), the wake-ups and waits outside of the path ([`facts::traffic`]),
+//! requests and replies ([`facts::exchanges`]), and predictions of changes ([`crate::what_if`]).
 //!
 //! Before the questions, sleeps that delay nothing are removed from the path, and a path that is
 //! mostly unknown ends with [`Outcome::Unknown`]. The questions are asked in a fixed order, and the
@@ -13,95 +13,73 @@
 //!
 //! | question: what decides? | file |
 //! |---|---|
-//! | a schedule by which the last thread works | [`schedule`] |
-//! | a network link, a timer of the kernel, or a receive window | [`waits`] |
-//! | a state that a program declared | here, with [`machine_states`] |
-//! | a CPU quota | [`waits`] |
-//! | a sleep | [`sleeps`], with [`locks`] and [`requests`] |
-//! | a disk | [`waits`] |
-//! | a priority inversion | [`work`], with [`inversions`] |
-//! | connections for each request | [`requests`] |
-//! | a hand-over for each item | [`hand_over`] |
-//! | the CPUs | [`work`]; used for starting processes: [`processes`] |
-//! | a serial step of the run | [`serial_step`] |
-//! | interrupts | [`work`] |
-//! | one subject, by one of its states or as a whole | [`work`] |
-//! | a process for each item | [`processes`] |
-//! | round trips | [`requests`] |
+//! | a schedule by which the last thread works | [`questions::schedule`] |
+//! | a network link, a timer of the kernel, or a receive window | [`questions::waits`] |
+//! | a state that a program declared | here, with [`questions::machine_states`] |
+//! | a CPU quota | [`questions::waits`] |
+//! | a sleep | [`questions::sleeps`], with [`questions::locks`] and [`questions::requests`] |
+//! | a disk | [`questions::waits`] |
+//! | a priority inversion | [`questions::work`], with [`facts::inversions`] |
+//! | connections for each request | [`questions::requests`] |
+//! | a hand-over for each item | [`questions::hand_over`] |
+//! | the CPUs | [`questions::work`]; used for starting processes: [`questions::processes`] |
+//! | a serial step of the run | [`questions::serial_step`] |
+//! | interrupts | [`questions::work`] |
+//! | one subject, by one of its states or as a whole | [`questions::work`] |
+//! | a process for each item | [`questions::processes`] |
+//! | round trips | [`questions::requests`] |
 //!
 //! If a subject leads, but none of its states does, round trips are tried before the subject is
 //! named. Last, the processes of one program count together. If no question has a certain answer,
-//! the path is *spread*, or too little is known. File locks ([`locks`]), requests that wait for
-//! other requests ([`requests`]) and unrelated programs on the CPUs are then added to the verdict.
-//! In a trace with stages, their verdict may replace this one (`Report::with_path`).
+//! the path is *spread*, or too little is known. File locks ([`questions::locks`]), requests that
+//! wait for other requests ([`questions::requests`]) and unrelated programs on the CPUs are then
+//! added to the verdict. In a trace with stages, their verdict may replace this one
+//! (`Report::with_path`).
 //!
-//! The facts are collected while the trace is read ([`exchanges`], [`off_path`] with [`file_locks`]
-//! and [`inversions`], [`traffic`] with [`polls`]) or from the path ([`parts`]); [`Case`] has them
-//! all.
+//! The facts are collected while the trace is read ([`facts::exchanges`], [`facts::off_path`] with
+//! [`facts::file_locks`] and [`facts::inversions`], [`facts::traffic`] with [`facts::polls`]) or
+//! from the path ([`parts`]); [`Case`] has them all.
 //!
 //! The verdict is data ([`data::Verdict`]); [`sentence`] writes it as text. No rule here may depend
 //! on what a name means: subjects are judged by their roles, states and figures.
 
 pub mod anchor;
-pub mod because;
-pub mod caveat;
 pub mod code;
 pub mod data;
-pub mod exchanges;
-pub mod figures;
-pub mod file_locks;
-mod hand_over;
-mod held_requests;
-pub mod inversions;
+pub mod facts;
 pub mod limits;
-mod locks;
 pub mod lost_events;
-pub mod machine_states;
 pub mod not_recorded;
-pub mod off_path;
 pub mod pairs;
 pub mod parts;
-pub mod places;
-mod polls;
-mod processes;
-mod requests;
-mod schedule;
+pub mod questions;
 pub mod sensitivity;
 pub mod sentence;
-mod serial_step;
-mod sleeps;
-pub mod stages;
-pub mod stations;
 pub mod subjects;
-pub mod titles;
-pub mod traffic;
-mod waits;
-pub mod waits_for;
-mod work;
 
 use crate::critical_path::Answer;
-use crate::evidence::Evidence;
 use crate::findings::kernel_facts::Contention;
 use crate::findings::Finding;
+use crate::stats::evidence::Evidence;
 use crate::verdict::not_recorded::NotRecorded;
 use crate::what_if::{Prediction, Scenario};
 use anchor::Anchor;
-use because::Because;
-use caveat::Caveat;
+use data::because::Because;
+use data::caveat::Caveat;
 use data::{
     Basis, ClassState, Gain, GainOf, Mechanism, Named, Origin, Outcome, ProgressLatency, RunRole, RunnerUp, StateNamed, SubjectLevel,
     SubjectState, Verdict,
 };
+use facts::off_path::OffPathFacts;
+use facts::traffic::{Own, Traffic};
 use limits::{Limits, MIN_SHARE_OF_RELATED};
 use longpole_model::interaction::Vocabulary;
 use longpole_model::kinds::LinkKind;
 use lost_events::too_many_lost;
-use off_path::OffPathFacts;
 use pairs::PairPrediction;
 use parts::{Does, Part, Parts};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use subjects::{FromTo, Level, Role, Subject, SubjectId, Subjects};
-use traffic::{Own, Traffic};
 
 /// CPUs of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -134,7 +112,8 @@ pub struct Case<'a> {
     pub predictions: &'a [Prediction],
     /// Two changes that bring much only together.
     pub together: Option<&'a PairPrediction>,
-    /// The verdict by states of machines and classes ([`machine_states`]), which ignores processes.
+    /// The verdict by states of machines and classes ([`questions::machine_states`]), which ignores
+    /// processes.
     pub by_states: &'a Verdict,
     pub anchor: Option<&'a Anchor>,
     /// Number of wake-ups of each subject by each other one, also outside of the path
@@ -181,7 +160,7 @@ impl Case<'_> {
     /// shorter.
     fn timer_caveat(&self, verdict: &Verdict) -> Option<Caveat> {
         let row = verdict.origin.row.as_ref().filter(|_| verdict.outcome == Outcome::Bottleneck && self.anchor.is_none())?;
-        let (machine, call) = machine_states::timer(self.answer, &row.class)?;
+        let (machine, call) = questions::machine_states::timer(self.answer, &row.class)?;
         Some(Caveat::Timer { machine: machine.to_owned(), call: call.to_owned() })
     }
 

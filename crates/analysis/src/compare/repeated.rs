@@ -7,14 +7,14 @@
 
 use crate::compare::change::half_95;
 use crate::critical_path;
-use crate::evidence::Evidence;
 use crate::findings::Finding;
 use crate::report::{Inputs, Report};
 use crate::stages::left_out;
-use crate::verdict::because::Because;
-use crate::verdict::caveat::Contradictions;
+use crate::stats::evidence::Evidence;
+use crate::verdict::data::because::Because;
+use crate::verdict::data::caveat::Contradictions;
+use crate::verdict::data::figures::Agreed;
 use crate::verdict::data::{Basis, Named, Outcome, StateNamed, SubjectLevel, SubjectState, Verdict};
-use crate::verdict::figures::Agreed;
 use crate::what_if::predicted;
 use crate::what_if::Prediction;
 use longpole_model::kinds::{self, SegmentKind};

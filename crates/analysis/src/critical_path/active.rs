@@ -2,14 +2,14 @@
 //!
 //! A block is replaced by the part of the path of its cause that lies within the block. Blocks of
 //! other machines within that part are splices and are replaced in the same way
-//! ([`super::segments`]). The time before the machine's first interaction, and between two lives,
-//! is replaced by the path of what started the life.
+//! ([`crate::critical_path::storage::segments`]). The time before the machine's first interaction,
+//! and between two lives, is replaced by the path of what started the life.
 //!
 //! What has been replaced is final. Therefore only the time of the machine's open block is looked
 //! up again, and the path itself can be written to a file.
 
-use super::runs::Runs;
-use super::segments::{Forward, Part, Spill};
+use crate::critical_path::storage::runs::Runs;
+use crate::critical_path::storage::segments::{Forward, Part, Spill};
 use longpole_model::interaction::MachineId;
 use std::collections::HashMap;
 

@@ -5,14 +5,14 @@
 //! one that is on it, can be seen at once. All sums are checked against the length of the path
 //! ([`NoAnswer::NotConserved`]); nothing here estimates.
 
-use super::key::{Key, Keys, Kind, State};
 use super::path::{NameMeaning, Path};
-use super::path_store::PathStore;
 use super::slack::Slack;
-use super::tree::Tree;
-use super::words::{Dictionary, Name};
 use super::{CriticalPath, Mode};
+use crate::critical_path::keys::key::{Key, Keys, Kind, State};
+use crate::critical_path::keys::words::{Dictionary, Name};
 use crate::critical_path::samples::Top;
+use crate::critical_path::storage::path_store::PathStore;
+use crate::critical_path::storage::tree::Tree;
 use crate::scheduling::occupancy::CpuHolder;
 use crate::stats::nearest::no_such_machine;
 use longpole_model::interaction::{MachineId, Vocabulary};

@@ -5,9 +5,10 @@
 //! machine's path. Contradictions of the known state are counted. If an interaction makes no sense
 //! at all, such as the fork of a machine that exists, it has no other effect.
 
-use super::key::State;
 use super::machine::{Block, Context, Tip};
-use super::{segments, CriticalPath, EndMark, PackedName, PathOrigin};
+use super::{CriticalPath, EndMark, PackedName, PathOrigin};
+use crate::critical_path::keys::key::State;
+use crate::critical_path::storage::segments;
 use crate::stats::nearest::ends_nowhere;
 use longpole_model::interaction::{Cause, Effect, MachineId, QueueId, Vocabulary};
 use longpole_model::kinds::LinkKind;

@@ -1,8 +1,8 @@
 //! The state of one machine during the pass: its current state, the tip of its path, its recent
 //! past.
 
-use super::key::State;
-use super::tree::NodeId;
+use crate::critical_path::keys::key::State;
+use crate::critical_path::storage::tree::NodeId;
 use longpole_model::interaction::MachineId;
 use longpole_model::names::NameId;
 use std::collections::VecDeque;

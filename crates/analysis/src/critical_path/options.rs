@@ -1,6 +1,6 @@
 //! The settings of a critical path.
 
-use super::segments::Spill;
+use crate::critical_path::storage::segments::Spill;
 
 /// Settings of an analysis: the question, and limits of memory.
 #[derive(Clone, Debug)]

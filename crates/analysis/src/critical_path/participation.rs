@@ -8,7 +8,7 @@
 use crate::critical_path::path_windows::Cut;
 use crate::critical_path::Numbered;
 use crate::critical_path::{Answer, Kind, Path};
-use crate::evidence::Evidence;
+use crate::stats::evidence::Evidence;
 use serde::Serialize;
 
 /// Number of windows; their bars fit into one line of any terminal.

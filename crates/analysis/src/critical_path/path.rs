@@ -1,9 +1,9 @@
 //! The path from its start to its end. It can be walked any number of times, in memory or in a
 //! file.
 
-use super::key::Kind;
-use super::segments::Forward;
-use super::words::{Dictionary, Name};
+use crate::critical_path::keys::key::Kind;
+use crate::critical_path::keys::words::{Dictionary, Name};
+use crate::critical_path::storage::segments::Forward;
 use longpole_model::kinds::{SegmentKind, StateKind};
 use serde::ser::{Serialize, Serializer};
 use std::collections::HashMap;

@@ -6,7 +6,7 @@
 //! window in which the state ends.
 
 use crate::critical_path::{Answer, Stretch};
-use crate::evidence::Evidence;
+use crate::stats::evidence::Evidence;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {

@@ -4,16 +4,16 @@
 //! which. It numbers the paths and writes down the operations on them ([`Op`]). Charging the time
 //! is most of the work and needs no order among windows. The [`Summary`] of a window has, for each
 //! path that exists at the end of the window, the path from before the window that it continues (a
-//! *symbol*), and what was added since, as a tree like any other ([`super::tree`]). Summaries
-//! compose associatively and count in integers, so the result does not depend on the windows, to
-//! the last ns.
+//! *symbol*), and what was added since, as a tree like any other
+//! ([`crate::critical_path::storage::tree`]). Summaries compose associatively and count in
+//! integers, so the result does not depend on the windows, to the last ns.
 //!
 //! Example: at the start of a window slot 3 is some unknown path. In the window its machine runs
 //! for 5 ms. The summary says: slot 3 is symbol `Entry(3)` followed by 5 ms of `run`.
 
 use super::machine::Tip;
-use super::segments::{Record, Segments, Spill, NONE};
-use super::tree::{NodeId, Tree};
+use crate::critical_path::storage::segments::{Record, Segments, Spill, NONE};
+use crate::critical_path::storage::tree::{NodeId, Tree};
 use longpole_model::hash::IdMap;
 
 /// Number of a path that exists; reused after the path has ended.

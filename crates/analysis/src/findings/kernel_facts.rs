@@ -11,8 +11,8 @@ mod futexes;
 mod idle;
 
 use crate::critical_path::{Kind, Path};
-use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
+use crate::stats::evidence::Evidence;
 use away::Away;
 use futexes::Futexes;
 use idle::Idle;

@@ -3,8 +3,8 @@
 
 use crate::critical_path::participation::{Participation, PathState};
 use crate::critical_path::Kind;
-use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
+use crate::stats::evidence::Evidence;
 use crate::wait_graph;
 use std::collections::HashMap;
 

@@ -5,9 +5,9 @@
 //! others once per batch. Both depend on the scheduler and not on the machine.
 
 use super::stage_evidence::{Prepared, StageEvidence};
-use crate::evidence::Evidence;
 use crate::scheduling::probed::state_name;
 use crate::stats::distinct::OTHER_NAMES;
+use crate::stats::evidence::Evidence;
 use crate::stats::windows::net;
 use longpole_model::actors::ActorId;
 use longpole_model::system::activity::{Cell, State, Total};

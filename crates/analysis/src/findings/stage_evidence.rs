@@ -5,11 +5,11 @@
 
 use super::shares::Share;
 use super::{Rules, Thresholds};
-use crate::evidence::Evidence;
 use crate::latency::Latencies;
 use crate::queues::Queues;
 use crate::stages::pools::Pools;
 use crate::stages::Stages;
+use crate::stats::evidence::Evidence;
 use crate::stats::windows::Window;
 use crate::step_pass::StepPass;
 use crate::wait_graph::blame::{is_stage, Blame};

@@ -5,8 +5,8 @@
 //! Losses of one kind form one row; single losses are kept up to a limit, and further ones are only
 //! counted.
 
-use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
+use crate::stats::evidence::Evidence;
 use longpole_model::linux::watch::ThreadId;
 use longpole_model::rules::{parse, Pattern, RuleError};
 use serde::{Deserialize, Serialize};

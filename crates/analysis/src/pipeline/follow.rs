@@ -6,10 +6,10 @@
 //! not grow with the length of the trace.
 
 use super::{composed, Error, Feed, Interactions, MAX_BLOCKS_IN_FLIGHT};
-use crate::critical_path::name_index::OccurringNames;
+use crate::critical_path::keys::name_index::OccurringNames;
 use crate::critical_path::CriticalPath;
 use crate::timeline::TimelineWriter;
-use crate::verdict::traffic::Traffic;
+use crate::verdict::facts::traffic::Traffic;
 use crate::wait_graph::Waits;
 use crate::what_if::WhatIf;
 use longpole_model::causes::Composer;

@@ -2,7 +2,7 @@
 
 use super::Error;
 use crate::stats::nearest::suggestion;
-use crate::verdict::exchanges::SocketActivities;
+use crate::verdict::facts::exchanges::SocketActivities;
 use crate::verdict::subjects::{Subjects, Thread};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use std::collections::HashSet;

@@ -12,7 +12,7 @@
 
 use super::limits::Limits;
 use super::subjects::{Role, SubjectId, Subjects};
-use super::traffic::Traffic;
+use crate::verdict::facts::traffic::Traffic;
 use longpole_model::interaction::{MachineId, Vocabulary};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};

@@ -4,13 +4,13 @@
 //! up by functions of the program's own code. A function is named only if a few samples more or
 //! less would not change the result.
 
-use super::because::Because;
 use super::data::{ClassState, Code, Named, StateNamed, SubjectLevel, SubjectState, Verdict, WaitPlaces};
 use super::limits::Limits;
-use super::waits_for::{Awaited, WaitsFor};
 use crate::critical_path::samples::{Code as CodeOnPath, EndedWait, Estimate};
 use crate::scheduling::sampled_waits::AwaitedLock;
 use crate::scheduling::time_kind::TimeKind;
+use crate::verdict::data::because::Because;
+use crate::verdict::data::waits_for::{Awaited, WaitsFor};
 use longpole_model::kinds::LinkKind;
 use longpole_model::system_calls::CallFamily;
 

@@ -1,13 +1,17 @@
 //! The verdict as data: everything that the first line of a report states.
 //! [`crate::verdict::sentence`] turns it into that line, and JSON output serialises it directly.
 
-use crate::evidence::Evidence;
+pub mod because;
+pub mod caveat;
+pub mod figures;
+pub mod waits_for;
 use crate::findings::Finding;
-use crate::verdict::because::Because;
-use crate::verdict::caveat::{Caveat, Contradictions};
+use crate::stats::evidence::Evidence;
+use crate::verdict::data::because::Because;
+use crate::verdict::data::caveat::{Caveat, Contradictions};
+use crate::verdict::data::waits_for::WaitsFor;
 use crate::verdict::sentence;
 use crate::verdict::subjects::SubjectId;
-use crate::verdict::waits_for::WaitsFor;
 use crate::what_if::Scenario;
 use serde::{Serialize, Serializer};
 

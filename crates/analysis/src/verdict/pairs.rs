@@ -11,9 +11,9 @@
 //!
 //! Example: halving one of two equal stages saves nothing; halving both saves half of the time.
 
-use super::because::Because;
 use super::limits::Limits;
 use super::TRIED_SUBJECTS;
+use crate::verdict::data::because::Because;
 use crate::what_if::{Prediction, Scenario};
 
 /// Two changes that bring much only together.

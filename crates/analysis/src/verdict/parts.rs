@@ -12,7 +12,7 @@ use super::data::ClassState;
 use super::subjects::{FromTo, SubjectId, Subjects};
 use crate::critical_path::path_windows::Cut;
 use crate::critical_path::{Answer, Path, Stretch};
-use crate::evidence::Evidence;
+use crate::stats::evidence::Evidence;
 use crate::what_if::{Change, Prediction};
 use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, LINK};
 use longpole_model::system_calls::CallFamily;

@@ -12,10 +12,10 @@ mod remedies;
 mod requests;
 mod waits;
 
-use super::because::Because;
-use super::caveat::{Caveat, Contradictions};
 use super::data::{Basis, Code, Mechanism, Named, Outcome, StateNamed, SubjectLevel, SubjectState, Verdict, WaitPlaces};
 use crate::stats::text::{number, percent};
+use crate::verdict::data::because::Because;
+use crate::verdict::data::caveat::{Caveat, Contradictions};
 use crate::verdict::not_recorded;
 
 /// Returns the whole text.

@@ -11,10 +11,10 @@
 //! two subjects: they are stages, and what helps one does not help the other.
 
 use super::limits::Limits;
-use super::places::ServicePlace;
-use super::titles::{self, Titled};
-use super::traffic::Traffic;
-use crate::verdict::exchanges::{SocketActivities, SocketActivity};
+use crate::verdict::facts::exchanges::{SocketActivities, SocketActivity};
+use crate::verdict::facts::places::ServicePlace;
+use crate::verdict::facts::titles::{self, Titled};
+use crate::verdict::facts::traffic::Traffic;
 use crate::what_if::Scenario;
 use longpole_model::interaction::Vocabulary;
 use longpole_model::names::NameId;

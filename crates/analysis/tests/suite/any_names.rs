@@ -7,7 +7,7 @@ use longpole_analysis::critical_path::{Answer, CriticalPath};
 use longpole_analysis::latency::LatenciesOfMachines;
 use longpole_analysis::machine_log::{Reader, Writer};
 use longpole_analysis::queues::QueuesOfMachines;
-use longpole_analysis::verdict::machine_states::candidates;
+use longpole_analysis::verdict::questions::machine_states::candidates;
 use longpole_analysis::what_if::{self, Scenario, WhatIf};
 use longpole_model::causes::{About, Composer};
 use longpole_model::interaction::{Interaction, Vocabulary};

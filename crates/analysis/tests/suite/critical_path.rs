@@ -1,6 +1,10 @@
 //! The critical path of machine logs: each rule with an answer worked out by hand, and random
 //! systems compared with a backward walk.
 
+mod endings;
+mod folded;
+mod limits;
+
 use crate::support::walk;
 use crate::support::walk::{system, History, Kind, Line, Piece};
 use longpole_analysis::critical_path::{Answer, CriticalPath, Mode, Options, Spill};

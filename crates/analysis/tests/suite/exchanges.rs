@@ -2,8 +2,8 @@
 //! wait for a thread that serves another one.
 
 use crate::support::linux::{text, Kernel, Val, ALL};
-use longpole_analysis::verdict::exchanges::{Gaps, SocketActivities};
-use longpole_analysis::verdict::off_path::OffPathCollector;
+use longpole_analysis::verdict::facts::exchanges::{Gaps, SocketActivities};
+use longpole_analysis::verdict::facts::off_path::OffPathCollector;
 use longpole_model::linux::Linux;
 use longpole_trace::event::Item;
 

@@ -1,6 +1,10 @@
 //! The Linux model and the analyses based on it, compared with a toy kernel whose true times are
 //! known, and with small cases that were worked out by hand.
 
+mod affinity_masks;
+mod kernel_facts;
+mod processes;
+
 use crate::support::linux::{simulate, text, Kernel, Truth, Val, BEGIN_NS};
 use crate::support::passes::{fork, pass, thread, threads, ALL};
 use crate::support::Random;

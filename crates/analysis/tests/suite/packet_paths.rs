@@ -1,6 +1,9 @@
 //! Packet paths and losses with known truth: small cases by hand, and a toy network with random
 //! events.
 
+mod clock_sync;
+mod loss_places;
+
 use crate::support::linux::{text, Kernel, Val, BEGIN_NS};
 use crate::support::Random;
 use longpole_analysis::network::in_flight::{End, Leg};

@@ -1,7 +1,7 @@
 //! Reading a trace through several analyses at once, through the interface of the library.
 
 use longpole_analysis::critical_path;
-use longpole_analysis::pipeline::report_pass::path_of_log;
+use longpole_analysis::pipeline::passes::report_pass::path_of_log;
 use longpole_analysis::pipeline::{spool_to_end, Error, Interactions, Request, Selection};
 use longpole_analysis::report::Report;
 use longpole_analysis::what_if::{self, Scenario};

@@ -1,5 +1,8 @@
 //! The timeline, compared with a brute-force aggregation of the same states.
 
+mod packets;
+mod values;
+
 use longpole_analysis::timeline::{Grid, Item, RowId, RowKind, StateId, Timeline, TimelineWriter};
 use longpole_model::interaction::{Cause, Effect, Interaction, MachineId, Vocabulary};
 use longpole_model::kinds::{LinkKind, NameKind, StateKind};

@@ -4,6 +4,14 @@
 //! computed item by item from the definition of a bounded queue; workers that join; a lock; calls.
 //! It writes the machine log of the unchanged run, and returns the length of any run.
 
+mod at_once;
+mod batch;
+mod independent_work;
+mod likely_scenarios;
+mod orders;
+mod pairs;
+mod shared;
+
 use crate::worlds::{ask, ns, predicted};
 use longpole_analysis::machine_log::Reader;
 use longpole_analysis::what_if::propose::{self, Order};

@@ -13,7 +13,7 @@ use crate::input::machine_log;
 use crate::render::table::plain;
 use anyhow::{bail, Context};
 use longpole_analysis::compare::diff::{diff, Diff, Side, WINDOWS};
-use longpole_analysis::critical_path::name_index::OccurringNames;
+use longpole_analysis::critical_path::keys::name_index::OccurringNames;
 use longpole_analysis::critical_path::samples::CriticalFunction;
 use longpole_analysis::critical_path::{self, Answer, CriticalPath};
 use longpole_analysis::findings::Rules as Thresholds;

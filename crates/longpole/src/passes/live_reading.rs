@@ -10,7 +10,7 @@
 use crate::input::in_progress;
 use crate::render::table::plain;
 use anyhow::{anyhow, bail, Context};
-use longpole_analysis::pipeline::live_pass::LivePass;
+use longpole_analysis::pipeline::passes::live_pass::LivePass;
 use longpole_model::rules::Rules;
 use longpole_record::kernel::LivePages;
 use longpole_record::runtime_dir::session::RunningRecording;

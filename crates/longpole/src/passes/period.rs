@@ -6,7 +6,7 @@ use crate::input::explained::explained;
 use crate::render::table::plain;
 use anyhow::Context;
 use longpole_analysis::live::{Length, Numbers, Period};
-use longpole_analysis::pipeline::report_pass::{Also, ReportPass};
+use longpole_analysis::pipeline::passes::report_pass::{Also, ReportPass};
 use longpole_analysis::pipeline::{Interactions, Request, Selection};
 use longpole_model::rules::Rules;
 use longpole_record::kernel;

@@ -4,7 +4,7 @@ use crate::render::flame_graph;
 use crate::render::table::{number, percent, plain};
 use longpole_analysis::critical_path::samples::CriticalFunction;
 use longpole_analysis::critical_path::{Profiled, Row};
-use longpole_analysis::profile::{self, Busy, Hidden, TopOfProfile};
+use longpole_analysis::report::profile::{self, Busy, Hidden, TopOfProfile};
 use longpole_analysis::report::Report;
 
 /// Maximum length of a function's name in a table, in letters.

@@ -4,7 +4,7 @@ use crate::render::profile;
 use crate::render::style::{painted, title, Role};
 use crate::render::table::{number, percent, plain, Table};
 use longpole_analysis::critical_path::samples::{CriticalFunction, EndedWait};
-use longpole_analysis::profile::busy_functions;
+use longpole_analysis::report::profile::busy_functions;
 use longpole_analysis::scheduling::stack_gaps::{Remedy, StackGaps, Unnamed};
 use longpole_analysis::scheduling::stacks::{Counts, FunctionShare};
 use longpole_analysis::scheduling::time_kind::TimeKind;

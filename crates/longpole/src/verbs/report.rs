@@ -23,7 +23,7 @@ use crate::WrongUsage;
 use anyhow::Context;
 use longpole_analysis::compare::repeated::{Repeated, Run};
 use longpole_analysis::critical_path::{rows_by_class, Row};
-use longpole_analysis::profile::may_be_wait;
+use longpole_analysis::report::profile::may_be_wait;
 use longpole_analysis::report::Report;
 use longpole_analysis::stats::text::place;
 use longpole_analysis::verdict::anchor;

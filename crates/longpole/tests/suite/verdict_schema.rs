@@ -1,10 +1,10 @@
 //! Each reason and each caveat of a verdict conforms to the JSON schema.
 
 use crate::support::schema;
-use longpole_analysis::verdict::because::Because;
-use longpole_analysis::verdict::caveat::{Caveat, Contradictions};
+use longpole_analysis::verdict::data::because::Because;
+use longpole_analysis::verdict::data::caveat::{Caveat, Contradictions};
+use longpole_analysis::verdict::data::figures::{Agreed, Change, Found, Measured, RequiredShare, StateShare, WaitedFor};
 use longpole_analysis::verdict::data::{Basis, Locks, Named, Outcome, RunnerUp, StateNamed, SubjectLevel, SubjectState, Verdict};
-use longpole_analysis::verdict::figures::{Agreed, Change, Found, Measured, RequiredShare, StateShare, WaitedFor};
 use longpole_analysis::verdict::not_recorded::NotRecorded;
 
 fn reasons() -> Vec<Because> {

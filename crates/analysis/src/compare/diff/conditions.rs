@@ -131,7 +131,7 @@ impl Diff {
     fn is_in_second(&self, subject: &str) -> bool {
         let [_, second] = &self.seen;
         // States that every machine and every queue may have
-        // ([`crate::critical_path::name_index`]).
+        // ([`crate::critical_path::keys::name_index`]).
         let of_all = [StateKind::Run.text(), LinkKind::Queued.text()];
         let owner = |at| of_all.iter().flatten().any(|state| second.contains(&format!("{}::{state}", &subject[..at])));
         second.contains(subject) || subject.match_indices("::").any(|(at, _)| owner(at))

@@ -6,8 +6,8 @@
 //! belong to no device.
 
 use super::{largest, ClassesOnPath};
-use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
+use crate::stats::evidence::Evidence;
 use longpole_model::linux::meaning::Key;
 use longpole_model::linux::watch::{ContextId, CpuId, Start, ThreadId, Waker};
 use longpole_model::linux::Linux;

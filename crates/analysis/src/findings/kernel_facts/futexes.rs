@@ -6,8 +6,8 @@
 //! barrier, some threads only wait, some only wake, or all are woken at once.
 
 use super::{largest, ClassesOnPath, Contention};
-use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
+use crate::stats::evidence::Evidence;
 use crate::wait_graph::uses::Lock;
 use longpole_model::linux::watch::{FinishedCall, ThreadId};
 use longpole_model::linux::Linux;

@@ -6,8 +6,8 @@
 //! waiting thread is *held*: it is not allowed to run.
 
 use super::{largest, ClassesOnPath};
-use crate::evidence::Evidence;
 use crate::findings::{Facts, Scope};
+use crate::stats::evidence::Evidence;
 use longpole_model::hash::IdMap;
 use longpole_model::linux::watch::{Base, CpuId, CpuWait, ThreadId};
 use longpole_model::linux::Linux;

@@ -1,9 +1,9 @@
 //! Clauses on work and CPUs, and on the states that share a subject's time.
 
-use super::super::because::Because;
 use super::super::data::RunnerUp;
 use super::{listed, name, predicate, short, time};
 use crate::stats::text::{number, percent};
+use crate::verdict::data::because::Because;
 
 /// Returns a reason about work and CPUs as a clause.
 pub(super) fn clause(because: &Because) -> String {

@@ -4,12 +4,12 @@
 //! closest candidate and the reason for which it is not enough. In either case, figures follow that
 //! show how much is known.
 
-use super::super::because::Because;
-use super::super::caveat::Caveat;
 use super::super::data::{Basis, Named, Outcome, SubjectState, Verdict};
-use super::super::figures::{Agreed, Found, Measured, RequiredShare, StateShare, WaitedFor};
 use super::{caveat, name, of_outcome, remedy_of};
 use crate::stats::text::{number, percent};
+use crate::verdict::data::because::Because;
+use crate::verdict::data::caveat::Caveat;
+use crate::verdict::data::figures::{Agreed, Found, Measured, RequiredShare, StateShare, WaitedFor};
 
 /// Returns the sentence of the outcome and the sentences that follow it.
 pub(super) fn sentences(verdict: &Verdict) -> Vec<String> {

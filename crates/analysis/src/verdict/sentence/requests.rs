@@ -1,10 +1,10 @@
 //! Clauses on threads and processes that wait for one another: at locks, for requests and replies,
 //! and for items that are handed over.
 
-use super::super::because::Because;
 use super::super::data::Locks;
 use super::{listed, name, time};
 use crate::stats::text::{number, percent};
+use crate::verdict::data::because::Because;
 
 /// Returns how many requests are open where they wait for one another, in a sentence that has named
 /// the place, how many are processed, and why.

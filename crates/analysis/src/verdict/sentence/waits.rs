@@ -1,8 +1,8 @@
 //! Clauses on waits: for timers, disks, memory, quotas, links and windows.
 
-use super::super::because::Because;
 use super::{bits, listed, name, time};
 use crate::stats::text::{number, percent};
+use crate::verdict::data::because::Because;
 
 /// Returns how long sleeps last, and their number.
 pub(super) fn each_time(mean_ns: u64, count: u64) -> String {

@@ -15,7 +15,7 @@
 //! Example: sixteen requests sleep 3 ms one after the other. Halving the sleep brings +100 % at
 //! most, since one sleeps at a time; removing it brings as much as the CPUs allow.
 
-use crate::critical_path::key::Key;
+use crate::critical_path::keys::key::Key;
 use crate::what_if::replay::cpus::Host;
 use crate::what_if::replay::state::{EndMark, Replay};
 use crate::what_if::translate::groups::Members;

@@ -1,6 +1,6 @@
 //! The states on the path to the end of a world, by name.
 
-use crate::critical_path::key::{Key, Link, State};
+use crate::critical_path::keys::key::{Key, Link, State};
 use crate::critical_path::Kind;
 use crate::what_if::translate::state::Translation;
 use longpole_model::interaction::{MachineId, Vocabulary};

@@ -1,7 +1,7 @@
 //! Causes: a machine is woken or created by another one, and continues when that has happened.
 
 use super::state::Translation;
-use crate::critical_path::key::{Key, Link, State};
+use crate::critical_path::keys::key::{Key, Link, State};
 use crate::what_if::operation::{Arrival, DelayKind, Operation};
 use longpole_model::interaction::{Cause, MachineId, Vocabulary};
 

@@ -4,7 +4,7 @@
 //! Example: the change `server::parse x0.5` gives the key of that state the factor 0.5 in the two
 //! lanes of its scenario. If no state has this name, the nearest names are suggested.
 
-use crate::critical_path::key::{Key, Link, State, Words};
+use crate::critical_path::keys::key::{Key, Link, State, Words};
 use crate::stats::nearest::{nearest, suggestion};
 use crate::what_if::grammar::{Change, Scenario, Target};
 use crate::what_if::replay::fewer_calls::BatchChange;

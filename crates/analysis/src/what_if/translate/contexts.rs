@@ -5,7 +5,7 @@
 
 use super::state::Translation;
 use super::traced_machine::Context;
-use crate::critical_path::key::State;
+use crate::critical_path::keys::key::State;
 use crate::what_if::operation::Operation;
 use longpole_model::interaction::{Cause, MachineId, Vocabulary};
 

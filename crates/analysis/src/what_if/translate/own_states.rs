@@ -3,7 +3,7 @@
 use super::caller::Caller;
 use super::state::Translation;
 use super::traced_machine::Context;
-use crate::critical_path::key::{Key, State};
+use crate::critical_path::keys::key::{Key, State};
 use crate::what_if::operation::{Leaving, Operation, PaidCall};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use longpole_model::kinds::StateKind;

@@ -4,7 +4,7 @@ use super::changes::Changes;
 use super::groups::Groups;
 use super::queue_uses::{QueueUses, TokenOrigin};
 use super::traced_machine::TracedMachine;
-use crate::critical_path::key::{Key, Keys, State};
+use crate::critical_path::keys::key::{Key, Keys, State};
 use crate::what_if::full_queues::FullQueues;
 use crate::what_if::grammar::Scenario;
 use crate::what_if::operation::{LeftCpu, Operation};

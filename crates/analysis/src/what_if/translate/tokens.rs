@@ -6,7 +6,7 @@
 
 use super::queue_uses::TokenOrigin;
 use super::state::Translation;
-use crate::critical_path::key::{Key, Link, State};
+use crate::critical_path::keys::key::{Key, Link, State};
 use crate::what_if::operation::{Arrival, DelayKind, Operation};
 use longpole_model::interaction::{MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;

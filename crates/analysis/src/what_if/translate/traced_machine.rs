@@ -1,7 +1,7 @@
 //! A machine's state in the trace: what it does at the position that the translation has reached.
 
 use super::caller::{Caller, SelfSignal};
-use crate::critical_path::key::State;
+use crate::critical_path::keys::key::State;
 use crate::what_if::operation::{Arrival, LeftCpu, PaidCall};
 use longpole_model::interaction::MachineId;
 use longpole_model::names::NameId;
