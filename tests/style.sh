@@ -39,7 +39,10 @@ echo "pub mod inner;" >crates/small/src/first.rs
 } >include/small.h
 mkdir -p crates/small/tests/suite
 echo "mod named;" >crates/small/tests/suite/main.rs
-touch crates/small/tests/suite/named.rs crates/small/tests/suite/left_out.rs
+echo "mod inner;" >crates/small/tests/suite/named.rs
+mkdir crates/small/tests/suite/named crates/small/tests/suite/unnamed
+touch crates/small/tests/suite/left_out.rs crates/small/tests/suite/named/{inner,left_out}.rs
+touch crates/small/tests/suite/unnamed/inner.rs
 git add .
 
 expected='crates/small/src/first/inner.rs:2: crate small: `first` imports `second`
@@ -47,6 +50,8 @@ crates/small/src/second.rs:1: 123 columns
 crates/small/src/second.rs:3: crate small: `second` imports `first`
 crates/small/src/second.rs:4: `d''eed`
 crates/small/tests/suite/left_out.rs:1: no module of crates/small/tests/suite/main.rs, so its tests do not run
+crates/small/tests/suite/named/left_out.rs:1: no module of crates/small/tests/suite/named.rs, so its tests do not run
+crates/small/tests/suite/unnamed/inner.rs:1: no module of crates/small/tests/suite/unnamed.rs, so its tests do not run
 include/small.h:2: 126 columns'
 status=0
 found=$("$style" 2>&1) || status=$?
