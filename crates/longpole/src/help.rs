@@ -4,7 +4,7 @@
 //! each verb is that of its definition, so that the two cannot differ. A unit test compares
 //! [`GROUPS`] with the verbs that exist.
 
-use crate::render::screen;
+use crate::render::terminal::screen;
 use clap::Command;
 use std::fmt::Write;
 

@@ -40,65 +40,65 @@ struct Command {
 #[derive(Subcommand)]
 enum Verb {
     /// Record a command, a process, or everything with probes
-    Record(Box<verbs::record::Args>),
+    Record(Box<verbs::recording::record::Args>),
     /// Start a recording that runs in the background
-    Start(verbs::start::Args),
+    Start(verbs::recording::start::Args),
     /// Stop the recording that `start` began
-    Stop(verbs::stop::Args),
+    Stop(verbs::recording::stop::Args),
     /// Write what the running recording holds at this moment; the recording continues
-    Snapshot(verbs::snapshot::Args),
+    Snapshot(verbs::recording::snapshot::Args),
     /// Show what is being recorded now
-    Status(verbs::status::Args),
+    Status(verbs::recording::status::Args),
     /// List the subjects that can be recorded, or the recordings
-    List(verbs::list::Args),
+    List(verbs::recording::list::Args),
     /// Show what can be recorded here and how to enable the rest; or validate a trace
-    Check(verbs::check::Args),
+    Check(verbs::recording::check::Args),
     /// Show what a trace contains: streams, events, losses, clock
-    Info(verbs::info::Args),
+    Info(verbs::traces::info::Args),
     /// Print the events of a trace in the order of time
-    Print(verbs::print::Args),
+    Print(verbs::traces::print::Args),
     /// Write a trace in another format: CTF 1.8, CTF 2, JSON lines
-    Convert(verbs::convert::Args),
+    Convert(verbs::traces::convert::Args),
     /// Merge several traces into one, on one clock
-    Merge(verbs::merge::Args),
+    Merge(verbs::traces::merge::Args),
     /// Measure latencies: calls, spans, signals, activity, or between any two events
-    Latency(Box<verbs::latency::Args>),
+    Latency(Box<verbs::answers::latency::Args>),
     /// Measure queues: depth, full and empty shares, batches, residence
-    Queues(verbs::queues::Args),
+    Queues(verbs::answers::queues::Args),
     /// Measure the time of CPUs, and of threads in each state
-    Cpu(verbs::cpu::Args),
+    Cpu(verbs::answers::cpu::Args),
     /// Measure interrupts and softirqs, and the delay to the threads that they wake
-    Irq(verbs::irq::Args),
+    Irq(verbs::answers::irq::Args),
     /// Measure how long threads wait for a CPU, and which threads have it meanwhile
-    Sched(verbs::sched::Args),
+    Sched(verbs::answers::sched::Args),
     /// Measure system calls: count, time, errors
-    Syscalls(verbs::syscalls::Args),
+    Syscalls(verbs::answers::syscalls::Args),
     /// Show where packets were lost, follow them through the kernel, count captured traffic
-    Packets(verbs::packets::Args),
+    Packets(verbs::answers::packets::Args),
     /// Show the critical path: the states and links that nothing else could have hidden
-    Path(verbs::path::Args),
-    Diff(verbs::diff::Args),
+    Path(verbs::answers::path::Args),
+    Diff(verbs::answers::diff::Args),
     /// Predict the effect of a change by replaying the trace with it
-    WhatIf(verbs::what_if::Args),
+    WhatIf(verbs::answers::what_if::Args),
     /// Fold the critical path into a graph of its states: text, JSON, DOT, SVG
-    Graph(verbs::graph::Args),
+    Graph(verbs::answers::graph::Args),
     /// Write the machines of a trace as a machine log
-    Model(verbs::model::Args),
+    Model(verbs::traces::model::Args),
     /// Check rules that define what events mean, alone or against a trace
-    Rules(verbs::rules::Args),
+    Rules(verbs::traces::rules::Args),
     /// Name the bottleneck, with its evidence
-    Report(verbs::report::Args),
-    View(verbs::view::Args),
-    Top(verbs::top::Args),
-    Serve(verbs::serve::Args),
+    Report(verbs::answers::report::Args),
+    View(verbs::traces::view::Args),
+    Top(verbs::recording::top::Args),
+    Serve(verbs::traces::serve::Args),
     /// Show programs with probes as directories: what is recorded, and events as text
-    Mount(verbs::mount::Args),
+    Mount(verbs::recording::mount::Args),
     /// Record a packet pipeline with a bottleneck, explain it, fix it, record again
     Demo(verbs::demo::Args),
     /// Measure what a probe costs on this host
-    Overhead(verbs::overhead::Args),
+    Overhead(verbs::recording::overhead::Args),
     /// Run a command and show the CPU time of each of its threads
-    Util(verbs::util::Args),
+    Util(verbs::recording::util::Args),
     /// Print the script that makes a shell complete verbs and options
     Completions(verbs::completions::Args),
     /// Print the manual page of the command or of a verb
@@ -119,42 +119,42 @@ fn main() -> ExitCode {
     let Command { global, verb } = Command::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     global.set();
     let outcome = match verb {
-        Verb::Record(args) => verbs::record::run(*args),
-        Verb::Start(args) => verbs::start::run(args),
-        Verb::Stop(args) => verbs::stop::run(args),
-        Verb::Snapshot(args) => verbs::snapshot::run(args),
-        Verb::Status(args) => verbs::status::run(args),
-        Verb::List(args) => verbs::list::run(args),
-        Verb::Check(args) => verbs::check::run(args),
-        Verb::Info(args) => verbs::info::run(args),
-        Verb::Print(args) => verbs::print::run(args),
-        Verb::Convert(args) => verbs::convert::run(args),
-        Verb::Merge(args) => verbs::merge::run(args),
-        Verb::Latency(args) => verbs::latency::run(*args),
-        Verb::Queues(args) => verbs::queues::run(args),
-        Verb::Cpu(args) => verbs::cpu::run(args),
-        Verb::Irq(args) => verbs::irq::run(args),
-        Verb::Sched(args) => verbs::sched::run(args),
-        Verb::Syscalls(args) => verbs::syscalls::run(args),
-        Verb::Packets(args) => verbs::packets::run(args),
-        Verb::Path(args) => verbs::path::run(args),
-        Verb::Diff(args) => verbs::diff::run(args),
-        Verb::WhatIf(args) => verbs::what_if::run(args),
-        Verb::Graph(args) => verbs::graph::run(args),
-        Verb::Model(args) => verbs::model::run(args),
-        Verb::Rules(args) => verbs::rules::run(args),
-        Verb::Report(args) => verbs::report::run(args),
-        Verb::View(args) => verbs::view::run(args),
-        Verb::Top(args) => verbs::top::run(args),
-        Verb::Serve(args) => verbs::serve::run(args),
-        Verb::Mount(args) => verbs::mount::run(args),
+        Verb::Record(args) => verbs::recording::record::run(*args),
+        Verb::Start(args) => verbs::recording::start::run(args),
+        Verb::Stop(args) => verbs::recording::stop::run(args),
+        Verb::Snapshot(args) => verbs::recording::snapshot::run(args),
+        Verb::Status(args) => verbs::recording::status::run(args),
+        Verb::List(args) => verbs::recording::list::run(args),
+        Verb::Check(args) => verbs::recording::check::run(args),
+        Verb::Info(args) => verbs::traces::info::run(args),
+        Verb::Print(args) => verbs::traces::print::run(args),
+        Verb::Convert(args) => verbs::traces::convert::run(args),
+        Verb::Merge(args) => verbs::traces::merge::run(args),
+        Verb::Latency(args) => verbs::answers::latency::run(*args),
+        Verb::Queues(args) => verbs::answers::queues::run(args),
+        Verb::Cpu(args) => verbs::answers::cpu::run(args),
+        Verb::Irq(args) => verbs::answers::irq::run(args),
+        Verb::Sched(args) => verbs::answers::sched::run(args),
+        Verb::Syscalls(args) => verbs::answers::syscalls::run(args),
+        Verb::Packets(args) => verbs::answers::packets::run(args),
+        Verb::Path(args) => verbs::answers::path::run(args),
+        Verb::Diff(args) => verbs::answers::diff::run(args),
+        Verb::WhatIf(args) => verbs::answers::what_if::run(args),
+        Verb::Graph(args) => verbs::answers::graph::run(args),
+        Verb::Model(args) => verbs::traces::model::run(args),
+        Verb::Rules(args) => verbs::traces::rules::run(args),
+        Verb::Report(args) => verbs::answers::report::run(args),
+        Verb::View(args) => verbs::traces::view::run(args),
+        Verb::Top(args) => verbs::recording::top::run(args),
+        Verb::Serve(args) => verbs::traces::serve::run(args),
+        Verb::Mount(args) => verbs::recording::mount::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
-        Verb::Overhead(args) => verbs::overhead::run(args),
-        Verb::Util(args) => verbs::util::run(args),
+        Verb::Overhead(args) => verbs::recording::overhead::run(args),
+        Verb::Util(args) => verbs::recording::util::run(args),
         Verb::Completions(args) => verbs::completions::run(args),
         Verb::Man(args) => verbs::man::run(args),
     };
-    render::progress::end();
+    render::terminal::progress::end();
     let code = match outcome {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -8,27 +8,20 @@
 //! the choice of what to compute do not.
 
 pub(crate) mod answer;
-pub(crate) mod conversion;
 pub(crate) mod cpu_holders;
 pub(crate) mod diagnostics;
 pub(crate) mod event_count;
 pub(crate) mod events;
-pub(crate) mod flame_graph;
-pub(crate) mod graph_svg;
 pub(crate) mod left_out_events;
 pub(crate) mod length;
-pub(crate) mod output;
-pub(crate) mod pager;
-pub(crate) mod path_graph;
+pub(crate) mod pictures;
 pub(crate) mod profile;
-pub(crate) mod progress;
 pub(crate) mod repeated;
-pub(crate) mod screen;
 pub(crate) mod shown_paths;
 pub(crate) mod stacks;
 pub(crate) mod strip;
 pub(crate) mod style;
 pub(crate) mod table;
+pub(crate) mod terminal;
 pub(crate) mod values;
 pub(crate) mod wait_graph;
-pub(crate) mod wait_graph_svg;

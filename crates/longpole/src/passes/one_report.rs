@@ -13,7 +13,7 @@ use crate::input::explained::explained;
 use crate::input::interactions;
 use crate::input::subject::SubjectArgs;
 use crate::input::Input;
-use crate::render::path_graph;
+use crate::render::pictures::path_graph;
 use crate::render::table::plain;
 use anyhow::bail;
 use longpole_analysis::critical_path::folded::{fold, Limits as GraphLimits};

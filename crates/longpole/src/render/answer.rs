@@ -4,7 +4,7 @@
 //! answer whose form it does not know. An answer that is a list has no place for it. The member is
 //! written here and nowhere else; no verb calls `serde_json::to_writer` itself.
 
-use crate::render::output;
+use crate::render::terminal::output;
 use longpole_trace::Trace;
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};

@@ -1,6 +1,6 @@
 //! The comparison of the critical path with a profile as text.
 
-use crate::render::flame_graph;
+use crate::render::pictures::flame_graph;
 use crate::render::table::{number, percent, plain};
 use longpole_analysis::critical_path::samples::CriticalFunction;
 use longpole_analysis::critical_path::{Profiled, Row};

@@ -1,5 +1,6 @@
 //! Colours, named by what they mean. The text that a verb prints carries them as ANSI escape
-//! sequences; [`output`](crate::render::output) removes the sequences where colours are not wanted.
+//! sequences; [`output`](crate::render::terminal::output) removes the sequences where colours are
+//! not wanted.
 //!
 //! A meaning has one style, and there are few of them, so that a coloured line is worth a look.
 //! Text from a trace must pass through `table::plain` before it is painted.

@@ -7,9 +7,9 @@
 //! On a narrow screen, first the columns that a table can do without are left out, then columns of
 //! text are shortened. Numbers are never cut.
 
-use crate::render::screen::{self, width};
 use crate::render::shown_paths;
 use crate::render::style::{painted, Role};
+use crate::render::terminal::screen::{self, width};
 pub use longpole_analysis::stats::text::{counted, number, percent};
 use std::io::{self, Write};
 

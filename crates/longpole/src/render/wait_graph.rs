@@ -1,9 +1,9 @@
 //! The wait-for graph as text, and as DOT for Graphviz.
 
 use crate::render::length::Length;
+use crate::render::pictures::wait_graph_svg::MAX_DRAWN;
 use crate::render::style::{painted, title, Role};
 use crate::render::table::{duration, number, percent, plain, Table};
-use crate::render::wait_graph_svg::MAX_DRAWN;
 use longpole_analysis::wait_graph::{Answer, End, EndKind, MutualWait, Waiter};
 use std::collections::HashMap;
 use std::io::{self, Write};

@@ -4,8 +4,8 @@
 use super::batch;
 use super::lines::{bars, Cell, Lines, Tone};
 use super::view::{View, HISTORY, KEYS};
-use crate::render::screen::{self, wrapped};
 use crate::render::table::{duration, number, plain};
+use crate::render::terminal::screen::{self, wrapped};
 use longpole_analysis::live::order::Order;
 use longpole_analysis::live::{CpuUse, LiveState, OnPath, Period, ThreadUse};
 use ratatui::buffer::Buffer;

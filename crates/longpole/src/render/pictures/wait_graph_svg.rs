@@ -2,7 +2,7 @@
 //! from the machine that waits to the one it waits for; their width is the waiting time of all
 //! chains that end with this edge.
 
-use crate::render::graph_svg::{Arrow, Colours, Picture, Shape};
+use crate::render::pictures::graph_svg::{Arrow, Colours, Picture, Shape};
 use crate::render::table::{duration, number, percent, plain};
 use longpole_analysis::wait_graph::{Answer, Edge, Who};
 use std::collections::HashMap;

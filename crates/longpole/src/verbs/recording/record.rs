@@ -15,7 +15,7 @@ pub use outcome::{code_of, print as print_outcome};
 pub use units::{bytes, duration, size};
 
 use crate::log::Log;
-use crate::render::conversion;
+use crate::render::terminal::conversion;
 use anyhow::{bail, Context};
 use command::{lives, process_of_thread, Inherited, Recorded, Started};
 use longpole_predicate::glob;

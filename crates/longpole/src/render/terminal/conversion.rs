@@ -1,6 +1,6 @@
 //! Progress of the conversion of the kernel's events, on stderr.
 
-use crate::render::progress::Conversion;
+use crate::render::terminal::progress::Conversion;
 use longpole_record::Stop;
 
 /// Returns a callback that shows the progress of the conversion of kernel events if stderr is a

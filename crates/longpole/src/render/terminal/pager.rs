@@ -6,7 +6,7 @@
 //! user may quit the pager early; writing then fails with a broken pipe, which is success.
 
 use crate::global;
-use crate::render::screen;
+use crate::render::terminal::screen;
 use std::io::{self, ErrorKind, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 

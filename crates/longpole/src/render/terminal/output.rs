@@ -5,9 +5,9 @@
 //! and other formats. Both use the pager. A verb that writes lines while it waits for more must use
 //! neither, because the pager shows nothing until a screen is full.
 
-use crate::render::pager::Paged;
-use crate::render::progress;
-use crate::render::screen::{self, Wrap};
+use crate::render::terminal::pager::Paged;
+use crate::render::terminal::progress;
+use crate::render::terminal::screen::{self, Wrap};
 use anstream::{AutoStream, ColorChoice, StripStream};
 use std::io::{self, BufWriter, IsTerminal, Write};
 

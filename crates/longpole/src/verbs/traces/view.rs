@@ -16,7 +16,7 @@ use crate::passes::live_reading::Followed;
 use crate::passes::one_report::{self, Shown};
 use crate::passes::predictions;
 use crate::passes::samples;
-use crate::render::progress::ReadShare;
+use crate::render::terminal::progress::ReadShare;
 use crate::say;
 use crate::WrongUsage;
 use anyhow::{bail, Context};

@@ -1,8 +1,8 @@
 //! The folded graph as a picture: nodes in layers, coloured by kind; edges are as wide as the time
 //! spent on them.
 
-use crate::render::flame_graph::shortened;
-use crate::render::graph_svg::{Arrow, Colours, LaidOut, Picture, Shape};
+use crate::render::pictures::flame_graph::shortened;
+use crate::render::pictures::graph_svg::{Arrow, Colours, LaidOut, Picture, Shape};
 use crate::render::table::{duration, number, percent, plain};
 use longpole_analysis::critical_path::folded::{first_edges, Edge, Graph, Node};
 use longpole_analysis::critical_path::samples::Top;

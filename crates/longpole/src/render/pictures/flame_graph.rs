@@ -8,7 +8,7 @@
 //! browser, a script zooms to a frame that is clicked, and marks the functions that are searched
 //! for; without it, the picture is complete at its first size.
 
-use crate::render::graph_svg::escaped;
+use crate::render::pictures::graph_svg::escaped;
 use crate::render::table::{duration, number, percent, plain, signed_points};
 use longpole_analysis::scheduling::flame_difference::FlameDifference;
 use longpole_analysis::scheduling::flame_graph::{Code, FlameGraph, Frame, Unit};

@@ -7,7 +7,7 @@ use crate::input::filter::{EventSelector, Filter, Patterns};
 use crate::input::{self, Input};
 use crate::render::diagnostics;
 use crate::render::events::{Printer, Tail};
-use crate::render::output;
+use crate::render::terminal::output;
 use longpole_trace::Catalogue;
 use longpole_trace::Damage;
 use longpole_trace::Item;
