@@ -6,22 +6,26 @@
 //! runs backwards, lost packets, empty packets) do not stop it. If the bytes cannot be understood,
 //! it returns one error with the position, and can continue with the next packet.
 
+pub(crate) mod batch;
 mod columns;
+pub(crate) mod event;
+pub(crate) mod header_batch;
 mod packet_head;
 mod resume;
 mod search;
+pub(crate) mod source;
 
 use std::sync::Arc;
 
 use crate::bits::{align_up, Window};
 use crate::clock::extend;
+use crate::decoder::event::{EventRef, Item};
+use crate::decoder::source::Source;
 use crate::error::{DecodeError, DecodeErrorKind};
-use crate::event::{EventRef, Item};
-use crate::exec::{Executor, Mark, Record, RoleValues, Stop};
 use crate::metadata::{marks, FastClass, Metadata, StreamPlan};
 use crate::packet::{discarded_events, discarded_packets, Loss, Packet};
+use crate::plan::exec::{Executor, Mark, Record, RoleValues, Stop};
 use crate::plan::{Beyond, Field};
-use crate::source::Source;
 use crate::types::ByteOrder;
 use crate::value::Located;
 

@@ -1,5 +1,9 @@
 //! Metadata that is parsed, checked and compiled into plans.
 
+pub(crate) mod json;
+mod metadata_text;
+mod tsdl;
+
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,14 +11,13 @@ use std::sync::Arc;
 use crate::clock::Converter;
 use crate::diagnostic::{Diagnostic, DiagnosticKind};
 use crate::error::{MetadataError, Span, SpanError};
-use crate::event_header::{FastHeader, HeaderPlan};
-use crate::exec::Mark;
-use crate::json::{self, Draft};
-use crate::metadata_text::MetadataText;
-use crate::packet_signature::PacketSignature;
+use crate::metadata::json::Draft;
+use crate::metadata::metadata_text::MetadataText;
+use crate::plan::event_header::{FastHeader, HeaderPlan};
+use crate::plan::exec::Mark;
+use crate::plan::packet_signature::PacketSignature;
+use crate::plan::refs::{find, Counters, ScopeRefs, Scopes};
 use crate::plan::{Block, Field, Flattener, NodeMaker};
-use crate::refs::{find, Counters, ScopeRefs, Scopes};
-use crate::tsdl;
 use crate::types::*;
 
 /// The metadata of a trace, ready to decode its streams. Dereferences to the [`Schema`].

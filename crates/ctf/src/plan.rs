@@ -11,14 +11,23 @@
 //! Strings and sequences are steps of their own, because their lengths depend on the data. Types
 //! that cannot be flattened (variants, arrays of structures, bit fields at unknown positions)
 //! become a *tree*, which the executor walks node by node.
+//!
+//! [`exec`] runs the steps. The other files compile what the steps need: references ([`refs`]),
+//! headers ([`event_header`]), and the begin of a packet ([`packet_signature`]).
+
+pub(crate) mod event_header;
+pub(crate) mod exec;
+pub(crate) mod fixed_layout;
+pub(crate) mod packet_signature;
+pub(crate) mod refs;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::bits::{align_up, Leaf, LeafKind, Load};
 use crate::error::{Span, SpanError};
-use crate::fixed_layout::FixedLayout;
-use crate::refs::{Choices, ScopeRefs, TypePath, Use, ELEMENT};
+use crate::plan::fixed_layout::FixedLayout;
+use crate::plan::refs::{Choices, ScopeRefs, TypePath, Use, ELEMENT};
 use crate::types::*;
 
 #[derive(Debug)]
@@ -286,7 +295,7 @@ impl Field {
 pub(crate) struct Beyond {
     pub at: u64,
     pub bits: u64,
-    /// See [`Stop::Limit`](crate::exec::Stop::Limit).
+    /// See [`Stop::Limit`](crate::plan::exec::Stop::Limit).
     pub opaque: Option<(u64, u64)>,
 }
 

@@ -5,12 +5,14 @@
 //! produces, and what the plan compiler and the writer consume. It holds no positions in the text
 //! except the [`Span`]s that error messages need, and it does not know how bytes are decoded.
 
+mod mappings;
 mod schema;
 mod shown_names;
+pub(crate) mod type_limits;
 
 pub use crate::byte_order::ByteOrder;
 pub use crate::identity::Identity;
-pub use crate::mappings::{Mapping, Mappings};
+pub use mappings::{Mapping, Mappings};
 pub use schema::{EnvValue, EventClass, Schema, StreamClass, TraceClass, Version};
 pub use shown_names::display_name;
 pub(crate) use shown_names::{display_names, undotted_names};

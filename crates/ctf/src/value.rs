@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::bits::{align_up, Leaf, LeafKind, Window};
-use crate::exec::{Mark, Record};
+use crate::plan::exec::{Mark, Record};
 use crate::plan::{stride, Count, FastKind, Field, Node, Shape};
 use crate::types::Encoding;
 

@@ -1,16 +1,16 @@
-//! Decoding as many events at once as a container holds: into [columns](crate::batch), or their
-//! [headers](crate::header_batch) only.
+//! Decoding as many events at once as a container holds: into [columns](crate::decoder::batch), or
+//! their [headers](crate::decoder::header_batch) only.
 
 use std::sync::Arc;
 
 use super::{window, State, Step, StreamDecoder, NO_ID};
-use crate::batch::{Batch, Gather, Run};
 use crate::bits::align_up;
 use crate::clock::extend;
+use crate::decoder::batch::{Batch, Gather, Run};
+use crate::decoder::header_batch::Headers;
+use crate::decoder::source::Source;
 use crate::error::DecodeError;
-use crate::header_batch::Headers;
 use crate::metadata::{FastClass, StreamPlan};
-use crate::source::Source;
 
 /// A container to which the decoder adds events of fixed layout together. Their fields are read
 /// later, by [`Gather::take`].

@@ -3,13 +3,13 @@
 
 use super::{first_beyond, window, StreamDecoder, NO_ID};
 use crate::clock::{extend, low_bits};
+use crate::decoder::source::Source;
 use crate::error::{DecodeError, DecodeErrorKind};
-use crate::exec::{Executor, PacketRoleValues, RoleValues, Stop};
 use crate::metadata::{FastClass, Metadata, StreamPlan};
 use crate::packet::Packet;
-use crate::packet_signature::MAGIC;
+use crate::plan::exec::{Executor, PacketRoleValues, RoleValues, Stop};
+use crate::plan::packet_signature::MAGIC;
 use crate::plan::Block;
-use crate::source::Source;
 use crate::types::ByteOrder;
 use crate::value::{Located, Value, Values};
 

@@ -1,8 +1,8 @@
 //! Continues decoding in a file that has grown since the decoder reached its end.
 
 use super::{State, StreamDecoder};
+use crate::decoder::source::Source;
 use crate::metadata::{marks, Metadata};
-use crate::source::Source;
 use std::sync::Arc;
 
 impl<S: Source> StreamDecoder<S> {

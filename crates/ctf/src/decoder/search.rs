@@ -1,7 +1,7 @@
 //! Finds the next packet after a packet whose header cannot be read.
 
 use super::{window, State, StreamDecoder};
-use crate::source::Source;
+use crate::decoder::source::Source;
 
 /// Number of consecutive unreadable packet headers after which the search ends: the data that looks
 /// like packets is something else.

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use crate::clock::{Clock, Origin};
-use crate::json::RECORD_SEPARATOR;
+use crate::metadata::json::RECORD_SEPARATOR;
 use crate::types::*;
 
 /// The attribute namespace in which LTTng stores the log level and URI of an event.
@@ -138,7 +138,7 @@ pub fn event(stream_id: u64, event: &EventClass) -> String {
         out.text("name", &event.name);
     }
     // Attributes are written as they were read, if they are JSON.
-    let attributes = event.attributes.as_ref().filter(|text| matches!(crate::json::syntax::sequence(text).as_deref(), Ok([_])));
+    let attributes = event.attributes.as_ref().filter(|text| matches!(crate::metadata::json::syntax::sequence(text).as_deref(), Ok([_])));
     match attributes {
         Some(text) => out.put("attributes", Json::Raw(text.trim_start_matches(RECORD_SEPARATOR).to_owned())),
         None if event.loglevel.is_some() || event.model_emf_uri.is_some() => {

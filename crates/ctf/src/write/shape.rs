@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::bits::Leaf;
 use crate::error::{MetadataError, SpanError};
 use crate::metadata::{refs, Metadata, Refs};
+use crate::plan::refs::{Choices, ScopeRefs, TypePath, ELEMENT};
 use crate::plan::{stride, Child, Count, Node, NodeMaker};
-use crate::refs::{Choices, ScopeRefs, TypePath, ELEMENT};
 use crate::types::*;
 
 /// The data that all [`StreamWriter`](super::StreamWriter)s of a trace share.

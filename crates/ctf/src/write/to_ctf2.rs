@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use crate::error::{MetadataError, SpanError};
 use crate::metadata::stream_clock;
+use crate::plan::refs::{by_labels, Choice, Frame, ReferenceSite, ELEMENT};
 use crate::plan::roles_by_name;
-use crate::refs::{by_labels, Choice, Frame, ReferenceSite, ELEMENT};
 use crate::types::*;
 use crate::Clock;
 

@@ -3,7 +3,7 @@
 use super::syntax::{Json, Kind};
 use super::value::{fail, list, mappings, ranges, text, Object, Result};
 use crate::error::Span;
-use crate::type_limits::bounded;
+use crate::types::type_limits::bounded;
 use crate::types::*;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -4,9 +4,9 @@
 
 use crate::bits::{Leaf, LeafKind, Load, Window};
 use crate::error::SpanError;
-use crate::exec::{Executor, RoleValues, Stop};
+use crate::plan::exec::{Executor, RoleValues, Stop};
+use crate::plan::refs::{Choices, ScopeRefs};
 use crate::plan::{Block, Child, Flattener, Node, NodeMaker, Op};
-use crate::refs::{Choices, ScopeRefs};
 use crate::types::{ByteOrder, Roles, Scope, StructType, Type, Version};
 use std::ops::RangeInclusive;
 

@@ -1,9 +1,9 @@
 //! The headers of many events: which class each event has, and when it happened. Reading only these
 //! is the fastest way through a stream, because no field is looked at.
 
-use crate::batch::Gather;
 use crate::clock::Converter;
-use crate::event::EventRef;
+use crate::decoder::batch::Gather;
+use crate::decoder::event::EventRef;
 use crate::metadata::StreamPlan;
 use std::sync::Arc;
 

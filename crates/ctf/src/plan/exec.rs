@@ -6,9 +6,9 @@
 
 use crate::bits::{align_up, Leaf, LeafKind, Window};
 use crate::clock::{extend, low_bits};
-use crate::fixed_layout::FixedLayout;
+use crate::plan::fixed_layout::FixedLayout;
+use crate::plan::refs::Choices;
 use crate::plan::{stride, Child, Count, Node, Op, VarInt};
-use crate::refs::Choices;
 use crate::types::{ByteOrder, Encoding, Roles};
 
 /// Place at which a step found its field: a bit of the packet and, for texts and sequences, the

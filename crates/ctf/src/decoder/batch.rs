@@ -7,7 +7,7 @@
 
 use crate::bits::{Load, Window};
 use crate::clock::Converter;
-use crate::event::EventRef;
+use crate::decoder::event::EventRef;
 use crate::metadata::StreamPlan;
 use crate::plan::{FastKind, Field, Shape};
 use crate::value::{Located, OwnedValue, Value};

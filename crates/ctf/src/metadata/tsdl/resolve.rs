@@ -8,8 +8,8 @@ use super::attribute::{alignment, assignments, base, encoding, fail, field_path,
 use super::syntax::*;
 use crate::clock::Clock;
 use crate::error::Span;
-use crate::refs::check_alone;
-use crate::type_limits::bounded;
+use crate::plan::refs::check_alone;
+use crate::types::type_limits::bounded;
 use crate::types::*;
 
 /// Names declared in one `{ … }`. Tags of structures, variants and enumerations have name spaces of
