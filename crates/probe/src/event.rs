@@ -229,7 +229,7 @@ pub fn flow(id: u64) {
 
 /// Sets the label of the process.
 pub fn label(text: &str) {
-    crate::connection::set_label(text.as_bytes());
+    crate::process::connection::set_label(text.as_bytes());
 }
 
 /// Returns `true` if texts are recorded.

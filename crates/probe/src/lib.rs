@@ -63,34 +63,25 @@ pub use disabled::tracing;
 pub use disabled::{Enumeration, Field, Name, PointResult, Queue, Value};
 
 recording! {
-    mod connection;
     mod event;
     mod handle;
-    mod loading;
     mod macros;
     mod name;
     mod process;
     mod ring;
-    mod runtime_directory;
     mod site;
     mod sync;
     mod system;
-    mod thread;
-    mod thread_ring;
     mod value;
 
     #[cfg(feature = "std")]
-    mod points;
-    #[cfg(feature = "std")]
-    mod stderr_line;
+    mod cycles;
     #[cfg(feature = "tracing")]
     pub mod tracing;
-    #[cfg(feature = "std")]
-    mod tsc;
 
     pub use handle::{Name, Queue};
     #[cfg(feature = "std")]
-    pub use points::PointResult;
+    pub use cycles::points::PointResult;
     pub use value::{Enumeration, Field, Value};
 
     /// Internals for a model checker: the steps by which threads and processes hand over data.
@@ -106,9 +97,9 @@ recording! {
         pub use crate::event::{counter, counter_named, event, flow, label, link, log, log_formatted, logs, packet, Named};
         pub use crate::name::*;
         #[cfg(feature = "std")]
-        pub use crate::points::{print as point_print, reset as point_reset, result as point_result, start as point_start, stop as point_stop};
+        pub use crate::cycles::points::{print as point_print, reset as point_reset, result as point_result, start as point_start, stop as point_stop};
         #[cfg(feature = "std")]
-        pub use crate::tsc::{Here as TscHere, Scope as TscScope, Site as TscSite};
+        pub use crate::cycles::tsc::{Here as TscHere, Scope as TscScope, Site as TscSite};
         pub use longpole_abi::kind::Category;
     }
 }

@@ -7,6 +7,12 @@
 //! table. Nothing here makes the program fail: if a resource is not available, the process is not
 //! recorded.
 
+pub(crate) mod connection;
+mod loading;
+pub(crate) mod runtime_directory;
+pub(crate) mod thread;
+pub(crate) mod thread_ring;
+
 use crate::system::{self, c_bytes, Text};
 use core::arch::asm;
 use core::ffi::c_void;

@@ -12,8 +12,8 @@
 use crate::process::page;
 use crate::sync::make_visible;
 use crate::system;
-use crate::thread::{adopt_larger_ring, attach, switch_to_larger_ring};
-use crate::thread_ring::{current, Ring, SIDE_WORDS};
+use crate::process::thread::{adopt_larger_ring, attach, switch_to_larger_ring};
+use crate::process::thread_ring::{current, Ring, SIDE_WORDS};
 use core::ptr::{copy_nonoverlapping, write_bytes};
 use core::sync::atomic::{compiler_fence, fence, Ordering::*};
 use longpole_abi::{CLOCK_MONO_RAW, MODE_BLOCK, RING_ENDED, SIDE_ENTRIES, SUBBUFFER_HEADER};

@@ -1,9 +1,9 @@
 //! Event classes. A call site requests its class id once and caches it. Equal sites of all programs
 //! of a user have equal ids, so that one description is valid for all streams of a recording.
 
-use crate::connection::own_process;
+use crate::process::connection::own_process;
 use crate::process::Process;
-use crate::runtime_directory;
+use crate::process::runtime_directory;
 use crate::sync::Shared;
 use crate::system::Text;
 use core::mem::size_of;

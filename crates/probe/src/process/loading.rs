@@ -1,10 +1,10 @@
 //! What runs when the library is loaded and unloaded, and the objects that exist once per library.
 
-use crate::connection::{connect, forked};
+use crate::process::connection::{connect, forked};
 use crate::process::{library, page};
-use crate::runtime_directory::open_directory;
+use crate::process::runtime_directory::open_directory;
 use crate::system::{self, Text};
-use crate::thread;
+use crate::process::thread;
 use core::arch::global_asm;
 use core::ffi::c_uint;
 use core::sync::atomic::Ordering::*;

@@ -1,7 +1,7 @@
 //! A mapped ring, and the pointer of this thread to its ring.
 
 use crate::process::{library, page};
-use crate::runtime_directory::store_bytes;
+use crate::process::runtime_directory::store_bytes;
 use crate::sync::has_room;
 use crate::system::{self, File};
 use core::arch::asm;

@@ -5,11 +5,11 @@
 //! changed, and the program continues normally if there is no memory. The code never waits for the
 //! recorder; it waits for other threads of the program only for a bounded time.
 
-use crate::connection::{own_process, read_orders};
+use crate::process::connection::{own_process, read_orders};
 use crate::process::{call_at_exit, library, page, Entry, Process, ENTRIES};
-use crate::runtime_directory::{create, open_directory, open_writable, publish};
+use crate::process::runtime_directory::{create, open_directory, open_writable, publish};
 use crate::system::{self, Blocked, File, Text};
-use crate::thread_ring::{current, set, Ring};
+use crate::process::thread_ring::{current, set, Ring};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::*;
 use longpole_abi::{MAGIC, RING_DATA, RING_ENDED, RING_IDLE, RING_MINIMUM, RING_OWNED, RING_SUBBUFFERS, VERSION};

@@ -8,7 +8,7 @@
 //! thread-local storage.
 
 use crate::event::{log, logs};
-use crate::stderr_line;
+use crate::cycles::stderr_line;
 use crate::system::{counter, Text};
 use core::cell::Cell;
 use core::marker::PhantomData;

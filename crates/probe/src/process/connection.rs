@@ -4,11 +4,11 @@
 //! Nothing here is on a hot path. If a resource is not available, the process is not recorded.
 
 use crate::process::{library, longpole_page, page, Process, SLOT_OF_MANY};
-use crate::runtime_directory::{
+use crate::process::runtime_directory::{
     create, directory_path, open_directory, open_sites, open_writable, publish, read_session, store_bytes, sweep, ANY_USER,
 };
 use crate::system::{self, c_bytes, Blocked, File, Text};
-use crate::thread_ring::{self, Ring};
+use crate::process::thread_ring::{self, Ring};
 use core::mem::{offset_of, size_of};
 use core::ptr::{null_mut, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering::*};

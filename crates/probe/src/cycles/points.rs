@@ -12,7 +12,7 @@
 //! there the counters do not live in thread-local storage. The module needs `std`, for thread-local
 //! storage.
 
-use crate::stderr_line;
+use crate::cycles::stderr_line;
 use crate::system::{self, counter, Text};
 use core::cell::Cell;
 use core::mem::size_of;
