@@ -1,8 +1,10 @@
 //! Files and descriptors: an error that names the file, locks that mark a file as in use, files in
-//! memory that other programs share, and the descriptors that wake the recorder.
+//! memory that other programs share, the descriptors that wake the recorder, and the lists of CPUs
+//! in sysfs.
 //!
 //! All other rooms may use this one; it knows none of them.
 
+pub(crate) mod cpus;
 pub(crate) mod lock;
 pub(crate) mod mapping;
 pub(crate) mod wakeups;

@@ -30,7 +30,6 @@ mod attach;
 mod chunks;
 mod clock;
 pub mod control;
-mod cpus;
 mod drain;
 mod error;
 mod files;

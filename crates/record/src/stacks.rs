@@ -22,7 +22,7 @@ mod stream;
 mod waits;
 
 use crate::clock::Clock;
-use crate::cpus;
+use crate::files::cpus;
 use crate::kernel::Trouble;
 use crate::output::metadata::Uuid;
 use crate::output::recording;

@@ -20,7 +20,7 @@ mod programs;
 pub use programs::SampleData;
 
 use super::perf::Ring;
-use crate::cpus;
+use crate::files::cpus;
 use btf::Types;
 use programs::{Maps, TaskFields};
 use std::fs;

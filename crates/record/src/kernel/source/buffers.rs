@@ -40,7 +40,7 @@ fn available_memory() -> Option<u64> {
 
 /// Returns the CPUs that are present. The tracer has folders for all CPUs that could ever be.
 pub(super) fn present(cpus: Vec<u32>) -> Vec<u32> {
-    let present = crate::cpus::listed("/sys/devices/system/cpu/present");
+    let present = crate::files::cpus::listed("/sys/devices/system/cpu/present");
     let found: Vec<u32> = cpus.iter().copied().filter(|cpu| present.contains(cpu)).collect();
     if found.is_empty() {
         cpus
