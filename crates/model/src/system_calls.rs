@@ -1,9 +1,9 @@
 //! The purpose of each system call, as far as an analysis depends on it.
 //!
 //! The kernel's interface identifies a call by its name. Names of calls are compared only here and
-//! where the model follows what a call changes (`linux/files.rs`, `linux/masks.rs`,
-//! `linux/pid_namespace.rs`); all others compare families. For example, `epoll_wait` and `select`
-//! are both [`CallFamily::WaitForEvents`].
+//! where the model follows what a call changes (`linux/calls/files.rs`, `linux/calls/masks.rs`,
+//! `linux/calls/pid_namespace.rs`); all others compare families. For example, `epoll_wait` and
+//! `select` are both [`CallFamily::WaitForEvents`].
 
 /// A group of calls that an analysis treats alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! How each meaning of a kernel event moves the state machine.
 
-use super::masks::{self, Mask};
+use super::calls::masks::{self, Mask};
 use super::meaning::{Key, Meaning};
 use super::net::{Hop, PacketStep};
 use super::watch::{Base, CpuId, Moment, RequestStep, ThreadId, ThreadState, Wake, Waker, Watch};

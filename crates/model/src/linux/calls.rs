@@ -1,4 +1,12 @@
 //! System calls: what their begin and their end show about a thread and its process.
+//! Each file below follows one such property: open files, allowed CPUs, signals, the pid namespace,
+//! the reason of a block.
+
+pub(super) mod files;
+pub(super) mod masks;
+pub(super) mod pid_namespace;
+mod reasons;
+pub(super) mod signals;
 
 use super::state::OpenCall;
 use super::watch::{Base, CpuId, FinishedCall, Mode, Moment, ThreadId, Watch};

@@ -1,7 +1,7 @@
 //! The known threads, interrupt contexts and CPUs, and what the dump of the system's state says
 //! about them.
 
-use super::files::Arguments;
+use super::calls::files::Arguments;
 use super::state::{Context, Cpu, OpenCall, Thread};
 use super::{Linux, Unclaimed};
 use crate::linux::loss::Silences;

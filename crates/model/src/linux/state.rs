@@ -1,9 +1,9 @@
 //! What the state machine remembers about each CPU, thread and interrupt context between two
 //! events.
 
-use super::files::Arguments;
-use super::masks::{CpuSet, Mask};
-use super::pid_namespace::PidNamespace;
+use super::calls::files::Arguments;
+use super::calls::masks::{CpuSet, Mask};
+use super::calls::pid_namespace::PidNamespace;
 use crate::linux::loss::Silences;
 use crate::linux::meaning::Key;
 use crate::linux::watch::{Base, BlockCause, ContextId, CpuId, Mode, Occupant, TaskState, ThreadId, ThreadState, Wake};

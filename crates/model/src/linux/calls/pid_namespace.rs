@@ -6,9 +6,9 @@
 //! threads born in a new namespace it is derived from the calls that create one, if their arguments
 //! are in the events (those of `clone3` are not).
 
-use super::state::OpenCall;
-use super::Linux;
+use crate::linux::state::OpenCall;
 use crate::linux::watch::ThreadId;
+use crate::linux::Linux;
 use crate::names::{NameId, Names};
 
 const CLONE_NEWPID: i64 = 0x2000_0000;
@@ -24,7 +24,7 @@ pub struct PidNamespace {
 
 /// Calls after which children may be in another pid namespace.
 #[derive(Debug)]
-pub(super) struct NamespaceCalls {
+pub(in crate::linux) struct NamespaceCalls {
     clone: NameId,
     unshare: NameId,
     setns: NameId,
@@ -38,7 +38,7 @@ impl NamespaceCalls {
 
 impl Linux {
     /// The namespace of the thread that `maker` is about to create.
-    pub(super) fn pid_namespace_of_child(&self, maker: ThreadId) -> PidNamespace {
+    pub(in crate::linux) fn pid_namespace_of_child(&self, maker: ThreadId) -> PidNamespace {
         let maker = &self.threads[maker.0 as usize];
         let into_new = |call: OpenCall| {
             call.name == self.call_names.namespace_calls.clone && call.arguments.third.is_some_and(|flags| flags & CLONE_NEWPID != 0)
@@ -49,7 +49,7 @@ impl Linux {
 
     /// Processes a successful call of the thread, after which its children may be in another
     /// namespace.
-    pub(super) fn note_namespace_call(&mut self, thread: ThreadId, call: &OpenCall) {
+    pub(in crate::linux) fn note_namespace_call(&mut self, thread: ThreadId, call: &OpenCall) {
         let flags = call.arguments.third;
         let changes_namespace = match call.name {
             name if name == self.call_names.namespace_calls.unshare => flags.is_some_and(|flags| flags & CLONE_NEWPID != 0),

@@ -6,9 +6,9 @@
 //! between the two, that is, if from the question to the answer no thread was within a call about
 //! the same thread.
 
-use super::{Linux, Thread};
 use crate::hash::IdMap;
 use crate::linux::watch::{MaskChange, ThreadId, ThreadState, UnknownReason, Watch};
+use crate::linux::{Linux, Thread};
 use std::sync::Arc;
 
 /// Maximum number of recorded changes of one thread's mask within the requested range.
@@ -54,7 +54,7 @@ enum AnswerTarget {
 
 impl Mask {
     /// The mask of a thread that is born with these CPUs.
-    pub(super) fn born(cpus: Option<CpuSet>) -> Mask {
+    pub(in crate::linux) fn born(cpus: Option<CpuSet>) -> Mask {
         Mask { begin: cpus.clone(), now: cpus, ..Mask::default() }
     }
 
@@ -83,7 +83,7 @@ impl Mask {
     }
 
     /// Takes the mask from the dump of the system's state, unless a call has changed it.
-    pub(super) fn dumped(&mut self, list: &[u8]) {
+    pub(in crate::linux) fn dumped(&mut self, list: &[u8]) {
         if self.begin.is_none() && self.last.is_none() {
             *self = Mask::born(cpus(list));
         }
@@ -199,7 +199,7 @@ impl Mask {
 
 /// What is known about calls that set masks, of all threads.
 #[derive(Debug, Default)]
-pub(super) struct MaskCalls {
+pub(in crate::linux) struct MaskCalls {
     /// Threads that are within such a call, each with the thread whose mask it sets; `None` if that
     /// one is unknown.
     pub open: Vec<(ThreadId, Option<ThreadId>)>,
@@ -241,7 +241,7 @@ pub enum CallerNamespace {
 
 impl CallerNamespace {
     /// The meaning of the number in an answer; `None` if the answer has no such number.
-    pub(super) fn of_number(number: Option<i64>) -> CallerNamespace {
+    pub(in crate::linux) fn of_number(number: Option<i64>) -> CallerNamespace {
         match number {
             Some(0) => CallerNamespace::Foreign,
             Some(-1) => CallerNamespace::Unknown,
@@ -258,7 +258,7 @@ impl Linux {
 
     /// Notes that the thread `caller` enters a call that sets the mask of the thread `tid`; 0 means
     /// `caller` itself.
-    pub(super) fn begins_mask_call(&mut self, caller: Option<ThreadId>, tid: Option<i64>) {
+    pub(in crate::linux) fn begins_mask_call(&mut self, caller: Option<ThreadId>, tid: Option<i64>) {
         let Some(caller) = caller else { return };
         let target = self.target(Some(caller), tid);
         if self.masks.open.len() >= MAX_CALLERS {
@@ -269,7 +269,7 @@ impl Linux {
 
     /// Notes that the thread `caller` is not within such a call any more. If the end of the call
     /// was not recorded (`ended` is false), the effect of the call is unknown.
-    pub(super) fn end_mask_call<W: Watch + ?Sized>(&mut self, caller: ThreadId, ended: bool, t_ns: i64, watch: &mut W) {
+    pub(in crate::linux) fn end_mask_call<W: Watch + ?Sized>(&mut self, caller: ThreadId, ended: bool, t_ns: i64, watch: &mut W) {
         let Some(at) = self.masks.open.iter().position(|(known, _)| *known == caller) else { return };
         let (_, target) = self.masks.open.remove(at);
         match target {
@@ -289,7 +289,13 @@ impl Linux {
 
     /// Notes that the thread `caller` has set the mask of the thread `tid` (0 means itself); no
     /// event contains the mask.
-    pub(super) fn mask_set_by_call<W: Watch + ?Sized>(&mut self, caller: Option<ThreadId>, tid: Option<i64>, t_ns: i64, watch: &mut W) {
+    pub(in crate::linux) fn mask_set_by_call<W: Watch + ?Sized>(
+        &mut self,
+        caller: Option<ThreadId>,
+        tid: Option<i64>,
+        t_ns: i64,
+        watch: &mut W,
+    ) {
         match (self.target(caller, tid), caller) {
             (Some(target), _) => self.mask_changed(target, caller, t_ns, watch),
             (None, Some(caller)) => self.unknown_mask_changed(caller, t_ns),
@@ -307,7 +313,7 @@ impl Linux {
     }
 
     /// Marks the masks of all threads of other pid namespaces as unknown.
-    pub(super) fn forget_foreign_masks(&mut self) {
+    pub(in crate::linux) fn forget_foreign_masks(&mut self) {
         let alive = |thread: &&mut Thread| thread.pid_namespace.is_foreign && thread.state != ThreadState::Dead;
         self.threads.iter_mut().filter(alive).for_each(|thread| thread.mask.invalidate(UnknownReason::ForeignRuntime));
     }
@@ -315,7 +321,7 @@ impl Linux {
     /// Processes the masks at the end of the recording. Cpusets change masks, and so does the
     /// kernel when CPUs go offline. If a thread's final mask differs from the known one, the known
     /// one is discarded, because it is unknown when the mask changed.
-    pub(super) fn answered_at_end(&mut self, answer: &Answer<'_>, t_ns: i64) {
+    pub(in crate::linux) fn answered_at_end(&mut self, answer: &Answer<'_>, t_ns: i64) {
         let allowed = cpus(answer.list);
         if answer.tid == 0 {
             self.masks.online = allowed;
@@ -387,7 +393,7 @@ impl Linux {
     }
 
     /// Processes an answer of the kernel to the question for a thread's mask.
-    pub(super) fn answered<W: Watch + ?Sized>(&mut self, answer: Answer<'_>, t_ns: i64, watch: &mut W) {
+    pub(in crate::linux) fn answered<W: Watch + ?Sized>(&mut self, answer: Answer<'_>, t_ns: i64, watch: &mut W) {
         self.masks.has_answers = true;
         if !self.resolve(&answer, t_ns, watch) {
             return;
@@ -407,7 +413,7 @@ impl Linux {
 }
 
 /// The CPUs of a list like `0-3,5`; `None` if the text is not such a list, or is empty.
-pub(super) fn cpus(list: &[u8]) -> Option<CpuSet> {
+pub(in crate::linux) fn cpus(list: &[u8]) -> Option<CpuSet> {
     let mut found = Vec::new();
     for part in std::str::from_utf8(list).ok()?.split(',') {
         let (from, to) = part.split_once('-').unwrap_or((part, part));

@@ -6,9 +6,9 @@
 //! that enters a system call after the signal has survived it. A signal to a process group is
 //! treated as one signal to each member ([`Groups`]).
 
-use super::files::Arguments;
-use super::Linux;
 use crate::linux::watch::{CpuId, Mode, Moment, ThreadId, Waker, Watch};
+use crate::linux::Arguments;
+use crate::linux::Linux;
 use crate::system_calls::{ends_the_caller, SignalTarget};
 use std::collections::{BTreeSet, HashMap};
 
@@ -30,7 +30,7 @@ struct Sent {
 
 /// Pending signals and process groups.
 #[derive(Debug, Default)]
-pub(super) struct PendingSignals {
+pub(in crate::linux) struct PendingSignals {
     /// Pending signals, by the id of the thread or of the process that they were sent to.
     sent: HashMap<i32, Sent>,
     groups: Groups,
@@ -78,7 +78,7 @@ impl Groups {
 
 impl Linux {
     /// Notes that the machine that acts on this CPU sends a signal to `tid`.
-    pub(super) fn signalled(&mut self, cpu: CpuId, t_ns: i64, tid: i32, signal: i64) {
+    pub(in crate::linux) fn signalled(&mut self, cpu: CpuId, t_ns: i64, tid: i32, signal: i64) {
         let Waker::Thread(by) = self.wake(cpu, t_ns).waker else { return };
         let room = self.signals.sent.len() < MAX_PENDING || self.signals.sent.contains_key(&tid);
         let sender = &self.threads[by.0 as usize];
@@ -91,7 +91,7 @@ impl Linux {
 
     /// Notes that the CPU's thread sends a signal by a system call. A number of 0 or less means a
     /// process group if the call accepts one.
-    pub(super) fn sends_signal(&mut self, cpu: CpuId, t_ns: i64, target: SignalTarget, to: i64, signal: i64) {
+    pub(in crate::linux) fn sends_signal(&mut self, cpu: CpuId, t_ns: i64, target: SignalTarget, to: i64, signal: i64) {
         // The argument is an int; only the low 32 bits of the register belong to it.
         let to = to as i32;
         match (target, to) {
@@ -113,7 +113,7 @@ impl Linux {
     }
 
     /// Notes that a process has created another one, which is in the same group.
-    pub(super) fn inherits_group(&mut self, maker: i32, process: i32) {
+    pub(in crate::linux) fn inherits_group(&mut self, maker: i32, process: i32) {
         if maker != process {
             let group = self.signals.groups.of(maker);
             self.signals.groups.join(process, group);
@@ -121,7 +121,7 @@ impl Linux {
     }
 
     /// Notes that `setpgid` of this process, or `setsid`, which takes no arguments, has succeeded.
-    pub(super) fn sets_group(&mut self, process: i32, arguments: Arguments) {
+    pub(in crate::linux) fn sets_group(&mut self, process: i32, arguments: Arguments) {
         let given = |number: Option<i64>| number.map(|number| number as i32).filter(|&number| number != 0);
         let member = given(arguments.about).unwrap_or(process);
         // If the trace does not contain the group, the process is assumed to be in its own.
@@ -129,7 +129,7 @@ impl Linux {
     }
 
     /// Notes that the thread made a system call: it has survived the signals sent to it.
-    pub(super) fn survives_signals(&mut self, id: ThreadId) {
+    pub(in crate::linux) fn survives_signals(&mut self, id: ThreadId) {
         if self.signals.sent.is_empty() {
             return;
         }
@@ -143,7 +143,7 @@ impl Linux {
     }
 
     /// Notes that the thread ends, and reports it as killed if a signal is pending for it.
-    pub(super) fn thread_ends<W: Watch + ?Sized>(&mut self, id: ThreadId, watch: &mut W) {
+    pub(in crate::linux) fn thread_ends<W: Watch + ?Sized>(&mut self, id: ThreadId, watch: &mut W) {
         let thread = &self.threads[id.0 as usize];
         let (tid, process) = (thread.tid, thread.process.unwrap_or(thread.tid));
         let sent = self.signals.sent.get(&tid).or_else(|| self.signals.sent.get(&process)).copied();

@@ -1,13 +1,13 @@
 //! Reasons of blocks: the system call of the thread, with the kind of the file that the call is
 //! about.
 
-use super::Linux;
 use crate::linux::watch::{BlockCause, BlockReason, Mode, TaskState, ThreadId};
+use crate::linux::Linux;
 use crate::system_calls::{may_be_about_a_file, CallFamily};
 
 impl Linux {
     /// What a thread that has just left its CPU blocks for.
-    pub(super) fn determine_block_cause(&self, id: ThreadId, state: TaskState) -> BlockCause {
+    pub(in crate::linux) fn determine_block_cause(&self, id: ThreadId, state: TaskState) -> BlockCause {
         let thread = &self.threads[id.0 as usize];
         let call = thread.call.filter(|_| thread.mode == Mode::Syscall);
         match (thread.mode, call) {
