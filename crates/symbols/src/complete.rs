@@ -2,15 +2,15 @@
 //!
 //! This is done when the recording ends, or else by the first command that reads it, on the
 //! recorded host, because only that host has the files. The files are read in a sandbox
-//! ([`crate::apart`]), so a file that is broken, endless or vanishing costs only its own names.
+//! ([`crate::sandbox`]), so a file that is broken, endless or vanishing costs only its own names.
 
-use crate::apart::{apart, Why, MAX_CPU};
 use crate::collect::{collect, Places};
 use crate::convert::{self, convert};
 use crate::error::CompleteError;
 use crate::jit;
 use crate::open::{self, User};
 use crate::resolve;
+use crate::sandbox::{run_in_sandbox, Why, MAX_CPU};
 use crate::spaces::ModuleId;
 use crate::table::{clean, write, Line, FILE, VERSION};
 use rustix::fs::{flock, FlockOperation};
@@ -138,7 +138,7 @@ fn look_up(places: &Places, file: &File, stopped: &dyn Fn() -> bool) -> io::Resu
     let mut notes = Vec::new();
     let (mut from, mut failures) = (0, 0);
     while from < items.len() {
-        let Err((at, why)) = apart(|at| look_into(places, file, &items, from, at), MAX_CPU, end, stopped) else { break };
+        let Err((at, why)) = run_in_sandbox(|at| look_into(places, file, &items, from, at), MAX_CPU, end, stopped) else { break };
         // The sandbox may have been killed in the middle of a line.
         let mut lines = b"\n".to_vec();
         let item = at.and_then(|at| items.get(at).copied());

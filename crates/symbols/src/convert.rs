@@ -16,9 +16,9 @@ mod shared;
 mod stream;
 mod timeline;
 
-use crate::apart::{apart, Why};
 use crate::error::CompleteError;
 use crate::open::User;
+use crate::sandbox::{run_in_sandbox, Why};
 use crate::spaces::{ModuleId, Place, Spaces};
 use crate::table::clean;
 use excluded::{Excluded, Exclusion};
@@ -255,7 +255,8 @@ impl Work<'_> {
         let job = Job { layout: self.layout, timeline: self.timeline, users: &self.users, excluded, by_chain };
         let limit = BASE + PER_MB * u32::try_from(stream.bytes >> 20).unwrap_or(u32::MAX);
         let stopped = || self.state.stop.load(Relaxed);
-        let done = apart(|at| job::convert(&job, &stream.file, &to, &stream.shared, at), limit, Instant::now() + 4 * limit, &stopped);
+        let done =
+            run_in_sandbox(|at| job::convert(&job, &stream.file, &to, &stream.shared, at), limit, Instant::now() + 4 * limit, &stopped);
         match done {
             Ok(()) => to.sync_all().map(Ok).map_err(CompleteError::io("write", hidden)),
             Err((_, why)) => match stream.shared.error() {

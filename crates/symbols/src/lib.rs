@@ -19,7 +19,6 @@
 //! are limited, and foreign files are read in a sandbox, which is a separate process; if it dies,
 //! only names are lost.
 
-mod apart;
 mod collect;
 mod complete;
 mod convert;
@@ -34,6 +33,7 @@ mod open;
 mod probes;
 mod resolve;
 mod runtime;
+mod sandbox;
 mod spaces;
 mod stacks;
 mod table;

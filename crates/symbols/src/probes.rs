@@ -6,11 +6,11 @@
 //! chooses the paths, so the same precautions apply as for stacks: only regular files are read,
 //! only if they are the recorded ones, and only in a sandbox.
 
-use crate::apart::{apart, Why, MAX_CPU};
 use crate::complete::{is_of_here, MAX_FAILURES, SEARCH_TIMEOUT};
 use crate::error::CompleteError;
 use crate::open::regular;
 use crate::resolve;
+use crate::sandbox::{run_in_sandbox, Why, MAX_CPU};
 use crate::table::{clean, write, Function, Line};
 use longpole_trace::Recording;
 use rustix::fs::{flock, fstat, open, openat, renameat, unlinkat, AtFlags, FlockOperation, Mode, OFlags};
@@ -198,7 +198,7 @@ fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::R
     let (mut from, mut failures, mut notes) = (0, 0, Vec::new());
     let end = Instant::now() + SEARCH_TIMEOUT;
     while from < found.modules.len() {
-        let Err((at, why)) = apart(|at| look_into(found, &offsets, &file, from, at), MAX_CPU, end, stopped) else { break };
+        let Err((at, why)) = run_in_sandbox(|at| look_into(found, &offsets, &file, from, at), MAX_CPU, end, stopped) else { break };
         let said = match &why {
             Why::Item(why) | Why::Limit(why) | Why::Failed(why) => format!("the process that reads the programs' files {why}"),
             Why::Stopped => "a signal ended the search".to_owned(),

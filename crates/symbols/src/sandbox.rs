@@ -41,7 +41,7 @@ pub enum Why {
 /// Runs `work` in a separate process. `work` calls its argument with the number of each item that
 /// it begins or makes progress with. An error contains the last of these numbers. `max_cpu` is the
 /// limit of its CPU time.
-pub fn apart(
+pub fn run_in_sandbox(
     work: impl FnOnce(&mut dyn FnMut(usize)) -> io::Result<()>,
     max_cpu: Duration,
     end: Instant,
@@ -183,30 +183,30 @@ mod tests {
 
     #[test]
     fn failing_item_is_reported() {
-        assert_eq!(apart(|_| Ok(()), MAX_CPU, soon(), &|| false), Ok(()));
+        assert_eq!(run_in_sandbox(|_| Ok(()), MAX_CPU, soon(), &|| false), Ok(()));
         let crash = |at: &mut dyn FnMut(usize)| {
             at(6);
             at(7);
             std::process::abort()
         };
-        assert_eq!(apart(crash, MAX_CPU, soon(), &|| false), Err((Some(7), Why::Item("was ended by signal 6".to_owned()))));
+        assert_eq!(run_in_sandbox(crash, MAX_CPU, soon(), &|| false), Err((Some(7), Why::Item("was ended by signal 6".to_owned()))));
         let sleep = |at: &mut dyn FnMut(usize)| {
             at(3);
             std::thread::sleep(Duration::from_secs(1000));
             Ok(())
         };
-        let Err((Some(3), Why::Item(why))) = apart(sleep, MAX_CPU, soon(), &|| false) else { panic!() };
+        let Err((Some(3), Why::Item(why))) = run_in_sandbox(sleep, MAX_CPU, soon(), &|| false) else { panic!() };
         assert!(why.starts_with("made no progress for "), "{why}");
         let work = |at: &mut dyn FnMut(usize)| loop {
             at(4);
         };
-        let spent = apart(work, Duration::from_secs(1), soon(), &|| false);
+        let spent = run_in_sandbox(work, Duration::from_secs(1), soon(), &|| false);
         assert_eq!(spent, Err((Some(4), Why::Limit("used up its CPU time".to_owned()))));
         let asked = Cell::new(0);
         let stop = || {
             asked.set(asked.get() + 1);
             asked.get() > 3
         };
-        assert_eq!(apart(sleep, MAX_CPU, soon(), &stop), Err((Some(3), Why::Stopped)));
+        assert_eq!(run_in_sandbox(sleep, MAX_CPU, soon(), &stop), Err((Some(3), Why::Stopped)));
     }
 }
