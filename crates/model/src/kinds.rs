@@ -223,6 +223,9 @@ pub enum LinkKind {
     Workqueue,
     /// Time from the issue of a request to its completion by the device.
     Disk,
+    /// Time in which a thread waits for a device whose work no event of the trace caused, such as
+    /// for packets from another host.
+    Outside,
     /// Time from sending a signal to the end of the thread that the signal kills.
     Signal,
     /// Time in which the machine was assumed to wait but did not.
@@ -234,7 +237,7 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    pub const ALL: [LinkKind; 24] = [
+    pub const ALL: [LinkKind; 25] = [
         LinkKind::Queued,
         LinkKind::Wire,
         LinkKind::Wakeup,
@@ -255,6 +258,7 @@ impl LinkKind {
         LinkKind::Raise,
         LinkKind::Workqueue,
         LinkKind::Disk,
+        LinkKind::Outside,
         LinkKind::Signal,
         LinkKind::Run,
         LinkKind::Unknown,
@@ -284,6 +288,7 @@ impl LinkKind {
             LinkKind::Raise => "raise",
             LinkKind::Workqueue => "workqueue",
             LinkKind::Disk => "disk",
+            LinkKind::Outside => "outside",
             LinkKind::Signal => "signal",
             LinkKind::Run => "run",
             LinkKind::Unknown => "UNKNOWN",
@@ -291,19 +296,18 @@ impl LinkKind {
         })
     }
 
-    /// Kinds of links whose name may contain the system call in which the thread waits, for example
-    /// `timer epoll_wait`.
-    const IN_CALLS: [LinkKind; 2] = [LinkKind::Timer, LinkKind::GracePeriod];
+    /// Kinds of links whose name may contain a detail: the system call in which the thread waits,
+    /// for example `timer epoll_wait`, or the device for which it waits.
+    const WITH_DETAIL: [LinkKind; 3] = [LinkKind::Timer, LinkKind::GracePeriod, LinkKind::Outside];
 
-    /// Returns the system call in the name of a link of this kind.
-    pub fn call_of(self, text: &str) -> Option<&str> {
+    /// Returns the system call, or the device, in the name of a link of this kind.
+    pub fn detail_of(self, text: &str) -> Option<&str> {
         text.strip_prefix(self.text()?)?.strip_prefix(' ')
     }
 
-    /// The kind of the link that has this name in a machine log. The name of a thread's own timer
-    /// may include the call in which the thread waited: `timer epoll_wait`.
+    /// The kind of the link that has this name in a machine log, with or without a detail.
     pub fn of_text(text: &str) -> LinkKind {
-        if let Some(kind) = LinkKind::IN_CALLS.into_iter().find(|kind| kind.call_of(text).is_some()) {
+        if let Some(kind) = LinkKind::WITH_DETAIL.into_iter().find(|kind| kind.detail_of(text).is_some()) {
             return kind;
         }
         LinkKind::ALL.into_iter().find(|kind| kind.text() == Some(text)).unwrap_or(LinkKind::Named)
@@ -332,6 +336,7 @@ impl LinkKind {
             LinkKind::Raise => "link_raise",
             LinkKind::Workqueue => "link_workqueue",
             LinkKind::Disk => "link_disk",
+            LinkKind::Outside => "link_outside",
             LinkKind::Signal => "link_signal",
             LinkKind::Run => "link_run",
             LinkKind::Unknown => "link_unknown",

@@ -339,7 +339,7 @@ fn packets_that_the_kernel_sends_at_a_timers_expiry_lead_to_the_thread_that_set_
 }
 
 #[test]
-fn input_that_a_device_brings_from_outside_is_marked_as_outside() {
+fn a_wait_for_input_from_outside_begins_with_the_wait_itself() {
     let mut kernel = two_cpus();
     kernel.irq(105, 1, 36, true);
     kernel.irq(106, 1, 36, false);
@@ -348,7 +348,7 @@ fn input_that_a_device_brings_from_outside_is_marked_as_outside() {
     kernel.waking(520, 1, 11, 0);
     kernel.irq(530, 1, 36, false);
     kernel.switch(540, 0, 0, 0, 11);
-    assert_eq!(path(&kernel), "100-105 device dev::UNKNOWN, 105-520 device dev::outside, 520-540 t11::runnable");
+    assert_eq!(path(&kernel), "100-140 t11::run, 140-520 link::outside dev, 520-540 t11::runnable");
 }
 
 #[test]

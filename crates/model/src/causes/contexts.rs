@@ -20,7 +20,7 @@ pub(super) struct Contexts {
     /// The machine of each context and CPU.
     machines: Vec<Vec<Option<ContextMachine>>>,
     /// The device of each context that is an interrupt.
-    devices: Vec<Option<MachineId>>,
+    devices: Vec<Option<Device>>,
 }
 
 /// The machine of a context, and the state in which the context runs.
@@ -28,6 +28,13 @@ pub(super) struct Contexts {
 pub(super) struct ContextMachine {
     pub machine: MachineId,
     pub state: NameId,
+}
+
+/// The machine of a device, and the link of waits for what it brings from outside of the trace.
+#[derive(Clone, Copy, Debug)]
+struct Device {
+    machine: MachineId,
+    outside: NameId,
 }
 
 #[derive(Debug, Default)]
@@ -258,8 +265,8 @@ impl Composer {
         known
     }
 
-    /// The machine of an interrupt's device; what the device waits for is outside.
-    fn device(&mut self, id: ContextId) -> MachineId {
+    /// The device of an interrupt; what the device waits for is outside.
+    fn device(&mut self, id: ContextId) -> Device {
         let at = id.0 as usize;
         if self.contexts.devices.len() <= at {
             self.contexts.devices.resize(at + 1, None);
@@ -270,10 +277,13 @@ impl Composer {
         let name = self.linux.contexts[at].name.clone();
         let name = name.splitn(3, ' ').nth(2).unwrap_or(&name);
         let machine = self.system.vocabulary.machine("", &format!("device {name}"));
-        self.contexts.devices[at] = Some(machine);
+        let kind = NameKind::Link(LinkKind::Outside);
+        let outside = self.system.vocabulary.names.intern_as(&format!("outside {name}"), kind);
+        let device = Device { machine, outside };
+        self.contexts.devices[at] = Some(device);
         self.emit_class(machine, "device");
         self.emit(Effect::State { machine, state: self.words.outside });
-        machine
+        device
     }
 
     /// True if timers run in this context.
@@ -320,7 +330,7 @@ impl Composer {
             // assumed if no completion was recorded by now.
             (None, Key::Irq(_)) if self.oldest_request(id).is_some() => self.oldest_request(id),
             (None, Key::Irq(_)) if !self.is_timer(id) => {
-                let by = self.device(id);
+                let by = self.device(id).machine;
                 Some(Cause { by, at: None, link: None })
             }
             (None, Key::Softirq(_)) => self.unknown("softirq"),
@@ -335,6 +345,17 @@ impl Composer {
             self.emit_context_state(machine, state, false);
         }
         machine
+    }
+
+    /// The link of a wait for a device, if what this context does now has no other cause: it is
+    /// that device's interrupt, or a softirq that it raised, and has taken nothing that a machine
+    /// of the trace sent.
+    pub(super) fn outside_link(&mut self, cpu: CpuId, id: ContextId) -> Option<NameId> {
+        let open = self.contexts.cpu(cpu).open.iter().rfind(|open| open.id == id).copied()?;
+        let id = open.raise.map_or(Some(id), |raise| raise.context)?;
+        let is_device = matches!(self.linux.contexts[id.0 as usize].key, Key::Irq(_)) && !self.is_timer(id);
+        let has_cause = open.caused || open.timer || open.timer_cause.is_some() || self.oldest_request(id).is_some();
+        (is_device && !has_cause).then(|| self.device(id).outside)
     }
 
     /// The interrupt in which something happens now, or the one that raised the current softirq.

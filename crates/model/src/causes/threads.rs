@@ -245,6 +245,9 @@ impl Composer {
         if its_own || self.is_hard_timer(id) && self.can_time_out(at) || self.is_timed(wake.cpu, id) {
             return self.own_timer(catalogue, at);
         }
+        if let Some(link) = self.outside_link(wake.cpu, id).filter(|_| !self.is_kernel_thread(at)) {
+            return self.device_wait(catalogue, at, link);
+        }
         let by = self.context_that_acts(wake.cpu, id);
         Some(Cause { by, at: self.earlier(wake.t_ns), link: None })
     }
@@ -280,6 +283,16 @@ impl Composer {
             return self.unknown("lost");
         }
         self.in_call(catalogue, at, LinkKind::Timer, self.words.links[LinkKind::Timer])
+    }
+
+    /// The cause of a wake-up by a device, for what comes from outside of the trace: the time of
+    /// the wait itself. What the device did before this thread began to wait has nothing to do with
+    /// it; a reply to this thread's own request, for example, began with that request.
+    fn device_wait(&mut self, catalogue: &Catalogue, at: u32, link: NameId) -> Option<Cause> {
+        if self.threads[at].lost_while_blocked {
+            return self.unknown("lost");
+        }
+        Some(self.since_block(catalogue, at, link))
     }
 
     /// The cause of a wake-up by the kernel's RCU: the grace period for which the thread waited. It
