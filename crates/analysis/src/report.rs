@@ -451,7 +451,8 @@ impl Report {
         if contradictions.are_too_many(answer.interactions) {
             self.verdict = self.verdict.spread_as_unknown();
         }
-        self.verdict = self.verdict.or_packet_loss(self.losses.as_ref()).with_contradictions(Some(contradictions));
+        let verdict = self.verdict.or_packet_loss(self.losses.as_ref()).with_losses(&self.findings);
+        self.verdict = verdict.with_contradictions(Some(contradictions));
         self.findings.extend(findings);
         self.findings.sort_by_key(|finding| (!finding.precedes_verdict(), !finding.is_cause()));
         self.run = Some(run);

@@ -16,7 +16,7 @@
 //! | a schedule by which the last thread works | [`questions::schedule`] |
 //! | a network link, a timer of the kernel, or a receive window | [`questions::waits`] |
 //! | a state that a program declared | here, with [`questions::machine_states`] |
-//! | a CPU quota | [`questions::waits`] |
+//! | a CPU quota, or input from outside of the host | [`questions::waits`] |
 //! | a sleep | [`questions::sleeps`], with [`questions::locks`] and [`questions::requests`] |
 //! | a disk | [`questions::waits`] |
 //! | a priority inversion | [`questions::work`], with [`facts::inversions`] |
@@ -234,6 +234,7 @@ impl Case<'_> {
             .or_else(|| self.by_window())
             .or_else(|| self.by_declared())
             .or_else(|| self.by_quota())
+            .or_else(|| self.by_outside())
             .or_else(|| self.by_sleep())
             .or_else(|| self.by_disk())
             .or_else(|| self.by_inversion())
@@ -442,8 +443,18 @@ impl Case<'_> {
         let own = self.subjects.get(subject);
         let requests = |of: &Subject| if of.role == Role::Client && !of.is_recorder { of.activity.asked.count } else { 0 };
         let many = (self.limits.considerable_share * requests(own) as f64).max(self.limits.min_occurrences as f64);
-        let is_rival = |other: &Subject| other.name != own.name && requests(other) as f64 >= many;
-        let is_only = !self.subjects.iter().any(|(_, other)| is_rival(other));
+        // A client that only sends, such as one that hands its work to a broker, has no replies.
+        let sends = |id: SubjectId, of: &Subject| {
+            let to_servers =
+                self.wakeups_between.iter().filter(|(pair, _)| pair.from == id && self.subjects.get(pair.to).role == Role::Server);
+            if of.role == Role::Client && !of.is_recorder {
+                to_servers.map(|(_, &count)| count).sum()
+            } else {
+                0
+            }
+        };
+        let is_rival = |id, other: &Subject| other.name != own.name && requests(other).max(sends(id, other)) as f64 >= many;
+        let is_only = !self.subjects.iter().any(|(id, other)| is_rival(id, other));
         (requests(own) > 0 && is_only).then_some(RunRole::LoadGenerator)
     }
 
@@ -458,6 +469,7 @@ impl Case<'_> {
             others(&|does| does == Does::Disk),
             others(&|does| matches!(does, Does::KernelTimer(_))),
             others(&|does| does == Does::Throttled),
+            others(&|does| does == Does::Outside),
             others(&|does| does == Does::Unknown),
         ];
         share >= self.limits.min_share && most.into_iter().all(|other| share > other)
@@ -606,6 +618,7 @@ fn state_of(part: &Part) -> StateNamed {
         Does::Throttled => SubjectState::Throttled,
         Does::Faults => SubjectState::Faults,
         Does::Disk => SubjectState::Disk,
+        Does::Outside => SubjectState::Outside,
         Does::Interrupt => SubjectState::Interrupt,
         Does::Transit => SubjectState::Transit,
         Does::Call => SubjectState::Call,

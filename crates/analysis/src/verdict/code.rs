@@ -129,7 +129,8 @@ fn is_in(code: &CodeOnPath, state: &StateNamed, row: Option<&ClassState>) -> boo
         SubjectState::SystemCall => code.time == TimeKind::Running && is_named,
         SubjectState::Declared => is_named,
         SubjectState::Sleep => {
-            code.time == TimeKind::Timer && (is_named || LinkKind::Timer.call_of(&code.state) == Some(&state.name) || state.name == "timer")
+            code.time == TimeKind::Timer
+                && (is_named || LinkKind::Timer.detail_of(&code.state) == Some(&state.name) || state.name == "timer")
         }
         SubjectState::KernelTimer | SubjectState::GracePeriod => code.time == TimeKind::Timer && is_named,
         SubjectState::Disk => code.time == TimeKind::Disk && is_named,

@@ -5,7 +5,7 @@ pub mod because;
 pub mod caveat;
 pub mod figures;
 pub mod waits_for;
-use crate::findings::Finding;
+use crate::findings::{Finding, Scope};
 use crate::stats::evidence::Evidence;
 use crate::verdict::data::because::Because;
 use crate::verdict::data::caveat::{Caveat, Contradictions};
@@ -130,6 +130,8 @@ pub enum SubjectState {
     Faults,
     /// Waits for a disk.
     Disk,
+    /// Waits for a device whose work is caused outside of the trace.
+    Outside,
     /// Works in an interrupt or softirq, or is interrupted by one.
     Interrupt,
     /// Waits for an effect in transit.
@@ -279,6 +281,8 @@ pub enum Mechanism {
     Retransmission,
     /// A sender waits until it asks for the size of a closed window.
     WindowProbe,
+    /// The kernel sends the end of a message late, because the sender asked it to wait for more.
+    HeldBack,
     /// A sender waits for room in the window of its receiver.
     WindowLimited,
     /// TCP's pacing or a queueing discipline holds packets back.
@@ -520,7 +524,7 @@ impl Verdict {
         let is_of_code = |state: &StateNamed| match state.kind {
             SubjectState::Running | SubjectState::SystemCall | SubjectState::Declared | SubjectState::Sleep => true,
             SubjectState::KernelTimer | SubjectState::GracePeriod | SubjectState::Disk => true,
-            SubjectState::Transit | SubjectState::Unknown => true,
+            SubjectState::Transit | SubjectState::Outside | SubjectState::Unknown => true,
             SubjectState::Runnable | SubjectState::Throttled | SubjectState::Faults => false,
             SubjectState::Interrupt | SubjectState::Call | SubjectState::Lost => false,
         };
@@ -546,6 +550,14 @@ impl Verdict {
         if self.outcome == Outcome::Spread {
             self.outcome = Outcome::Unknown;
         }
+        self
+    }
+
+    /// Adds the place at which most packets are lost, if the path waits until they are sent again.
+    pub fn with_losses(mut self, findings: &[Finding]) -> Verdict {
+        let losses = findings.iter().filter(|finding| finding.of == Scope::Loss);
+        let most = losses.max_by_key(|finding| finding.count).filter(|_| self.mechanism == Some(Mechanism::Retransmission));
+        self.because.extend(most.map(|most| Because::LostAt { place: most.subject.clone(), count: most.count }));
         self
     }
 

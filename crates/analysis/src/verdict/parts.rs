@@ -43,6 +43,8 @@ pub enum Does {
     Throttled,
     /// Waits for a disk.
     Disk,
+    /// Waits for a device whose work is caused outside of the trace.
+    Outside,
     /// An interrupt or softirq works, or interrupts this thread.
     Interrupt,
     /// An effect is in transit from its cause.
@@ -319,9 +321,11 @@ impl<'a> Gather<'a> {
             let state = match (does, call) {
                 (Does::Sleeps | Does::Disk, Some(call)) => call.to_owned(),
                 (Does::Disk, None) => "disk".to_owned(),
-                // The link's name may contain the system call in which its thread waited.
-                (Does::Sleeps, None) => LinkKind::Timer.call_of(state).unwrap_or(state).to_owned(),
-                (Does::KernelTimer(kind), _) => kind.call_of(state).unwrap_or(state).to_owned(),
+                // The name of the link may contain the system call in which its thread waited, or
+                // the device.
+                (Does::Sleeps, None) => LinkKind::Timer.detail_of(state).unwrap_or(state).to_owned(),
+                (Does::KernelTimer(kind), _) => kind.detail_of(state).unwrap_or(state).to_owned(),
+                (Does::Outside, _) => LinkKind::Outside.detail_of(state).unwrap_or(state).to_owned(),
                 _ if class == LINK => state.to_owned(),
                 _ => format!("{class} ({state})"),
             };
@@ -509,6 +513,7 @@ fn does(kind: SegmentKind, is_call: bool) -> Does {
             LinkKind::Keepalive | LinkKind::Pacing | LinkKind::RateLimit | LinkKind::QuotaRefill => Does::KernelTimer(kind),
             LinkKind::IoQuota | LinkKind::DelayedWork | LinkKind::GracePeriod | LinkKind::KernelTimer => Does::KernelTimer(kind),
             LinkKind::Disk => Does::Disk,
+            LinkKind::Outside => Does::Outside,
             LinkKind::Unknown => Does::Unknown,
             LinkKind::Queued | LinkKind::Wire | LinkKind::Wakeup | LinkKind::Interrupt | LinkKind::Raise => Does::Transit,
             LinkKind::Workqueue | LinkKind::Signal | LinkKind::Run | LinkKind::Named => Does::Transit,

@@ -300,10 +300,11 @@ fn outcome(verdict: &Verdict) -> String {
                 Some(state) => {
                     let of_loop = || blocked_loop(verdict).map(|server| format!("the event loop of {} waits for it", name(server)));
                     let of_client = || waits_for_one_reply(verdict).map(|by| format!("{} waits for one reply at a time", name(by)));
+                    let predicate = predicate_with_ends(verdict, state);
                     match (waits_meanwhile(verdict), of_loop().or_else(of_client)) {
-                        (Some(waits), _) => format!("The bottleneck is that {waits} while {who} {} for {share}", predicate(state)),
-                        (None, Some(waits)) => format!("{who} is the bottleneck: it {}, while {waits}, for {share}", predicate(state)),
-                        (None, None) => format!("{who} is the bottleneck: it {} for {share}", predicate(state)),
+                        (Some(waits), _) => format!("The bottleneck is that {waits} while {who} {predicate} for {share}"),
+                        (None, Some(waits)) => format!("{who} is the bottleneck: it {predicate}, while {waits}, for {share}"),
+                        (None, None) => format!("{who} is the bottleneck: it {predicate} for {share}"),
                     }
                 }
                 None if verdict.mechanism == Some(Mechanism::SerialStep) => {
@@ -346,7 +347,7 @@ fn outcome(verdict: &Verdict) -> String {
             }
         }
         Outcome::Paced => match &verdict.state {
-            Some(state) => format!("The system is paced by {subject}, which {} for {share}", predicate(state)),
+            Some(state) => format!("The system is paced by {subject}, which {} for {share}", predicate_with_ends(verdict, state)),
             None => format!("The system is paced by {subject} for {share}"),
         },
         Outcome::Spread => "No single bottleneck: the critical path is spread".to_owned(),
@@ -354,6 +355,19 @@ fn outcome(verdict: &Verdict) -> String {
             [] => "The bottleneck cannot be determined".to_owned(),
             reasons => format!("The bottleneck cannot be determined: {}", caveats(reasons)),
         },
+    }
+}
+
+/// Returns the state of a verdict as a predicate of its subject, with the subjects at the other end
+/// if the kernel's timer is one of their connection.
+fn predicate_with_ends(verdict: &Verdict, state: &StateNamed) -> String {
+    let others = verdict.because.iter().find_map(|because| match because {
+        Because::KernelTimer { between, .. } => between.split_first().map(|(_, others)| others),
+        _ => None,
+    });
+    match others.filter(|others| !others.is_empty()) {
+        Some(others) => format!("{} between it and {}", predicate(state), listed(&others.iter().map(name).collect::<Vec<_>>())),
+        None => predicate(state),
     }
 }
 
@@ -373,6 +387,7 @@ pub fn predicate(state: &StateNamed) -> String {
         SubjectState::Faults => "waits for page faults".to_owned(),
         SubjectState::Disk if name == "disk" => "waits for the disk".to_owned(),
         SubjectState::Disk => format!("waits for the disk in {name}"),
+        SubjectState::Outside => format!("waits for the device {name}, whose input comes from outside of the recording,"),
         SubjectState::Interrupt => format!("handles interrupts ({name})"),
         SubjectState::Transit => format!("waits for data in transit ({name})"),
         SubjectState::Call => format!("waits for its calls of {name}, in transit there and back"),
@@ -390,6 +405,7 @@ fn short(state: &StateNamed) -> String {
         SubjectState::Sleep => format!("asleep ({})", state.name),
         SubjectState::Disk => format!("waiting for the disk ({})", state.name),
         SubjectState::Throttled => "held back by a quota".to_owned(),
+        SubjectState::Outside => format!("waiting for {}", state.name),
         SubjectState::Faults => "page faults".to_owned(),
         SubjectState::Unknown => "unknown".to_owned(),
         _ => state.name.clone(),
@@ -444,6 +460,9 @@ fn clause(because: &Because) -> String {
         | Because::PolledBy { .. }
         | Because::Window { .. }
         | Because::KernelTimer { .. }
+        | Because::LostAt { .. }
+        | Because::Outside { .. }
+        | Because::HeldBack
         | Because::Disk { .. }
         | Because::IdleSleeps { .. }
         | Because::Faults { .. }
@@ -536,6 +555,24 @@ mod tests {
         let container = Named { container: Some("4f2a9c0e1b7d".to_owned()), ..unit };
         assert_eq!(name(&container), "nginx (port 80) of container 4f2a9c0e1b7d");
         assert_eq!(name(&Named { needs_place: true, ..named("nginx") }), "nginx (pid 7)");
+    }
+
+    #[test]
+    fn a_timer_of_a_connection_is_named_with_both_ends_in_the_first_clause() {
+        let between = vec![named("board"), named("flights")];
+        let timer = Because::KernelTimer { timer: "retransmission timer".to_owned(), mean_ns: 690_000_000, count: 5, between };
+        let lost = Because::LostAt { place: "listen queue full".to_owned(), count: 13 };
+        let verdict = Verdict {
+            subject: Some(named("board")),
+            state: Some(StateNamed { kind: SubjectState::KernelTimer, name: "retransmission timer".to_owned() }),
+            because: vec![timer, lost],
+            ..Verdict::new(Outcome::Bottleneck, Basis::Subjects)
+        };
+        assert_eq!(
+            sentence(&verdict),
+            "board (pid 7) is the bottleneck: it waits for a timer of the kernel (retransmission timer) between it and flights (pid 7) \
+             for most of the critical path; 690.0 ms each time, 5 times; 13 packets are lost: listen queue full."
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) fn of_segment(kind: SegmentKind) -> TimeKind {
             LinkKind::WindowProbe | LinkKind::Keepalive | LinkKind::Pacing | LinkKind::RateLimit => TimeKind::Timer,
             LinkKind::QuotaRefill | LinkKind::DelayedWork | LinkKind::GracePeriod | LinkKind::KernelTimer => TimeKind::Timer,
             LinkKind::Disk | LinkKind::IoQuota => TimeKind::Disk,
-            LinkKind::Wire => TimeKind::Network,
+            LinkKind::Wire | LinkKind::Outside => TimeKind::Network,
             LinkKind::Queued | LinkKind::Wakeup | LinkKind::Interrupt | LinkKind::Raise | LinkKind::Workqueue => TimeKind::Waiting,
             LinkKind::Signal | LinkKind::Run | LinkKind::Unknown | LinkKind::Named => TimeKind::Waiting,
         },

@@ -74,6 +74,10 @@ pub enum Because {
     Waits { waiter: Named, share: f64, waits_for: WaitedFor, queue: String },
     /// Packets are lost at one place. `share` is their share of all packets.
     LostPackets { count: u64, share: f64, remedy: String },
+    /// The place at which most of the lost packets were lost.
+    LostAt { place: String, count: u64 },
+    /// The sender holds back the end of a message although the receiver's window is open.
+    HeldBack,
     /// Several recordings were judged, each by itself.
     Recordings { count: u64, agreeing: u64 },
     /// No more than half of the recordings name the same bottleneck.
@@ -167,6 +171,8 @@ pub enum Because {
     },
     /// Waits for one of the kernel's timers, and the subjects between which they occur.
     KernelTimer { timer: String, mean_ns: u64, count: u64, between: Vec<Named> },
+    /// Waits for input from outside of the host.
+    Outside { mean_ns: u64, count: u64 },
     /// Waits for a disk in this system call.
     Disk { call: String, mean_ns: u64, count: u64 },
     /// The subject's time on the path, divided by groups of its threads with a common name, which

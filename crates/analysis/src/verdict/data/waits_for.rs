@@ -85,6 +85,7 @@ impl WaitsFor {
             SubjectState::GracePeriod => Awaited::GracePeriod,
             SubjectState::Throttled => Awaited::Quota,
             SubjectState::Disk => Awaited::Disk,
+            SubjectState::Outside => Awaited::Device,
             SubjectState::Call => Awaited::Reply,
             _ => return None,
         };

@@ -262,11 +262,19 @@ impl Case<'_> {
         };
         for (at, callee) in self.callers(subject) {
             let (open, at_a_time) = (self.open(at), self.subjects.get(at).activity.asked.open());
-            if self.is_limit(open, at_a_time) {
+            if self.is_limit(open, at_a_time) && self.sees_calls(at_a_time, callee) {
                 return Some(serialised(at, (open, at_a_time), Some(callee)));
             }
         }
         Some(serialised(subject, self.waiting_requests(subject)?, None))
+    }
+
+    /// Returns whether the calls of a subject explain its time on the path: while the path is
+    /// there, at least one call is outstanding. A call that begins without a request, as by a
+    /// server that talks first, is not seen.
+    fn sees_calls(&self, outstanding: f64, callee: SubjectId) -> bool {
+        let share: f64 = self.parts.wholes.iter().filter(|whole| whole.subject == callee).map(|whole| whole.share).sum();
+        outstanding >= self.limits.majority * share
     }
 
     /// Returns the servers from which the path comes to this one, the nearest first, each with the

@@ -1,10 +1,10 @@
-//! Verdicts on waits: for a link, kernel timers, a receive window, a quota, and the disk. Sleeps
-//! are in `sleeps`.
+//! Verdicts on waits: for a link, kernel timers, a receive window, a quota, input from outside, and
+//! the disk. Sleeps are in `sleeps`.
 
 use crate::findings::Scope;
 use crate::verdict::data::because::Because;
 use crate::verdict::data::{Mechanism, Named, Outcome, SubjectLevel, Verdict};
-use crate::verdict::parts::{Does, Part, Whole};
+use crate::verdict::parts::{Does, Part};
 use crate::verdict::subjects::{Level, SubjectId};
 use crate::verdict::Case;
 use longpole_model::kinds::LinkKind;
@@ -56,6 +56,8 @@ impl Case<'_> {
         let (mechanism, outcome) = match timer {
             LinkKind::DelayedAck => (Mechanism::DelayedAck, Outcome::Bottleneck),
             LinkKind::Retransmission | LinkKind::Transmission => (Mechanism::Retransmission, Outcome::Bottleneck),
+            // The same timer sends what a sender holds back although the window is open.
+            LinkKind::WindowProbe if self.off_path.narrowest_window().is_none() => (Mechanism::HeldBack, Outcome::Bottleneck),
             LinkKind::WindowProbe => (Mechanism::WindowProbe, Outcome::Bottleneck),
             LinkKind::Pacing | LinkKind::RateLimit => (Mechanism::Pacing, Outcome::Paced),
             LinkKind::QuotaRefill => (Mechanism::CpuQuota, Outcome::Paced),
@@ -78,6 +80,9 @@ impl Case<'_> {
         let (ns, count) = own.iter().fold((0, 0), |(ns, count), part| (ns + part.ns, count + part.count));
         let timer = timer.text().unwrap_or(&first.state).to_owned();
         verdict.because.push(Because::KernelTimer { timer, mean_ns: ns / count.max(1), count, between });
+        if mechanism == Mechanism::HeldBack {
+            verdict.because.push(Because::HeldBack);
+        }
         verdict.role = None;
         Some(verdict)
     }
@@ -96,8 +101,8 @@ impl Case<'_> {
             let process = self.off_path.sockets.process_at(port)?;
             self.parts.wholes.iter().find(|whole| self.subjects.get(whole.subject).processes.contains(&process))
         };
-        let ends: Vec<&Whole> = [peer, port].into_iter().filter_map(at).collect();
-        let receiver = ends.first()?;
+        let receiver = at(peer)?;
+        let ends = std::iter::once(receiver).chain(at(port));
         // A receiver that computes meanwhile is slow by itself; a full window then only shows that
         // it reads too late.
         let on_path: f64 = self.parts.of(receiver.subject).filter(|part| part.does == Does::Runs).map(|part| part.share).sum();
@@ -107,7 +112,7 @@ impl Case<'_> {
         if computes.max(self.share(|part| part.does == Does::Sleeps)) >= self.limits.min_share {
             return None;
         }
-        let share: f64 = ends.iter().map(|whole| whole.share).sum();
+        let share: f64 = ends.map(|whole| whole.share).sum();
         let of_programs =
             self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject)).map(|whole| whole.share).take(2).sum::<f64>();
         if share.max(of_programs) < self.limits.majority {
@@ -143,6 +148,21 @@ impl Case<'_> {
         verdict.mechanism = Some(Mechanism::CpuQuota);
         let is_reserved = self.subjects.is_reserved(part.subject);
         verdict.because.push(Because::Quota { count: held.map_or(part.count, |held| held.count), is_reserved });
+        verdict.role = None;
+        Some(verdict)
+    }
+
+    /// Judges waits for input that comes from outside of the host.
+    pub(in crate::verdict) fn by_outside(&self) -> Option<Verdict> {
+        let is_meant = |part: &Part| part.does == Does::Outside;
+        if !self.is_most(self.share(is_meant), is_meant) {
+            return None;
+        }
+        let first = self.parts.parts.iter().find(|part| is_meant(part) && self.is_program(part.subject))?;
+        let own: Vec<&Part> = self.parts.of(first.subject).filter(|part| is_meant(part)).collect();
+        let (ns, count) = own.iter().fold((0, 0), |(ns, count), part| (ns + part.ns, count + part.count));
+        let mut verdict = self.verdict_on(Outcome::Paced, first.subject, &own);
+        verdict.because.push(Because::Outside { mean_ns: ns / count.max(1), count });
         verdict.role = None;
         Some(verdict)
     }

@@ -59,10 +59,10 @@ impl Case<'_> {
         let is_meant = |part: &Part| part.does == Does::Runnable;
         let share = self.share(is_meant);
         let idle = self.cpus.idle.unwrap_or(0.0);
-        if !self.is_most(share, is_meant) {
+        let waiting = self.parts.parts.iter().find(|part| is_meant(part) && self.is_program(part.subject))?;
+        if !self.is_most(share, is_meant) && !self.waits_for_itself(waiting.subject) {
             return None;
         }
-        let waiting = self.parts.parts.iter().find(|part| is_meant(part) && self.is_program(part.subject))?;
         if !self.cpus_are_short() {
             let allowed = self.subjects.allowed(waiting.subject).filter(|&allowed| allowed < self.cpus.count)?;
             let own: Vec<&Part> = self.parts.of(waiting.subject).filter(|part| is_meant(part)).collect();
@@ -85,7 +85,7 @@ impl Case<'_> {
             verdict.role = self.role(most);
             verdict.because.extend(self.short_processes(most));
         }
-        let is_own = users.first().is_some_and(|&(user, share)| user == waiting.subject && share >= self.limits.majority);
+        let is_own = self.uses_most(waiting.subject);
         if let Some(threads) = self.want_more_cpus(&[waiting.subject]).filter(|_| is_own) {
             verdict.because.push(Because::MoreThreads { threads, cpus: self.cpus.count });
         }
@@ -96,6 +96,19 @@ impl Case<'_> {
         verdict.because.extend(users.first().and_then(|&(user, _)| self.lower_priority(waiting.subject, user)));
         verdict.because.push(Because::CpuUsers { waits, users: self.named_users(&users), idle });
         Some(verdict)
+    }
+
+    /// Returns whether a subject computes and waits for the CPUs that it uses itself for most of
+    /// the path, but does neither for most of it.
+    fn waits_for_itself(&self, subject: SubjectId) -> bool {
+        let is_own = |part: &Part| part.subject == subject && matches!(part.does, Does::Runs | Does::Runnable);
+        let runs = self.share(|part| is_own(part) && part.does == Does::Runs);
+        self.cpus_are_short() && self.uses_most(subject) && runs < self.limits.majority && self.is_most(self.share(is_own), is_own)
+    }
+
+    /// Returns whether a subject has most of the CPU time of all programs.
+    fn uses_most(&self, subject: SubjectId) -> bool {
+        self.cpu_users().first().is_some_and(|&(user, share)| user == subject && share >= self.limits.majority)
     }
 
     /// Returns a reason if the thread of a subject that waits for CPUs for the longest time has a

@@ -35,10 +35,10 @@ pub(super) fn clause(because: &Because) -> String {
             percent(*filled),
             number(*count)
         ),
-        Because::KernelTimer { timer, mean_ns, count, between } => {
-            let between: Vec<String> = between.iter().map(name).collect();
-            let between = if between.is_empty() { String::new() } else { format!(" between {}", listed(&between)) };
-            format!("{timer}, {} each, {} times{between}", time(*mean_ns), number(*count))
+        Because::KernelTimer { mean_ns, count, .. } | Because::Outside { mean_ns, count } => each_time(*mean_ns, *count),
+        Because::LostAt { place, count } => format!("{} packets are lost: {place}", number(*count)),
+        Because::HeldBack => {
+            "no small receive window was seen, so the sender holds back the end of a message until more follows (TCP_CORK, MSG_MORE)".to_owned()
         }
         Because::Disk { call, mean_ns, count } => format!("{} requests one after the other, {} each ({call})", number(*count), time(*mean_ns)),
         Because::IdleSleeps { sleepers, share, gain } => {

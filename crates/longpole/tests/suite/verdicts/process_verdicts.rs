@@ -114,6 +114,56 @@ fn requests_that_wait_for_a_lock_of_a_client_that_computes_are_counted() {
     assert_eq!(named(&verdict)[..2], ["bottleneck", "import"], "{verdict:#}");
 }
 
+/// A client asks a server on another host: packets come by the interrupt of a device.
+#[test]
+fn a_client_that_waits_for_replies_from_another_host_waits_for_a_device() {
+    let client = Task::new("mailer", 101, 0);
+    let (cpu, device) = (Task::new("swapper", 0, 1), "irq=38 name=net0-input");
+    let mut system = Scheduled::new(2);
+    system.starts(None, client);
+    for _ in 0..100 {
+        system.after(200).calls(client, "sendto", "fd: 4, buff: 7f00, len: 40, flags: 0", 0x40);
+        system.receives(client, 4);
+        system.after(4_000).event(cpu, &format!("irq_handler_entry: {device}"));
+        system.after(2).event(cpu, "softirq_raise: vec=3 [action=NET_RX]");
+        system.after(1).event(cpu, "irq_handler_exit: irq=38 ret=handled");
+        system.event(cpu, "softirq_entry: vec=3 [action=NET_RX]");
+        system.after(3);
+        system.wakes(Some(cpu), client);
+        system.event(cpu, "softirq_exit: vec=3 [action=NET_RX]");
+        system.leaves(client, "recvfrom", 0x40);
+    }
+    let verdict = verdict(system);
+    assert_eq!(named(&verdict), ["paced", "mailer", "none"], "{verdict:#}");
+    assert_eq!(verdict["state"]["kind"], "outside", "{verdict:#}");
+    assert!((0.9..0.97).contains(&verdict["share"].as_f64().unwrap()), "{verdict:#}");
+    assert!(
+        text(&verdict).contains("waits for the device net0-input, whose input comes from outside of the recording, for 9"),
+        "{verdict:#}"
+    );
+}
+
+/// Two processes of one program share the only CPU. Neither their work nor their waits for the CPU
+/// have most of the path.
+#[test]
+fn processes_that_wait_for_the_cpu_that_they_use_compute_on_all_cpus() {
+    let workers = [101, 102].map(|tid| Task::new("worker", tid, 0));
+    let mut system = Scheduled::new(1);
+    workers.into_iter().for_each(|worker| system.starts(None, worker));
+    for _ in 0..150 {
+        system.after(4_000).switch(0, "R", Some(workers[1]));
+        system.after(4_000).switch(0, "R", Some(workers[0]));
+        system.after(10).calls(workers[0], "write", "fd: 4, buf: 7f00, count: 1000", 0x1000);
+        system.enters(workers[0], "write", "fd: 4, buf: 7f00, count: 1000");
+        system.after(500);
+        system.leaves(workers[0], "write", 0x1000);
+    }
+    system.exits(workers[0]);
+    let verdict = verdict(system);
+    assert_eq!(named(&verdict), ["bottleneck", "worker", "cpu_contention"], "{verdict:#}");
+    assert!(text(&verdict).contains("the CPUs are full, and worker (pid 101) waits for those that it uses, for 47"), "{verdict:#}");
+}
+
 /// The only client of a server waits for one reply at a time, and the server sleeps for each.
 #[test]
 fn a_client_with_one_request_at_a_time_is_in_the_first_clause_of_a_server_that_sleeps() {
