@@ -78,6 +78,7 @@ use longpole_model::kinds::LinkKind;
 use lost_events::too_many_lost;
 use pairs::PairPrediction;
 use parts::{Does, Part, Parts};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use subjects::{FromTo, Level, Role, Subject, SubjectId, Subjects};
 
@@ -434,6 +435,18 @@ impl Case<'_> {
     /// Returns the share of the path that some of its parts have together.
     fn share(&self, is_meant: impl Fn(&Part) -> bool) -> f64 {
         self.parts.parts.iter().filter(|part| is_meant(part)).map(|part| part.share).sum()
+    }
+
+    /// Returns the subject from which the path most often comes to this one, except for an earlier
+    /// program of the same processes.
+    fn asked_by(&self, subject: SubjectId) -> Option<SubjectId> {
+        let processes = |id: SubjectId| &self.subjects.get(id).processes;
+        let is_earlier = |from: SubjectId| {
+            let own = processes(from);
+            !own.is_empty() && own.iter().all(|process| processes(subject).contains(process))
+        };
+        let others = self.parts.entries_into(subject).filter(|&(from, _)| !is_earlier(from));
+        others.max_by_key(|&(from, count)| (count, Reverse(from))).map(|(from, _)| from)
     }
 
     /// Returns the role of the only program that makes requests and answers none. `None` if another

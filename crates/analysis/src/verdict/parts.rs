@@ -469,11 +469,6 @@ impl Parts {
     pub fn entries_into(&self, subject: SubjectId) -> impl Iterator<Item = (SubjectId, u64)> + '_ {
         self.crossings.entries.iter().filter(move |(pair, _)| pair.to == subject).map(|(pair, &count)| (pair.from, count))
     }
-
-    /// Returns the subject from which the path mostly comes to this one.
-    pub fn asked_by(&self, subject: SubjectId) -> Option<SubjectId> {
-        self.entries_into(subject).max_by_key(|&(from, count)| (count, std::cmp::Reverse(from))).map(|(from, _)| from)
-    }
 }
 
 /// Returns whether a prediction is about half of the time of this state alone, however the user

@@ -101,7 +101,7 @@ impl Case<'_> {
         }
         // A server does not wait for its clients.
         let is_asker = |by: SubjectId| self.is_program(by) && (!self.is_server(by) || self.is_server(subject));
-        let asker = self.parts.asked_by(subject).filter(|&by| is_asker(by));
+        let asker = self.asked_by(subject).filter(|&by| is_asker(by));
         let (count, asked) = parts.iter().fold((0, 0), |(count, asked), part| (count + part.count, asked + part.asked_sleeps));
         Some(Sleep { subject, ns: sum(&parts), parts, count, asked, asker })
     }
@@ -262,7 +262,7 @@ impl Case<'_> {
     /// worker takes their work from a broker. If the path comes to the server from the sleeping
     /// client alone, the server only replies to it, and the client sets the pace.
     fn is_asked_through(&self, sleep: &Sleep) -> bool {
-        let Some(server) = self.parts.asked_by(sleep.subject) else { return false };
+        let Some(server) = self.asked_by(sleep.subject) else { return false };
         let entries = self.parts.entries_into(server).filter(|&(from, _)| from != sleep.subject);
         let of_others: u64 = entries.map(|(_, count)| count).sum();
         of_others as f64 >= self.limits.considerable_share * sleep.count as f64
@@ -271,8 +271,8 @@ impl Case<'_> {
     /// Returns whether each of these sleeps is a process that another subject starts and for which
     /// no other waits: `sleep 1` in a script.
     fn is_sleep_of_another(&self, subject: SubjectId, count: u64) -> bool {
-        let Some(by) = self.parts.asked_by(subject) else { return false };
-        let is_waited_for = !self.is_end(by) && self.parts.asked_by(by).is_some_and(|asker| asker != subject);
+        let Some(by) = self.asked_by(subject) else { return false };
+        let is_waited_for = !self.is_end(by) && self.asked_by(by).is_some_and(|asker| asker != subject);
         let forks: u64 = self.owned(by).map(|own| own.forks).sum();
         !is_waited_for && forks as f64 >= self.limits.majority * count as f64
     }

@@ -70,7 +70,7 @@ impl Case<'_> {
         own.sort_by_key(|part| part.subject != first.subject);
         let mut verdict = self.verdict_on(outcome, first.subject, &own);
         let mut between: Vec<Named> = vec![self.name(first.subject, None)];
-        between.extend(self.parts.asked_by(first.subject).filter(|&other| self.is_program(other)).map(|by| self.name(by, None)));
+        between.extend(self.asked_by(first.subject).filter(|&other| self.is_program(other)).map(|by| self.name(by, None)));
         if !self.is_program(first.subject) && between.len() == 2 {
             // A kernel thread works for a program: that program is the one that waits.
             verdict.subject = between.pop();

@@ -341,7 +341,7 @@ impl Case<'_> {
             verdict.because.push(serialised);
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::Serialisation));
         } else {
-            let asker = self.parts.asked_by(subject).filter(|_| self.is_called(subject));
+            let asker = self.asked_by(subject).filter(|_| self.is_called(subject));
             verdict.because.extend(asker.and_then(|asker| self.blocks_its_loop(asker)));
         }
         if let Some((asking, mechanism)) = self.chatty(subject).or_else(|| self.asks_often(subject)) {
