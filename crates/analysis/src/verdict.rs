@@ -456,12 +456,12 @@ impl Case<'_> {
         let own = self.subjects.get(subject);
         let requests = |of: &Subject| if of.role == Role::Client && !of.is_recorder { of.activity.asked.count } else { 0 };
         let many = (self.limits.considerable_share * requests(own) as f64).max(self.limits.min_occurrences as f64);
-        // A client that only sends, such as one that hands its work to a broker, has no replies.
+        // A program that only sends, such as one that hands its work to a broker, has no replies.
         let sends = |id: SubjectId, of: &Subject| {
-            let to_servers =
-                self.wakeups_between.iter().filter(|(pair, _)| pair.from == id && self.subjects.get(pair.to).role == Role::Server);
-            if of.role == Role::Client && !of.is_recorder {
-                to_servers.map(|(_, &count)| count).sum()
+            let to_others =
+                self.wakeups_between.iter().filter(|(pair, _)| pair.from == id && self.subjects.get(pair.to).role != Role::Client);
+            if of.role != Role::Server && self.is_program(id) && !of.is_recorder {
+                to_others.map(|(_, &count)| count).sum()
             } else {
                 0
             }

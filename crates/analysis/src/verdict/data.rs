@@ -282,7 +282,7 @@ pub enum Mechanism {
     /// A sender waits until it asks for the size of a closed window.
     WindowProbe,
     /// The kernel sends the end of a message late, because the sender asked it to wait for more.
-    HeldBack,
+    Corked,
     /// A sender waits for room in the window of its receiver.
     WindowLimited,
     /// TCP's pacing or a queueing discipline holds packets back.

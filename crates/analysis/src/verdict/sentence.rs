@@ -462,7 +462,7 @@ fn clause(because: &Because) -> String {
         | Because::KernelTimer { .. }
         | Because::LostAt { .. }
         | Because::Outside { .. }
-        | Because::HeldBack
+        | Because::Corked
         | Because::Disk { .. }
         | Because::IdleSleeps { .. }
         | Because::Faults { .. }

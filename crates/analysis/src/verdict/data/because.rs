@@ -77,7 +77,7 @@ pub enum Because {
     /// The place at which most of the lost packets were lost.
     LostAt { place: String, count: u64 },
     /// The sender holds back the end of a message although the receiver's window is open.
-    HeldBack,
+    Corked,
     /// Several recordings were judged, each by itself.
     Recordings { count: u64, agreeing: u64 },
     /// No more than half of the recordings name the same bottleneck.

@@ -272,7 +272,7 @@ impl Case<'_> {
     /// Returns whether the calls of a subject explain its time on the path: while the path is
     /// there, at least one call is outstanding. A call that begins without a request, as by a
     /// server that talks first, is not seen.
-    fn sees_calls(&self, outstanding: f64, callee: SubjectId) -> bool {
+    pub(in crate::verdict) fn sees_calls(&self, outstanding: f64, callee: SubjectId) -> bool {
         let share: f64 = self.parts.wholes.iter().filter(|whole| whole.subject == callee).map(|whole| whole.share).sum();
         outstanding >= self.limits.majority * share
     }

@@ -113,12 +113,14 @@ impl Case<'_> {
     /// Returns the sleeps as a reason.
     fn sleeps(&self, sleep: &Sleep, waited_for_by: Option<SubjectId>) -> Because {
         let asked = sleep.asker.map(|by| &self.subjects.get(by).activity.asked);
+        let outstanding = asked.filter(|asked| asked.count >= self.limits.min_occurrences).map(|asked| asked.open());
+        let own = self.name(sleep.subject, None);
         Because::Sleeps {
             call: sleep.parts.first().map(|part| part.state.clone()).unwrap_or_default(),
             mean_ns: sleep.mean_ns(),
             count: sleep.count,
-            waited_for_by: waited_for_by.map(|by| self.name(by, None)),
-            outstanding: asked.filter(|asked| asked.count >= self.limits.min_occurrences).map(|asked| asked.open()),
+            waited_for_by: waited_for_by.map(|by| self.name(by, None)).filter(|by| *by != own),
+            outstanding: outstanding.filter(|&open| self.sees_calls(open, sleep.subject)),
         }
     }
 

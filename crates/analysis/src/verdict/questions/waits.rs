@@ -57,7 +57,7 @@ impl Case<'_> {
             LinkKind::DelayedAck => (Mechanism::DelayedAck, Outcome::Bottleneck),
             LinkKind::Retransmission | LinkKind::Transmission => (Mechanism::Retransmission, Outcome::Bottleneck),
             // The same timer sends what a sender holds back although the window is open.
-            LinkKind::WindowProbe if self.off_path.narrowest_window().is_none() => (Mechanism::HeldBack, Outcome::Bottleneck),
+            LinkKind::WindowProbe if self.off_path.narrowest_window().is_none() => (Mechanism::Corked, Outcome::Bottleneck),
             LinkKind::WindowProbe => (Mechanism::WindowProbe, Outcome::Bottleneck),
             LinkKind::Pacing | LinkKind::RateLimit => (Mechanism::Pacing, Outcome::Paced),
             LinkKind::QuotaRefill => (Mechanism::CpuQuota, Outcome::Paced),
@@ -80,8 +80,8 @@ impl Case<'_> {
         let (ns, count) = own.iter().fold((0, 0), |(ns, count), part| (ns + part.ns, count + part.count));
         let timer = timer.text().unwrap_or(&first.state).to_owned();
         verdict.because.push(Because::KernelTimer { timer, mean_ns: ns / count.max(1), count, between });
-        if mechanism == Mechanism::HeldBack {
-            verdict.because.push(Because::HeldBack);
+        if mechanism == Mechanism::Corked {
+            verdict.because.push(Because::Corked);
         }
         verdict.role = None;
         Some(verdict)

@@ -19,7 +19,7 @@ pub(super) fn remedy(mechanism: Mechanism) -> Option<&'static str> {
         Mechanism::DelayedAck => "Small writes wait for a delayed acknowledgement (Nagle): write a request at once, or set TCP_NODELAY",
         Mechanism::Retransmission => "Packets are lost and sent again: look at `longpole packets --losses`",
         Mechanism::WindowProbe => "The receiver's window is closed: enlarge its buffer (SO_RCVBUF, net.ipv4.tcp_rmem), or read sooner",
-        Mechanism::HeldBack => "Let the sender release the end of each message (TCP_CORK off, tcp_nopush off, no MSG_MORE), or set TCP_NODELAY",
+        Mechanism::Corked => "Let the sender release the end of each message (TCP_CORK off, tcp_nopush off, no MSG_MORE), or set TCP_NODELAY",
         Mechanism::WindowLimited => {
             "Enlarge the receive buffer (SO_RCVBUF, net.ipv4.tcp_rmem), or do not set it, so that the kernel adapts it"
         }

@@ -37,7 +37,7 @@ pub(super) fn clause(because: &Because) -> String {
         ),
         Because::KernelTimer { mean_ns, count, .. } | Because::Outside { mean_ns, count } => each_time(*mean_ns, *count),
         Because::LostAt { place, count } => format!("{} packets are lost: {place}", number(*count)),
-        Because::HeldBack => {
+        Because::Corked => {
             "no small receive window was seen, so the sender holds back the end of a message until more follows (TCP_CORK, MSG_MORE)".to_owned()
         }
         Because::Disk { call, mean_ns, count } => format!("{} requests one after the other, {} each ({call})", number(*count), time(*mean_ns)),

@@ -90,7 +90,7 @@ fn reasons() -> Vec<Because> {
         Because::RoundTrips { asker: None, count: 3, mean_ns: 9, callee: None, per_request: None, most: Some(rival()) },
         Because::KernelTimer { timer: name(), mean_ns: 9, count: 3, between: vec![named(), named()] },
         Because::LostAt { place: name(), count: 3 },
-        Because::HeldBack,
+        Because::Corked,
         Because::Outside { mean_ns: 9, count: 3 },
         Because::Disk { call: name(), mean_ns: 9, count: 3 },
         Because::Divided { parts: vec![(state(), 0.5)] },
