@@ -466,7 +466,10 @@ impl Case<'_> {
                 0
             }
         };
-        let is_rival = |id, other: &Subject| other.name != own.name && requests(other).max(sends(id, other)) as f64 >= many;
+        // The load is what the user started, if that is a client.
+        let is_started = |other: &Subject| other.is_of_command && !own.is_of_command && other.role == Role::Client;
+        let asks = |id, other: &Subject| requests(other).max(sends(id, other)) as f64 >= many;
+        let is_rival = |id, other: &Subject| other.name != own.name && (is_started(other) || asks(id, other));
         let is_only = !self.subjects.iter().any(|(id, other)| is_rival(id, other));
         (requests(own) > 0 && is_only).then_some(RunRole::LoadGenerator)
     }
