@@ -26,7 +26,7 @@ fn log() -> Vec<u8> {
     let record = |kind: u32, body: Vec<u8>| [&kind.to_ne_bytes()[..], &(16 + body.len() as u32).to_ne_bytes(), &[0; 8], &body].concat();
     let file = |name: &[u8]| [name, &[0]].concat();
     let lines = [words(&[STARTS[0], 2, STARTS[0], 7]), file(b"/a.js"), words(&[STARTS[0] + 0x50, 8]), file(b"\xff")].concat();
-    let load = [words(&[0, STARTS[0], STARTS[0], BYTES, 1]), file(b"JS:*f /a.js:7:1"), vec![0x90; BYTES as usize]].concat();
+    let load = [words(&[0, STARTS[0], STARTS[0], BYTES, 1]), file(b"work"), vec![0x90; BYTES as usize]].concat();
     let header = [0x4a69_5444u32, 1, 40, 62, 0, 7].iter().flat_map(|word| word.to_ne_bytes()).chain([0; 16]).collect();
     let moved = words(&[0, STARTS[2], STARTS[0], STARTS[2], BYTES, 1]);
     [header, record(2, lines), record(0, load), record(1, moved), record(4, vec![0; 24])].concat()
