@@ -438,13 +438,10 @@ impl Case<'_> {
     }
 
     /// Returns the subject from which the path most often comes to this one, except for an earlier
-    /// program of the same processes.
+    /// program of the same process.
     fn asked_by(&self, subject: SubjectId) -> Option<SubjectId> {
-        let processes = |id: SubjectId| &self.subjects.get(id).processes;
-        let is_earlier = |from: SubjectId| {
-            let own = processes(from);
-            !own.is_empty() && own.iter().all(|process| processes(subject).contains(process))
-        };
+        let processes = |id: SubjectId| &self.subjects.get(id).processes[..];
+        let is_earlier = |from: SubjectId| processes(from).len() == 1 && processes(from) == processes(subject);
         let others = self.parts.entries_into(subject).filter(|&(from, _)| !is_earlier(from));
         others.max_by_key(|&(from, count)| (count, Reverse(from))).map(|(from, _)| from)
     }
@@ -456,10 +453,10 @@ impl Case<'_> {
         let own = self.subjects.get(subject);
         let requests = |of: &Subject| if of.role == Role::Client && !of.is_recorder { of.activity.asked.count } else { 0 };
         let many = (self.limits.considerable_share * requests(own) as f64).max(self.limits.min_occurrences as f64);
+        let asked: BTreeSet<SubjectId> = self.wakeups_between.keys().filter(|pair| pair.from == subject).map(|pair| pair.to).collect();
         // A program that only sends, such as one that hands its work to a broker, has no replies.
         let sends = |id: SubjectId, of: &Subject| {
-            let to_others =
-                self.wakeups_between.iter().filter(|(pair, _)| pair.from == id && self.subjects.get(pair.to).role != Role::Client);
+            let to_others = self.wakeups_between.iter().filter(|(pair, _)| pair.from == id && pair.to != id && asked.contains(&pair.to));
             if of.role != Role::Server && self.is_program(id) && !of.is_recorder {
                 to_others.map(|(_, &count)| count).sum()
             } else {
@@ -468,8 +465,10 @@ impl Case<'_> {
         };
         // The load is what the user started, if that is a client.
         let is_started = |other: &Subject| other.is_of_command && !own.is_of_command && other.role == Role::Client;
-        let asks = |id, other: &Subject| requests(other).max(sends(id, other)) as f64 >= many;
-        let is_rival = |id, other: &Subject| other.name != own.name && (is_started(other) || asks(id, other));
+        let is_rival = |id, other: &Subject| {
+            let count = requests(other).max(sends(id, other));
+            other.name != own.name && (count as f64 >= many || is_started(other) && count >= self.limits.min_occurrences)
+        };
         let is_only = !self.subjects.iter().any(|(id, other)| is_rival(id, other));
         (requests(own) > 0 && is_only).then_some(RunRole::LoadGenerator)
     }

@@ -555,7 +555,7 @@ impl Verdict {
 
     /// Adds the place at which most packets are lost, if the path waits until they are sent again.
     pub fn with_losses(mut self, findings: &[Finding]) -> Verdict {
-        let losses = findings.iter().filter(|finding| finding.of == Scope::Loss);
+        let losses = findings.iter().filter(|finding| finding.of == Scope::Loss && finding.is_cause());
         let most = losses.max_by_key(|finding| finding.count).filter(|_| self.mechanism == Some(Mechanism::Retransmission));
         self.because.extend(most.map(|most| Because::LostAt { place: most.subject.clone(), count: most.count }));
         self

@@ -3,6 +3,7 @@
 
 pub mod exchanges;
 pub mod file_locks;
+pub(in crate::verdict) mod held_requests;
 pub mod inversions;
 pub mod off_path;
 pub mod places;

@@ -1,7 +1,6 @@
 //! The questions that are asked in turn; the first one with a certain answer is the verdict.
 
 pub(in crate::verdict) mod hand_over;
-pub(in crate::verdict) mod held_requests;
 pub(in crate::verdict) mod locks;
 pub mod machine_states;
 pub(in crate::verdict) mod processes;

@@ -387,7 +387,7 @@ pub fn predicate(state: &StateNamed) -> String {
         SubjectState::Faults => "waits for page faults".to_owned(),
         SubjectState::Disk if name == "disk" => "waits for the disk".to_owned(),
         SubjectState::Disk => format!("waits for the disk in {name}"),
-        SubjectState::Outside => format!("waits for the device {name}, whose input comes from outside of the recording,"),
+        SubjectState::Outside => format!("waits for the device {name}, behind which nothing is recorded,"),
         SubjectState::Interrupt => format!("handles interrupts ({name})"),
         SubjectState::Transit => format!("waits for data in transit ({name})"),
         SubjectState::Call => format!("waits for its calls of {name}, in transit there and back"),

@@ -3,7 +3,7 @@
 //! The cause of a softirq is the machine that raised it. An interrupt does not show its cause: its
 //! path is that of the first request or packet that it takes. If it takes none that is known, the
 //! cause is its device, which is a machine of its own: what the device waits for is outside of the
-//! system.
+//! system. A thread of a program that it wakes waits for that device ([`Composer::outside_link`]).
 
 use super::timers::TimerCause;
 use super::{Composer, RunsOn};
@@ -52,6 +52,9 @@ struct RunningContext {
     caused: bool,
     /// The raise of this softirq, if the raiser has no known path of its own.
     raise: Option<Raise>,
+    /// The device's interrupt from which the emitted path of this context comes, if nothing in the
+    /// trace caused it.
+    device: Option<ContextId>,
     /// True if a timer led to this context.
     timer: bool,
     /// The machine that set this timer, and when, if that is known.
@@ -150,6 +153,7 @@ impl Composer {
             machine,
             caused: raised_by.is_some(),
             raise,
+            device: None,
             timer,
             timer_cause: None,
             acts_for: raised_by.map(|raise| raise.by),
@@ -227,7 +231,7 @@ impl Composer {
     fn begin_new_path(&mut self, cpu: CpuId, place: usize) {
         let now = self.now;
         let open = &mut self.contexts.cpu(cpu).open[place];
-        (open.caused, open.raise, open.acts_since) = (false, None, now);
+        (open.caused, open.raise, open.device, open.acts_since) = (false, None, None, now);
         let id = open.id;
         let ContextMachine { machine, state } = self.context(cpu, id);
         let below = self.below(cpu, place);
@@ -336,7 +340,9 @@ impl Composer {
             (None, Key::Softirq(_)) => self.unknown("softirq"),
             (None, _) => self.unknown("timer"),
         };
-        self.contexts.cpu(cpu).open[at].caused = true;
+        let device = self.device_behind(&open);
+        let open = &mut self.contexts.cpu(cpu).open[at];
+        (open.caused, open.device) = (true, device);
         // Emits the machine from which the context's path comes; without a cause the path begins
         // with the context.
         if cause.is_some() {
@@ -352,10 +358,16 @@ impl Composer {
     /// of the trace sent.
     pub(super) fn outside_link(&mut self, cpu: CpuId, id: ContextId) -> Option<NameId> {
         let open = self.contexts.cpu(cpu).open.iter().rfind(|open| open.id == id).copied()?;
-        let id = open.raise.map_or(Some(id), |raise| raise.context)?;
+        let interrupt = if open.caused { open.device } else { self.device_behind(&open) }?;
+        Some(self.device(interrupt).outside)
+    }
+
+    /// The interrupt of the device behind a context that nothing in the trace has caused.
+    fn device_behind(&self, open: &RunningContext) -> Option<ContextId> {
+        let id = open.raise.map_or(Some(open.id), |raise| raise.context)?;
         let is_device = matches!(self.linux.contexts[id.0 as usize].key, Key::Irq(_)) && !self.is_timer(id);
         let has_cause = open.caused || open.timer || open.timer_cause.is_some() || self.oldest_request(id).is_some();
-        (is_device && !has_cause).then(|| self.device(id).outside)
+        (is_device && !has_cause).then_some(id)
     }
 
     /// The interrupt in which something happens now, or the one that raised the current softirq.
@@ -371,7 +383,7 @@ impl Composer {
         let Waker::Context { id, .. } = by else { return };
         for cpu in cpu.map_or(0..self.contexts.cpus.len(), |cpu| cpu.0 as usize..cpu.0 as usize + 1) {
             if let Some(open) = self.contexts.cpus.get_mut(cpu).and_then(|cpu| cpu.open.last_mut()).filter(|open| open.id == id) {
-                open.caused = true;
+                (open.caused, open.device) = (true, None);
             }
         }
     }
@@ -391,13 +403,15 @@ impl Composer {
             Waker::Context { id, .. } => {
                 let open = self.contexts.cpu(cpu).open.last().filter(|open| open.id == id).copied();
                 open.map(|open| {
+                    let device = if open.caused { open.device } else { self.device_behind(&open) };
                     // A raiser without a known path of its own leaves it to the softirq to find
                     // one.
-                    let caused = open.caused
+                    let has_cause = open.caused
                         || open.timer_cause.is_some()
                         || !open.timer && matches!(self.linux.contexts[id.0 as usize].key, Key::Softirq(_));
+                    let caused = has_cause && device.is_none();
                     let by = if caused { self.context_that_acts(cpu, id) } else { open.machine };
-                    Raise { by, t: self.now, caused, context: Some(id), timer: open.timer && !open.caused }
+                    Raise { by, t: self.now, caused, context: device.or(Some(id)), timer: open.timer && !open.caused }
                 })
             }
             Waker::UntracedInterrupt | Waker::Unknown => None,

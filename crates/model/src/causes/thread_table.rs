@@ -57,6 +57,8 @@ pub(super) struct ThreadMachine {
     pub state: Option<NameId>,
     /// True if events were lost while it was blocked.
     pub lost_while_blocked: bool,
+    /// True if the thread waits in a state that a signal can end, as it does for input.
+    pub interruptible: bool,
     /// What the thread waits for according to its probes.
     pub wait: Option<Wait>,
     pub probes: ProbeState,

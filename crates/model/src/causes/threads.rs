@@ -134,8 +134,10 @@ impl Composer {
     /// Emits that the thread blocks for this reason.
     fn block(&mut self, catalogue: &Catalogue, at: u32, why: BlockReason) {
         let machine = self.machine(catalogue, at);
+        let interruptible = why.state == TaskState::Interruptible && !matches!(why.cause, BlockCause::Disk(_));
         let why = self.reason(why);
         self.threads[at].begin_block(self.now);
+        self.threads[at].interruptible = interruptible;
         self.emit(Effect::Block { machine, why, on: None, wants: None });
     }
 
@@ -245,7 +247,8 @@ impl Composer {
         if its_own || self.is_hard_timer(id) && self.can_time_out(at) || self.is_timed(wake.cpu, id) {
             return self.own_timer(catalogue, at);
         }
-        if let Some(link) = self.outside_link(wake.cpu, id).filter(|_| !self.is_kernel_thread(at)) {
+        let waits_for_input = self.threads[at].interruptible && !self.is_kernel_thread(at);
+        if let Some(link) = self.outside_link(wake.cpu, id).filter(|_| waits_for_input) {
             return self.device_wait(catalogue, at, link);
         }
         let by = self.context_that_acts(wake.cpu, id);

@@ -21,7 +21,7 @@
 //! and one in `asked`.
 
 use crate::stats::histogram::Histogram;
-use crate::verdict::questions::held_requests::HeldRequests;
+use crate::verdict::facts::held_requests::HeldRequests;
 use longpole_model::hash::IdMap;
 use longpole_model::linux::net::{Hop, PacketStep};
 use longpole_model::linux::watch::{BlockCause, BlockReason, FinishedCall, Moment, ThreadId, Waker, Watch};

@@ -331,8 +331,14 @@ impl Traffic {
         self.now_of(machine).awake_since = t;
         let Some(cause) = cause else { return };
         if cause.by == machine {
-            if cause.link.is_some_and(|link| vocabulary.names.link_kind(link) == LinkKind::Timer) {
-                self.slept(machine, since, t);
+            match cause.link.map(|link| vocabulary.names.link_kind(link)) {
+                Some(LinkKind::Timer) => self.slept(machine, since, t),
+                // Another host wakes it.
+                Some(LinkKind::Outside) => {
+                    self.polls.end(machine);
+                    self.count_woken(machine, t);
+                }
+                _ => {}
             }
             return;
         }

@@ -394,7 +394,7 @@ fn why_not(
     if !first.is_call && matches!(first.segment, SegmentKind::Link(LinkKind::Queued | LinkKind::Wakeup)) {
         return Some(Because::TransitUnknown);
     }
-    if matches!(first.segment, SegmentKind::Link(LinkKind::Timer | LinkKind::KernelTimer)) {
+    if matches!(first.segment, SegmentKind::Link(LinkKind::Timer | LinkKind::KernelTimer | LinkKind::Outside)) {
         return Some(Because::OwnTimer { sets_pace: false, gain: None });
     }
     if first.segment == SegmentKind::State(StateKind::Asleep) && !is_waited_for(answer, path, first) {
@@ -461,6 +461,7 @@ impl Surroundings<'_> {
 }
 
 fn is_fixed(fix: &Prediction) -> bool {
-    let is_fixed = |kind| matches!(kind, SegmentKind::Link(LinkKind::Timer | LinkKind::KernelTimer | LinkKind::Interrupt));
+    let is_fixed =
+        |kind| matches!(kind, SegmentKind::Link(LinkKind::Timer | LinkKind::KernelTimer | LinkKind::Interrupt | LinkKind::Outside));
     fix.next.as_ref().and_then(|next| next.kind).is_some_and(is_fixed)
 }

@@ -71,10 +71,17 @@ impl Case<'_> {
         let mut verdict = self.verdict_on(outcome, first.subject, &own);
         let mut between: Vec<Named> = vec![self.name(first.subject, None)];
         between.extend(self.asked_by(first.subject).filter(|&other| self.is_program(other)).map(|by| self.name(by, None)));
+        let is_of_connection = matches!(
+            timer,
+            LinkKind::DelayedAck | LinkKind::Transmission | LinkKind::Retransmission | LinkKind::WindowProbe | LinkKind::Keepalive
+        );
         if !self.is_program(first.subject) && between.len() == 2 {
             // A kernel thread works for a program: that program is the one that waits.
             verdict.subject = between.pop();
             between.clear();
+        }
+        if !is_of_connection {
+            between.truncate(1);
         }
         verdict.mechanism = Some(mechanism);
         let (ns, count) = own.iter().fold((0, 0), |(ns, count), part| (ns + part.ns, count + part.count));
@@ -161,6 +168,12 @@ impl Case<'_> {
         let first = self.parts.parts.iter().find(|part| is_meant(part) && self.is_program(part.subject))?;
         let own: Vec<&Part> = self.parts.of(first.subject).filter(|part| is_meant(part)).collect();
         let (ns, count) = own.iter().fold((0, 0), |(ns, count), part| (ns + part.ns, count + part.count));
+        // The path stays with one idle thread of a pool, although requests wait for others of it.
+        let ran: u64 = self.owned(first.subject).map(|own| own.ran_own_code_ns).sum();
+        let is_busy = ran as f64 >= self.limits.majority * self.traffic.length_ns() as f64;
+        if is_busy || self.waiting_requests(first.subject).is_some() {
+            return None;
+        }
         let mut verdict = self.verdict_on(Outcome::Paced, first.subject, &own);
         verdict.because.push(Because::Outside { mean_ns: ns / count.max(1), count });
         verdict.role = None;
