@@ -75,6 +75,7 @@ impl ThreadMachine {
     pub fn begin_block(&mut self, now: u64) {
         if !self.blocked {
             (self.blocked, self.blocked_since, self.lost_while_blocked) = (true, now, false);
+            self.interruptible = false;
         }
     }
 

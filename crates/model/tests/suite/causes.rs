@@ -35,10 +35,10 @@ fn a_thread_is_woken_by_the_thread_in_which_the_wake_up_happens() {
 }
 
 #[test]
-fn a_thread_is_woken_by_the_device_whose_interrupt_wakes_it() {
+fn a_thread_waits_since_its_block_for_the_device_whose_interrupt_wakes_it() {
     let drawn = draw(&woken_in(Some("read"), |kernel| interrupt(kernel, "disk")));
-    assert!(drawn.has("190 t12 is woken by irq 36 disk cpu0"), "{:?}", drawn.0);
-    assert_eq!(drawn.of("irq 36 disk cpu0"), "180 begins on top of t11, 180 is disk, 190 is woken by device disk, 190 is disk, 195 ends");
+    assert!(drawn.has("190 t12 is woken by t12 at 130 through outside disk"), "{:?}", drawn.0);
+    assert_eq!(drawn.of("irq 36 disk cpu0"), "180 begins on top of t11, 180 is disk, 195 ends");
 }
 
 #[test]
