@@ -358,15 +358,18 @@ impl Composer {
     /// of the trace sent.
     pub(super) fn outside_link(&mut self, cpu: CpuId, id: ContextId) -> Option<NameId> {
         let open = self.contexts.cpu(cpu).open.iter().rfind(|open| open.id == id).copied()?;
-        let interrupt = if open.caused { open.device } else { self.device_behind(&open) }?;
+        let interrupt = self.device_behind(&open)?;
         Some(self.device(interrupt).outside)
     }
 
     /// The interrupt of the device behind a context that nothing in the trace has caused.
     fn device_behind(&self, open: &RunningContext) -> Option<ContextId> {
+        if open.caused {
+            return open.device;
+        }
         let id = open.raise.map_or(Some(open.id), |raise| raise.context)?;
         let is_device = matches!(self.linux.contexts[id.0 as usize].key, Key::Irq(_)) && !self.is_timer(id);
-        let has_cause = open.caused || open.timer || open.timer_cause.is_some() || self.oldest_request(id).is_some();
+        let has_cause = open.timer || open.timer_cause.is_some() || self.oldest_request(id).is_some();
         (is_device && !has_cause).then_some(id)
     }
 
@@ -403,7 +406,7 @@ impl Composer {
             Waker::Context { id, .. } => {
                 let open = self.contexts.cpu(cpu).open.last().filter(|open| open.id == id).copied();
                 open.map(|open| {
-                    let device = if open.caused { open.device } else { self.device_behind(&open) };
+                    let device = self.device_behind(&open);
                     // A raiser without a known path of its own leaves it to the softirq to find
                     // one.
                     let has_cause = open.caused
