@@ -61,7 +61,7 @@ enum CallEffect {
 
 fn effect(call: &str) -> CallEffect {
     match call {
-        "write" | "writev" | "sendto" | "sendmsg" | "sendmmsg" | "sendfile" | "splice" => CallEffect::Send,
+        "write" | "writev" | "sendto" | "sendmsg" | "sendmmsg" | "sendfile64" | "splice" => CallEffect::Send,
         "read" | "readv" | "recvfrom" | "recvmsg" | "recvmmsg" => CallEffect::Receive,
         "accept" | "accept4" => CallEffect::Accept,
         "connect" => CallEffect::Connect,
