@@ -215,8 +215,13 @@ impl Instance {
     }
 
     /// Sets an option such as `overwrite`, `record-cmd`, `record-tgid` or `event-fork`.
+    ///
+    /// Changing `record-cmd` or `record-tgid` also acts on the events that are enabled elsewhere. A
+    /// caller that does not want that first checks [`TraceFs::records_events`].
     pub fn set_option(&self, name: &str, on: bool) -> Result<(), TraceFsError> {
-        self.set(&format!("options/{name}"), if on { "1" } else { "0" })
+        // The folder `options` of an instance lacks the options that the kernel has as global ones,
+        // although each instance has its own value of them.
+        self.set("trace_options", &format!("{}{name}", if on { "" } else { "no" }))
     }
 
     /// Starts recording events.

@@ -132,6 +132,31 @@ impl TraceFs {
         Ok(events)
     }
 
+    /// Returns `true` if an event is enabled anywhere: at the top or in any instance, of any
+    /// process.
+    ///
+    /// # Errors
+    ///
+    /// A list of enabled events cannot be read.
+    pub fn records_events(&self) -> Result<bool, TraceFsError> {
+        let mut lists = vec!["set_event".to_owned()];
+        let folder = self.root.join("instances");
+        for instance in fs::read_dir(&folder).map_err(|error| io_error(&folder, error))? {
+            let name = instance.map_err(|error| io_error(&folder, error))?.file_name();
+            lists.push(format!("instances/{}/set_event", name.to_string_lossy()));
+        }
+        for list in &lists {
+            match self.read(list) {
+                Ok(events) if events.is_empty() => {}
+                Ok(_) => return Ok(true),
+                // The instance was removed meanwhile.
+                Err(_) if !self.root.join(list).exists() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
     /// The text of an event's format, as it should be saved together with recorded pages.
     pub fn format_text(&self, event: &EventName) -> Result<String, TraceFsError> {
         match self.read(&format!("events/{}/{}/format", event.system, event.name)) {

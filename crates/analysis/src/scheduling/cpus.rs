@@ -77,7 +77,9 @@ impl ThreadParts {
         let why = |change: &MaskChange| match (&change.cpus, change.why) {
             (Some(_), _) => None,
             (None, Some(why)) if linux.has_mask_answers() => Some(reason(why)),
-            (None, None) if linux.has_mask_answers() => Some("the trace has no answer of the thread"),
+            (None, None) if linux.has_mask_answers() => {
+                Some("the recorder did not ask: it does not watch these calls while many events come")
+            }
             (None, _) => Some("unknown"),
         };
         let allowed_change = |(change, used): (&MaskChange, &BTreeSet<CpuId>)| AllowedChange {

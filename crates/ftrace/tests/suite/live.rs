@@ -59,6 +59,7 @@ fn a_private_instance_records_every_event_that_the_kernel_counts() {
         let filter = (event.system == "raw_syscalls").then_some(own.as_str());
         instance.enable(event, filter).unwrap();
     }
+    assert!(tracefs.records_events().unwrap());
     let cpus = instance.cpus().unwrap();
     let mut readers: Vec<_> = cpus.iter().map(|&cpu| instance.reader(cpu).unwrap()).collect();
     let folder = tempfile::tempdir().unwrap();

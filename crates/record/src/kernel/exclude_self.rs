@@ -13,10 +13,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// All events of single system calls, as a pattern of names.
+pub const SINGLE_CALLS: &str = "syscalls:*";
 /// Events of all system calls.
 pub const CALLS: [&str; 2] = ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"];
-/// The same as [`CALLS`], as the event patterns of a group's part.
-pub const CALLS_OF_TRACER: &[&str] = &CALLS;
 
 thread_local! {
     static HERE: RefCell<Option<SelfExclusion>> = const { RefCell::new(None) };
@@ -38,9 +38,10 @@ struct State {
 
 impl SelfExclusion {
     /// Begins the exclusion with this thread. `events` are those of [`CALLS`] that are recorded,
-    /// each with the user's filter.
+    /// each with the user's filter, or [`SINGLE_CALLS`] if no event of that kind has a filter.
     pub fn begin(instance: &Instance, events: Vec<(&str, Option<String>)>) -> SelfExclusion {
-        let file = |event: &str| instance.path().join(format!("events/{}/filter", event.replace(':', "/")));
+        // The file of a whole kind of events sets the filter of each of them.
+        let file = |event: &str| instance.path().join(format!("events/{}/filter", event.trim_end_matches(":*").replace(':', "/")));
         let filters = events.into_iter().map(|(event, asked)| (file(event), asked)).collect();
         let quiet = SelfExclusion(Arc::new(Mutex::new(State { filters, tids: Vec::new(), over: false })));
         quiet.join();

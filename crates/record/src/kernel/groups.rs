@@ -200,18 +200,25 @@ impl Group {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSelection {
     pub patterns: &'static [&'static str],
+    /// Names of events that match a pattern and are not meant.
+    pub except: &'static [&'static str],
     pub filter: Option<String>,
 }
 
 impl EventSelection {
     /// All events that match the patterns.
     pub fn all(patterns: &'static [&'static str]) -> EventSelection {
-        EventSelection { patterns, filter: None }
+        EventSelection { patterns, except: &[], filter: None }
+    }
+
+    /// All events that match the patterns, except those with these names.
+    pub fn except(patterns: &'static [&'static str], except: &'static [&'static str]) -> EventSelection {
+        EventSelection { except, ..EventSelection::all(patterns) }
     }
 
     /// The events that match the patterns and the filter.
     pub fn some(patterns: &'static [&'static str], filter: String) -> EventSelection {
-        EventSelection { patterns, filter: Some(filter) }
+        EventSelection { filter: Some(filter), ..EventSelection::all(patterns) }
     }
 }
 

@@ -68,7 +68,7 @@ const ROWS: [Row; 7] = [
         calls: &[],
     },
     // A call that does not wait is time of its thread, with or without an event for it.
-    Row { what: "system calls that do not wait", patterns: &["raw_syscalls:*"], calls: &WAITING_CALLS },
+    Row { what: "system calls that do not wait", patterns: &["raw_syscalls:*", "syscalls:*"], calls: &WAITING_CALLS },
     // Two kinds: the steps between the begin and the end of a block request, and what a thread does
     // inside a system call or page fault, which is its own time in any case. Events of the second
     // kind are too few for a row of their own: giving them up alone would relieve nothing.
@@ -130,7 +130,7 @@ const WAITING_CALLS: [&str; 96] = [
     "syncfs",
     "sync_file_range",
     "msync",
-    "sendfile",
+    "sendfile64",
     "splice",
     "copy_file_range",
     "flock",
@@ -195,7 +195,7 @@ pub struct Step {
     pub events: Vec<String>,
     /// Filter for events that are still recorded. `None` if the events are switched off altogether.
     pub filter: Option<String>,
-    /// System calls that pass the filter. Empty if there is no filter.
+    /// System calls that are still recorded, if only some are switched off.
     pub calls: Vec<&'static str>,
 }
 
@@ -204,12 +204,18 @@ pub struct Step {
 pub fn steps<'a>(events: impl IntoIterator<Item = &'a str>) -> Vec<Step> {
     let mut rest = Vec::new();
     let mut rows: Vec<Vec<String>> = vec![Vec::new(); ROWS.len()];
+    let mut single_calls = false;
     for event in events.into_iter().filter(|event| !fits(NEVER_GIVEN_UP, event)) {
         let mut known = false;
+        let call = event.strip_prefix("syscalls:sys_enter_").or_else(|| event.strip_prefix("syscalls:sys_exit_"));
+        single_calls |= call.is_some();
         for (row, found) in ROWS.iter().zip(&mut rows).filter(|(row, _)| fits(row.patterns, event)) {
             known = true;
+            if call.is_some_and(|call| row.calls.contains(&call)) {
+                continue;
+            }
             found.push(event.to_owned());
-            if row.calls.is_empty() {
+            if row.calls.is_empty() || call.is_some() {
                 break;
             }
         }
@@ -222,6 +228,8 @@ pub fn steps<'a>(events: impl IntoIterator<Item = &'a str>) -> Vec<Step> {
     for (row, events) in ROWS.iter().zip(rows) {
         match (row.calls, filter(row.calls)) {
             ([], _) => steps.push(step(row.what, events)),
+            // Each call has events of its own, so those of the other calls are switched off.
+            (calls, _) if single_calls => steps.push(Step { calls: calls.to_vec(), ..step(row.what, events) }),
             (_, Some((filter, calls))) => steps.push(Step { filter: Some(filter), calls, ..step(row.what, events) }),
             // The system call numbers of this processor are not known, so the calls cannot be
             // filtered. A later step gives all of them up.
@@ -268,7 +276,7 @@ mod tests {
 
     /// The default's events. A pattern is replaced by the name of one event that it matches.
     fn default() -> Vec<String> {
-        let parts = Group::DEFAULT.into_iter().flat_map(super::super::light::parts);
+        let parts = Group::DEFAULT.into_iter().flat_map(|group| super::super::light::parts_with(group, true));
         parts.flat_map(|part| part.patterns).map(|pattern| pattern.replace('*', "x")).collect()
     }
 
@@ -308,5 +316,16 @@ mod tests {
             assert!(steps[3].filter.as_ref().is_some_and(|filter| filter.contains("(id == 0 || id == 1")));
         }
         assert_eq!(whats, expected);
+    }
+
+    #[test]
+    fn events_of_single_calls_that_do_not_wait_are_switched_off_before_those_of_calls_that_wait() {
+        let events = ["syscalls:sys_enter_getppid", "syscalls:sys_exit_getppid", "syscalls:sys_enter_futex", "syscalls:sys_exit_futex"];
+        let owned = events.map(str::to_owned);
+        let steps = steps(events);
+        let [swift, waiting] = &steps[..] else { panic!("{steps:?}") };
+        assert_eq!((swift.what, &swift.events[..]), ("system calls that do not wait", &owned[..2]));
+        assert!(swift.filter.is_none() && swift.calls.contains(&"futex") && !swift.calls.contains(&"getppid"));
+        assert_eq!((waiting.what, &waiting.events[..]), ("system calls", &owned[2..]));
     }
 }

@@ -10,18 +10,24 @@
 //! The answer is the mask that the kernel has just after the call. If the mask is changed again
 //! within those microseconds, the answer may be that of the later change; a reader sees this
 //! possibility from both times. A thread that has ended by then has no mask.
+//!
+//! While many events come, calls are not watched (see `rate`): the masks that they set are unknown.
+
+mod rate;
 
 use super::exclude_self::SelfExclusion;
 use super::plan::KernelError;
 use super::state_reader;
 use crate::clock::ClockSource;
-use longpole_ftrace::{EventName, Instance, TraceFs};
+use longpole_ftrace::{Instance, TraceFs};
+use rate::EventRate;
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -33,6 +39,9 @@ pub const PREFIX: &str = "longpole_masks";
 pub const MARK: u32 = 0x6d61_736b;
 /// The event by which the kernel records markers.
 pub const MARKER: (&str, &str) = ("ftrace", "raw_data");
+
+/// Begin of the note for a recording without masks.
+pub const MISSING: &str = "changes of the CPUs on which threads may run are not recorded";
 
 /// The events of the second instance.
 const CALLS: [&str; 2] = ["sys_enter_sched_setaffinity", "sys_exit_sched_setaffinity"];
@@ -132,19 +141,22 @@ impl Missed {
     }
 }
 
+/// Makes the second instance, in which no event is enabled yet.
+pub fn prepare(tracefs: &TraceFs) -> Result<Instance, KernelError> {
+    let instance = Instance::create(tracefs, PREFIX)?;
+    instance.set_buffer_size_kb(BUFFER_KB)?;
+    // Wake the reader for each event.
+    instance.set("buffer_percent", "0")?;
+    Ok(instance)
+}
+
 impl Masks {
     /// Starts the second instance. `main` gets the answers. From the return of this function on,
-    /// all calls are noticed.
-    pub fn begin(tracefs: &TraceFs, main: &Instance, clock: ClockSource) -> Result<Masks, KernelError> {
-        let instance = Instance::create(tracefs, PREFIX)?;
-        instance.set_buffer_size_kb(BUFFER_KB)?;
-        // Wake the reader for each event.
-        instance.set("buffer_percent", "0")?;
-        let _ = instance.set_option("record-cmd", false);
-        for name in CALLS {
-            instance.enable(&EventName::new("syscalls", name), None)?;
-        }
-        let io = |path: std::path::PathBuf| move |error: io::Error| KernelError::io("open", path)(error);
+    /// calls are noticed.
+    pub fn begin(instance: Instance, main: &Instance, clock: ClockSource) -> Result<Masks, KernelError> {
+        let mut switch = Switch::of(&instance);
+        switch.set(true).map_err(KernelError::io("enable", instance.path().join("events/syscalls")))?;
+        let io = |path: PathBuf| move |error: io::Error| KernelError::io("open", path)(error);
         let (pipe, marker) = (instance.path().join("trace_pipe"), main.path().join("trace_marker_raw"));
         let calls = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).map_err(io(pipe))?;
         let answers = OpenOptions::new().write(true).open(&marker).map_err(io(marker))?;
@@ -154,11 +166,13 @@ impl Masks {
         let (waking, stopping) = (Arc::clone(&wake), Arc::clone(&stop));
         let (missed, quiet) = (Arc::<Missed>::default(), SelfExclusion::here());
         let missing = Arc::clone(&missed);
+        let rate = EventRate::of(main).map_err(KernelError::io("read the counters of", main.path()))?;
         let work = move || {
             if let Some(quiet) = quiet {
                 quiet.join();
             }
-            answer_calls(calls, Answers { marker: answers, clock, missed: &missing }, &waking, &stopping);
+            let watch = WatchedCalls { pipe: calls, switch, rate };
+            watch.answer_all(Answers { marker: answers, clock, missed: &missing }, &waking, &stopping);
         };
         instance.start()?;
         let thread = std::thread::Builder::new().name("longpole-masks".to_owned()).spawn(work);
@@ -236,33 +250,78 @@ impl Answers<'_> {
     }
 }
 
-/// Body of the thread: reads calls from the second instance and answers them, until it is stopped.
-fn answer_calls(mut calls: File, mut answers: Answers<'_>, wake: &OwnedFd, stop: &AtomicBool) {
-    let mut text = vec![0; MAX_TEXT];
-    let (mut filled, mut callers) = (0, HashMap::new());
-    loop {
-        // The end was requested: read what is there once more, then return.
-        let last = stop.load(Ordering::Acquire);
-        if !last {
-            let mut ready = [PollFd::from_borrowed_fd(calls.as_fd(), PollFlags::IN), PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
-            let _ = poll(&mut ready, None);
-        }
-        while let Ok(size @ 1..) = calls.read(&mut text[filled..]) {
-            filled += size;
-            let whole = text[..filled].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            for line in text[..whole].split(|byte| *byte == b'\n') {
-                let line = String::from_utf8_lossy(line);
-                if let Some(call) = asked(&line, &mut callers, &Call::of) {
-                    answers.ask(call);
-                }
-                answers.missed.calls.fetch_add(lost(&line), Ordering::Relaxed);
+/// Switches the events of the second instance on and off.
+struct Switch {
+    /// The file `enable` of each event.
+    files: [PathBuf; 2],
+    on: bool,
+}
+
+impl Switch {
+    fn of(instance: &Instance) -> Switch {
+        let files = CALLS.map(|name| instance.path().join("events/syscalls").join(name).join("enable"));
+        Switch { files, on: false }
+    }
+
+    fn set(&mut self, on: bool) -> io::Result<()> {
+        self.on = on;
+        self.files.iter().try_for_each(|file| std::fs::write(file, if on { "1" } else { "0" }))
+    }
+}
+
+/// The calls as the second instance shows them.
+struct WatchedCalls {
+    pipe: File,
+    switch: Switch,
+    /// Rate of the events of the first instance.
+    rate: EventRate,
+}
+
+impl WatchedCalls {
+    /// Body of the thread: reads calls from the second instance and answers them, until it is
+    /// stopped.
+    fn answer_all(mut self, mut answers: Answers<'_>, wake: &OwnedFd, stop: &AtomicBool) {
+        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(rate::LOOK_INTERVAL.subsec_nanos()) };
+        let mut text = vec![0; MAX_TEXT];
+        let (mut filled, mut callers) = (0, HashMap::new());
+        loop {
+            // The end was requested: read what is there once more, then return.
+            let last = stop.load(Ordering::Acquire);
+            if !last {
+                let mut ready =
+                    [PollFd::from_borrowed_fd(self.pipe.as_fd(), PollFlags::IN), PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
+                let _ = poll(&mut ready, Some(&timeout));
             }
-            text.copy_within(whole..filled, 0);
-            filled = if filled - whole == MAX_TEXT { 0 } else { filled - whole };
+            while let Ok(size @ 1..) = self.pipe.read(&mut text[filled..]) {
+                filled += size;
+                let whole = text[..filled].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                for line in text[..whole].split(|byte| *byte == b'\n') {
+                    let line = String::from_utf8_lossy(line);
+                    if let Some(call) = asked(&line, &mut callers, &Call::of) {
+                        answers.ask(call);
+                    }
+                    answers.missed.calls.fetch_add(lost(&line), Ordering::Relaxed);
+                }
+                text.copy_within(whole..filled, 0);
+                filled = if filled - whole == MAX_TEXT { 0 } else { filled - whole };
+            }
+            if last {
+                return;
+            }
+            if self.adapt_to_rate() {
+                // The ends of these calls are missing.
+                callers.clear();
+            }
         }
-        if last {
-            return;
-        }
+    }
+
+    /// Switches the events off if many events come, and on again later. Returns true if it switched
+    /// them. Without a known rate they stay as they are.
+    fn adapt_to_rate(&mut self) -> bool {
+        let Some(Ok(rate)) = self.rate.highest() else { return false };
+        let on = rate::watches(self.switch.on, rate);
+        // If the kernel refuses, the calls are watched or not as before, which the trace shows.
+        on != self.switch.on && self.switch.set(on).is_ok()
     }
 }
 

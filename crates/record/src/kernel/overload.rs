@@ -18,6 +18,7 @@
 //! for a flight recorder, whose buffers overwrite on purpose.
 
 use super::importance::Step;
+use super::source::kinds;
 use super::source::pages::Shared;
 use crate::clock::ClockSource;
 use longpole_ftrace::CpuStats;
@@ -260,6 +261,7 @@ impl Work {
                     .trouble(format!("the kernel emits more events than can be stored, and {event} cannot be switched off: {error}")),
             }
         }
+        let events = kinds(events.iter().map(String::as_str));
         let off = SwitchedOff { step: Step { events, ..step }, begin, end: self.clock.now() };
         self.shared.switched_off.lock().unwrap_or_else(PoisonError::into_inner).push(off);
     }

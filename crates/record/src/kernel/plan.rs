@@ -90,6 +90,8 @@ pub struct Plan {
     pub tracefs: TraceFs,
     pub request: Request,
     pub wanted: Vec<Wanted>,
+    /// True if system calls are recorded by the kernel's events of single calls.
+    pub single_calls: bool,
     /// Patterns that match no event of this kernel.
     pub missing: Vec<String>,
     /// The tracer's clock, and the recording's clock that counts the same.
@@ -110,24 +112,41 @@ impl Plan {
         let tracefs = super::available()?;
         let clock = clock(&tracefs.read("trace_clock")?, preferred)?;
         let events = tracefs.events()?;
-        let (wanted, missing) = choose(request, &events);
+        let Chosen { wanted, single_calls, missing } = choose(request, &events);
         // A recording without an event that the user named would be useless to the user, so it
         // does not begin. Groups contain events that only some kernels have.
         if let Some(EventRequest { pattern, .. }) = request.events.iter().find(|event| missing.contains(&event.pattern)) {
             return Err(KernelError::NoEvent { pattern: pattern.clone(), near: nearest(pattern, &events) });
         }
-        Ok(Plan { tracefs, request: request.clone(), wanted, missing, clock })
+        Ok(Plan { tracefs, request: request.clone(), wanted, single_calls, missing, clock })
     }
 }
 
-/// Chooses the requested events among those of this kernel. Returns also the patterns that match
-/// none.
-pub(super) fn choose(request: &Request, events: &[EventName]) -> (Vec<Wanted>, Vec<String>) {
+/// The requested events among those of this kernel; see [`Plan`].
+pub(super) struct Chosen {
+    pub wanted: Vec<Wanted>,
+    pub single_calls: bool,
+    pub missing: Vec<String>,
+}
+
+/// True if the light form of the group for system calls can be recorded: this kernel has events of
+/// single calls, and the user requests none of the events of system calls, so that both kinds are
+/// never recorded at the same time.
+fn single_calls(request: &Request, events: &[EventName]) -> bool {
+    let about_calls = |event: &&EventName| matches!(event.system.as_str(), "syscalls" | "raw_syscalls");
+    let requested = request.events.iter().any(|one| events.iter().filter(about_calls).any(|event| fits(&one.pattern, event)));
+    let group = request.light && request.groups.contains(&Group::Syscall);
+    group && !requested && !request.groups.contains(&Group::Futex) && events.iter().any(|event| event.system == "syscalls")
+}
+
+/// Chooses the requested events among those of this kernel.
+pub(super) fn choose(request: &Request, events: &[EventName]) -> Chosen {
     let mut chosen: BTreeMap<EventName, Filters> = BTreeMap::new();
     let mut missing = Vec::new();
-    let mut take = |pattern: &str, filter: Option<&str>, asked: Option<&EventRequest>| {
+    let single_calls = single_calls(request, events);
+    let mut take = |pattern: &str, except: &[&str], filter: Option<&str>, asked: Option<&EventRequest>| {
         let mut found = false;
-        for event in events.iter().filter(|event| fits(pattern, event)) {
+        for event in events.iter().filter(|event| fits(pattern, event) && !except.contains(&event.name.as_str())) {
             found = true;
             let filters = chosen.entry(event.clone()).or_default();
             // The user's request for an event takes precedence over that of a group.
@@ -150,16 +169,16 @@ pub(super) fn choose(request: &Request, events: &[EventName]) -> (Vec<Wanted>, V
         }
     };
     for event in &request.events {
-        take(&event.pattern, event.filter.as_deref(), Some(event));
+        take(&event.pattern, &[], event.filter.as_deref(), Some(event));
     }
     for pattern in ALWAYS_RECORDED {
-        take(pattern, None, None);
+        take(pattern, &[], None, None);
     }
     for group in &request.groups {
-        let parts = if request.light { light::parts(*group) } else { group.parts() };
+        let parts = if request.light { light::parts_with(*group, single_calls) } else { group.parts() };
         for part in &parts {
             for pattern in part.patterns {
-                take(pattern, part.filter.as_deref(), None);
+                take(pattern, part.except, part.filter.as_deref(), None);
             }
         }
     }
@@ -172,7 +191,7 @@ pub(super) fn choose(request: &Request, events: &[EventName]) -> (Vec<Wanted>, V
         };
         Wanted { event, filter, asked: filters.asked }
     });
-    (wanted.collect(), missing)
+    Chosen { wanted: wanted.collect(), single_calls, missing }
 }
 
 /// True if the pattern matches the event. `all` excludes events that cannot be enabled, and those
@@ -208,6 +227,7 @@ mod tests {
             ("sched", "sched_process_exec"),
             ("sched", "sched_switch"),
             ("sched", "sched_waking"),
+            ("syscalls", "sys_enter_epoll_ctl"),
             ("syscalls", "sys_enter_read"),
         ];
         names.map(|(system, name)| EventName::new(system, name)).to_vec()
@@ -224,7 +244,7 @@ mod tests {
 
     #[test]
     fn events_that_this_kernel_lacks_are_named_and_left_out() {
-        let (wanted, missing) = choose(&request(&[Group::Sched], &["foo:b*r"]), &events());
+        let Chosen { wanted, missing, .. } = choose(&request(&[Group::Sched], &["foo:b*r"]), &events());
         let names: Vec<String> = wanted.iter().map(|wanted| wanted.event.to_string()).collect();
         assert_eq!(names, ["sched:sched_process_exec", "sched:sched_switch", "sched:sched_waking"]);
         assert!(missing.contains(&"sched:sched_wakeup".to_owned()) && missing.contains(&"foo:b*r".to_owned()), "{missing:?}");
@@ -232,40 +252,45 @@ mod tests {
 
     #[test]
     fn a_group_with_all_events_of_a_kind_outweighs_one_with_a_filter() {
-        let (wanted, _) = choose(&request(&[Group::Futex], &[]), &events());
+        let Chosen { wanted, .. } = choose(&request(&[Group::Futex], &[]), &events());
         assert!(filters(&wanted).iter().any(|(name, filter)| name == "raw_syscalls:sys_enter" && filter.is_some_and(|f| f.contains("||"))));
-        let (wanted, _) = choose(&request(&[Group::Futex, Group::Syscall], &[]), &events());
+        let Chosen { wanted, .. } = choose(&request(&[Group::Futex, Group::Syscall], &[]), &events());
         assert!(filters(&wanted).contains(&("raw_syscalls:sys_enter".to_owned(), None)));
     }
 
     #[test]
-    fn the_default_filters_system_calls_and_a_requested_group_does_not() {
+    fn the_default_records_single_calls_unless_the_user_requests_events_of_calls() {
         let groups = request(&[Group::Syscall], &[]);
-        let (wanted, _) = choose(&Request { light: true, ..groups.clone() }, &events());
-        assert!(filters(&wanted).iter().any(|(name, filter)| name == "raw_syscalls:sys_enter" && filter.is_some_and(|f| f.contains("!="))));
-        let (wanted, _) = choose(&groups, &events());
-        assert!(filters(&wanted).contains(&("raw_syscalls:sys_enter".to_owned(), None)));
+        let calls = |request: &Request| -> Vec<String> {
+            let names = choose(request, &events()).wanted.into_iter().map(|wanted| wanted.event.to_string());
+            names.filter(|name| name.contains("syscalls:")).collect()
+        };
+        assert_eq!(calls(&Request { light: true, ..groups.clone() }), ["syscalls:sys_enter_read"]);
+        assert_eq!(calls(&groups), ["raw_syscalls:sys_enter"]);
+        let both = request(&[Group::Syscall], &["syscalls:*_read"]);
+        assert_eq!(calls(&Request { light: true, ..both }), ["raw_syscalls:sys_enter", "syscalls:sys_enter_read"]);
     }
 
     #[test]
     fn a_users_filter_also_applies_to_an_event_of_a_group() {
-        let (wanted, _) = choose(&request(&[Group::Sched], &["sched:sched_switch:prev_pid == 1"]), &events());
+        let Chosen { wanted, .. } = choose(&request(&[Group::Sched], &["sched:sched_switch:prev_pid == 1"]), &events());
         assert!(filters(&wanted).contains(&("sched:sched_switch".to_owned(), Some("prev_pid == 1"))), "{wanted:?}");
         assert!(filters(&wanted).contains(&("sched:sched_waking".to_owned(), None)), "{wanted:?}");
     }
 
     #[test]
     fn several_filters_of_one_event_are_alternatives() {
-        let (wanted, _) = choose(&request(&[], &["sched:sched_switch:prev_pid == 1", "sched:sched_sw*:next_pid == 1"]), &events());
+        let Chosen { wanted, .. } =
+            choose(&request(&[], &["sched:sched_switch:prev_pid == 1", "sched:sched_sw*:next_pid == 1"]), &events());
         let expected = ("sched:sched_switch".to_owned(), Some("(prev_pid == 1) || (next_pid == 1)"));
         assert!(filters(&wanted).contains(&expected), "{wanted:?}");
     }
 
     #[test]
     fn all_excludes_only_the_events_of_single_system_calls() {
-        let (wanted, _) = choose(&request(&[], &["all"]), &events());
+        let Chosen { wanted, .. } = choose(&request(&[], &["all"]), &events());
         assert_eq!(wanted.len(), 5);
-        let (wanted, _) = choose(&request(&[], &["syscalls:*"]), &events());
+        let Chosen { wanted, .. } = choose(&request(&[], &["syscalls:*"]), &events());
         assert!(wanted.iter().any(|wanted| wanted.event.system == "syscalls"));
     }
 

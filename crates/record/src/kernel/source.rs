@@ -12,9 +12,9 @@ mod prepare;
 mod rotate;
 
 use super::counters::Counters;
-use super::exclude_self::{SelfExclusion, CALLS};
+use super::exclude_self::{SelfExclusion, CALLS, SINGLE_CALLS};
 use super::importance::Step;
-use super::masks::Masks;
+use super::masks::{self, Masks};
 use super::names::Names;
 use super::overload::{narrowed, Buffer, OverloadThread, SwitchedOff, Work};
 use super::plan::KernelError;
@@ -70,6 +70,11 @@ pub struct KernelSource {
     clock: Option<ClockSource>,
     /// The kernel's packet counters at the begin.
     counters: Option<Counters>,
+    /// True if system calls are recorded by the kernel's events of single calls.
+    single_calls: bool,
+    /// The instance by which affinity masks will be recorded. `None` after the begin, and if system
+    /// calls are not recorded.
+    mask_calls: Option<Instance>,
     /// Records affinity masks. `None` if system calls are not recorded.
     masks: Option<Masks>,
     names: Option<Names>,
@@ -102,7 +107,7 @@ impl KernelSource {
         let off = |off: &SwitchedOff| json!({ "what": off.step.what, "since_ns": clock.unix_ns(off.begin), "events": off.step.events, "calls": off.step.calls });
         json!({
             "groups": said("groups"),
-            "names": said("events"),
+            "names": kinds(said("events").as_array().into_iter().flatten().filter_map(Value::as_str)),
             "filters": said("filters"),
             "left_out": said("left_out"),
             "switched_off": self.switched_off().iter().map(off).collect::<Vec<_>>(),
@@ -132,11 +137,10 @@ impl KernelSource {
         };
         let thread = std::thread::Builder::new().name("longpole-kernel".to_owned()).spawn(work);
         self.thread = Some(thread.map_err(KernelError::io("start", "a thread"))?);
-        if self.records_event(CALLS[1]) && !super::has_foreign_pids() {
-            let begun = super::available().map_err(KernelError::from).and_then(|tracefs| Masks::begin(&tracefs, instance, clock));
-            match begun {
+        if let Some(calls) = self.mask_calls.take() {
+            match Masks::begin(calls, instance, clock) {
                 Ok(masks) => self.masks = Some(masks),
-                Err(error) => self.diagnostics.push(format!("changes of the CPUs on which threads may run are not recorded: {error}")),
+                Err(error) => self.diagnostics.push(format!("{}: {error}", masks::MISSING)),
             }
         }
         // Dump the state after the tracer was started: a thread that begins meanwhile is then in
@@ -219,7 +223,11 @@ impl KernelSource {
             let since = off.iter().filter(|off| off.step.events.iter().any(|event| event == name)).find_map(|off| off.step.filter.as_ref());
             (name, since.map(|filter| narrowed(asked, filter)).or_else(|| asked.map(str::to_owned)))
         };
-        SelfExclusion::begin(instance, CALLS.into_iter().filter(|name| self.records_event(name)).map(asked).collect())
+        let mut events: Vec<_> = CALLS.into_iter().filter(|name| self.records_event(name)).map(asked).collect();
+        if self.single_calls {
+            events.push((SINGLE_CALLS, None));
+        }
+        SelfExclusion::begin(instance, events)
     }
 
     /// Begins to move all events that were recorded until now, also those in pages that are not
@@ -317,6 +325,19 @@ impl Drop for KernelSource {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Returns the names of events for people: those of single system calls are two names together.
+pub(super) fn kinds<'a>(events: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut kinds: Vec<String> = Vec::new();
+    for event in events {
+        let single = ["syscalls:sys_enter_", "syscalls:sys_exit_"].into_iter().find(|kind| event.starts_with(kind));
+        let kind = single.map_or_else(|| event.to_owned(), |kind| format!("{kind}*"));
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds
 }
 
 /// Replaces the description atomically.

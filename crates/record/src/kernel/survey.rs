@@ -34,8 +34,8 @@ pub fn survey() -> Result<Survey, Trouble> {
     let events = tracefs.events().map_err(trouble)?;
     let has = |group: &Group| {
         let request = Request { groups: vec![*group], ..Request::default() };
-        let without = choose(&Request::default(), &events).0.len();
-        choose(&request, &events).0.len() > without
+        let without = choose(&Request::default(), &events).wanted.len();
+        choose(&request, &events).wanted.len() > without
     };
     let (groups, absent) = Group::ALL.into_iter().partition(has);
     let path = if tracefs.is_private() { None } else { Some(tracefs.path().to_owned()) };

@@ -85,6 +85,9 @@ fn a_mask_that_differs_at_the_end_without_a_recorded_call_is_unknown() {
     assert_eq!(found(10), (None, why, vec![]));
     assert_eq!(found(11), (Some(vec![0, 1, 2, 3]), None, vec![]));
     assert_eq!(found(12), (both.clone(), None, vec![(None, why)]));
-    assert_eq!(found(13), (both, None, vec![(None, Some("the trace has no answer of the thread"))]));
+    assert_eq!(
+        found(13),
+        (both, None, vec![(None, Some("the recorder did not ask: it does not watch these calls while many events come"))])
+    );
     assert_eq!(found(14), (Some(vec![3]), None, vec![]));
 }

@@ -1,5 +1,6 @@
-//! Converts system calls. The kernel's `raw_syscalls` events have the call's number and untyped
-//! words; LTTng has one event class per call, with named fields.
+//! Converts system calls. The kernel's events have the call's number and untyped words, both those
+//! of all calls (`raw_syscalls`) and those of single calls (`syscalls`); LTTng has one event class
+//! per call, with named fields.
 
 use super::super::layout::encode::integer;
 use super::super::layout::{Int, Kind, Layout, ValueSource};
@@ -13,14 +14,12 @@ const EXIT: u16 = 1;
 const RESULT: Int = Int { signed: true, ..Int::unsigned(64) };
 const NUMBER: Int = Int { signed: true, ..Int::unsigned(32) };
 
-/// Classes of system calls, and the decoders of the kernel's two events.
+/// Classes of system calls.
 #[derive(Default)]
 pub struct Calls {
     /// Id of the first class of system calls.
     pub first: u16,
     by_number: Vec<Option<Call>>,
-    enter: Option<FieldOffsets>,
-    exit: Option<FieldOffsets>,
 }
 
 /// Classes of one system call, and its arguments.
@@ -31,8 +30,8 @@ struct Call {
     args: Vec<(usize, Int)>,
 }
 
-/// Positions of the fields in a record.
-struct FieldOffsets {
+/// Positions of the fields in a record of the begin or the end of a call.
+pub struct FieldOffsets {
     id: usize,
     id_size: usize,
     /// Offset of the arguments, or of the result.
@@ -42,6 +41,38 @@ struct FieldOffsets {
 }
 
 impl FieldOffsets {
+    /// Takes the format of the begin of calls. `None` if it lacks the expected fields.
+    pub fn enter(format: &EventFormat, order: ByteOrder) -> Option<FieldOffsets> {
+        match format.system.as_str() {
+            "raw_syscalls" => FieldOffsets::of(format, "args", WORDS as u32, order),
+            _ => FieldOffsets::of_single(format, order),
+        }
+    }
+
+    /// Takes the format of the end of calls. `None` if it lacks the expected fields.
+    pub fn exit(format: &EventFormat, order: ByteOrder) -> Option<FieldOffsets> {
+        match format.system.as_str() {
+            "raw_syscalls" => FieldOffsets::of(format, "ret", 1, order),
+            _ => FieldOffsets::of_single(format, order),
+        }
+    }
+
+    /// Events of a single call have its number, and then each argument, or the result, as a word.
+    fn of_single(format: &EventFormat, order: ByteOrder) -> Option<FieldOffsets> {
+        let id = format.field("__syscall_nr")?;
+        let words: Vec<_> = format.fields.iter().filter(|field| field.offset > id.offset).collect();
+        let size = words.first().map_or(8, |word| word.size);
+        let first = words.first().map_or(id.offset + id.size, |word| word.offset);
+        let in_row = words.iter().zip(0..).all(|(word, at)| word.size == size && word.offset == first + at * size);
+        (in_row && id.size == 4 && matches!(size, 4 | 8) && words.len() <= WORDS).then_some(FieldOffsets {
+            id: id.offset as usize,
+            id_size: id.size as usize,
+            words: first as usize,
+            word_size: size as usize,
+            order,
+        })
+    }
+
     fn of(format: &EventFormat, words: &str, count: u32, order: ByteOrder) -> Option<FieldOffsets> {
         let id = format.field("id")?;
         let words = format.field(words)?;
@@ -76,18 +107,6 @@ impl FieldOffsets {
 }
 
 impl Calls {
-    /// Takes the format of `sys_enter`. Returns false if it lacks the expected fields.
-    pub fn enter(&mut self, format: &EventFormat, order: ByteOrder) -> bool {
-        self.enter = FieldOffsets::of(format, "args", WORDS as u32, order);
-        self.enter.is_some()
-    }
-
-    /// Takes the format of `sys_exit`. Returns false if it lacks the expected fields.
-    pub fn exit(&mut self, format: &EventFormat, order: ByteOrder) -> bool {
-        self.exit = FieldOffsets::of(format, "ret", 1, order);
-        self.exit.is_some()
-    }
-
     /// Appends the classes of all calls to `names`.
     pub fn name(&mut self, layout: &Layout, names: &mut Vec<(String, Vec<(String, Kind)>)>) {
         self.first = names.len() as u16;
@@ -115,24 +134,21 @@ impl Calls {
         self.by_number.get(usize::try_from(number).ok()?)?.as_ref()
     }
 
-    /// Returns the id of the class for a `sys_enter` record.
+    /// Returns the id of the class for a record of the begin of a call.
     #[inline]
-    pub fn enter_id(&self, data: &[u8]) -> u16 {
-        let number = self.enter.as_ref().map_or(-1, |place| place.number(data));
-        self.call(number).map_or(self.first + ENTER, |call| call.enter)
+    pub fn enter_id(&self, place: &FieldOffsets, data: &[u8]) -> u16 {
+        self.call(place.number(data)).map_or(self.first + ENTER, |call| call.enter)
     }
 
-    /// Returns the id of the class for a `sys_exit` record.
+    /// Returns the id of the class for a record of the end of a call.
     #[inline]
-    pub fn exit_id(&self, data: &[u8]) -> u16 {
-        let number = self.exit.as_ref().map_or(-1, |place| place.number(data));
-        self.call(number).map_or(self.first + EXIT, |call| call.exit)
+    pub fn exit_id(&self, place: &FieldOffsets, data: &[u8]) -> u16 {
+        self.call(place.number(data)).map_or(self.first + EXIT, |call| call.exit)
     }
 
     /// Appends the payload for the class [`Calls::enter_id`].
     #[inline]
-    pub fn write_enter(&self, data: &[u8], out: &mut Vec<u8>) {
-        let Some(place) = &self.enter else { return };
+    pub fn write_enter(&self, place: &FieldOffsets, data: &[u8], out: &mut Vec<u8>) {
         let number = place.number(data);
         match self.call(number) {
             Some(call) => {
@@ -151,8 +167,7 @@ impl Calls {
 
     /// Appends the payload for the class [`Calls::exit_id`].
     #[inline]
-    pub fn write_exit(&self, data: &[u8], out: &mut Vec<u8>) {
-        let Some(place) = &self.exit else { return };
+    pub fn write_exit(&self, place: &FieldOffsets, data: &[u8], out: &mut Vec<u8>) {
         let number = place.number(data);
         if self.call(number).is_none() {
             integer(out, number.into(), NUMBER);

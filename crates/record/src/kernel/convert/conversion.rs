@@ -41,7 +41,8 @@ pub fn pages_to_ctf(
     }
     let page = description.page_layout(raw, order, formats.first())?;
     let context = Context::new(&description.context, formats.first());
-    let classes = Classes::new(&formats, &description, &layout, order, (!context.is_empty(), page.long_size()));
+    let classes =
+        Classes::new(&formats, |system, name| description.filter(system, name), &layout, order, (!context.is_empty(), page.long_size()));
     let events = EventWriter::new(&description, context, &classes, &formats, (order, done));
     let mut conversion = Conversion { raw, building, classes: &classes, events };
     let mut pages = conversion.open_pages(&mut description, page);

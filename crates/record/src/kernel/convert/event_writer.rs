@@ -157,13 +157,13 @@ impl EventWriter {
                 }
                 None => self.unknown(classes, stream, (time, id, data))?,
             },
-            Some(Class::SysEnter) => {
-                let out = self.begin(stream, time, classes.calls.enter_id(data), data)?;
-                classes.calls.write_enter(data, out);
+            Some(Class::SysEnter(place)) => {
+                let out = self.begin(stream, time, classes.calls.enter_id(place, data), data)?;
+                classes.calls.write_enter(place, data, out);
             }
-            Some(Class::SysExit) => {
-                let out = self.begin(stream, time, classes.calls.exit_id(data), data)?;
-                classes.calls.write_exit(data, out);
+            Some(Class::SysExit(place)) => {
+                let out = self.begin(stream, time, classes.calls.exit_id(place, data), data)?;
+                classes.calls.write_exit(place, data, out);
             }
             None => self.unknown(classes, stream, (time, id, data))?,
         }

@@ -85,7 +85,13 @@ impl LivePages {
         let formats = Description::formats(&raw, &mut done);
         let page = description.page_layout(&raw, order, formats.first())?;
         let context = Context::new(&description.context, formats.first());
-        let classes = Classes::new(&formats, &description, &layout, order, (!context.is_empty(), page.long_size()));
+        let classes = Classes::new(
+            &formats,
+            |system, name| description.filter(system, name),
+            &layout,
+            order,
+            (!context.is_empty(), page.long_size()),
+        );
         let events = EventWriter::new(&description, context, &classes, &formats, (order, done));
         let mut cpus = Vec::new();
         for source::Pages { cpu, file, .. } in std::mem::take(&mut description.pages) {

@@ -86,8 +86,8 @@ impl SwitchedOffEvent {
     /// `names` returns the name of an event's class in the trace.
     pub fn new(off: &StoredSwitchOff, names: impl Fn(&str) -> Option<String>) -> SwitchedOffEvent {
         let classes = off.events.iter().filter_map(|event| match event.as_str() {
-            "raw_syscalls:sys_enter" => Some("syscall_entry_*".to_owned()),
-            "raw_syscalls:sys_exit" => Some("syscall_exit_*".to_owned()),
+            "raw_syscalls:sys_enter" | "syscalls:sys_enter_*" => Some("syscall_entry_*".to_owned()),
+            "raw_syscalls:sys_exit" | "syscalls:sys_exit_*" => Some("syscall_exit_*".to_owned()),
             event => names(event),
         });
         SwitchedOffEvent { time: off.time, what: off.what.clone(), classes: classes.collect(), calls: off.calls.clone() }

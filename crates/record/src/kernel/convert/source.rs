@@ -151,8 +151,8 @@ impl Description {
     }
 
     /// Filter of an event. `None` if all of these events were recorded.
-    pub fn filter(&self, system: &str, name: &str) -> Option<&str> {
-        self.filters[format!("{system}:{name}").as_str()].as_str()
+    pub fn filter(&self, system: &str, name: &str) -> Option<String> {
+        self.filters[format!("{system}:{name}").as_str()].as_str().map(str::to_owned)
     }
 
     /// Returns the formats that can be read, in the order of their names.
