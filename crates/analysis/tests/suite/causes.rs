@@ -185,6 +185,26 @@ fn a_flush_that_is_asked_for_during_another_one_has_its_own_owner() {
     assert_eq!(path_of_request(kernel, &flush), OWN_REQUEST);
 }
 
+/// `t14` asks for a flush after the device has made that of `t11`, and before its completion.
+#[test]
+fn a_flush_that_is_asked_for_between_the_two_completions_of_another_one_has_its_own_owner() {
+    let mut kernel = two_cpus();
+    let flush = |sector| [("dev", Val::I(8 << 20)), ("sector", Val::I(sector))];
+    kernel.syscall(120, 0, "fsync", None);
+    kernel.event(130, 0, "block_getrq", &flush(0));
+    kernel.event(132, 0, "block_rq_issue", &flush(0));
+    kernel.switch(140, 0, 11, 2, 0);
+    kernel.switch(400, 0, 0, 0, 14);
+    kernel.irq(500, 1, 36, true);
+    kernel.event(505, 1, "block_rq_complete", &flush(-1));
+    kernel.event(507, 0, "block_getrq", &flush(0));
+    kernel.event(510, 1, "block_rq_complete", &flush(0));
+    kernel.waking(520, 1, 11, 0);
+    kernel.irq(530, 1, 36, false);
+    kernel.switch(540, 0, 14, 2, 11);
+    assert_eq!(path(&kernel), OWN_REQUEST);
+}
+
 /// The flush before that of `t11` was for a write, which completes under its own sector.
 #[test]
 fn a_flush_for_a_write_leaves_nothing_to_the_next_one() {
