@@ -128,6 +128,8 @@ fn chunks_of_a_killed_recorder_are_readable_and_the_next_recorder_takes_the_rema
         tried = commanded.does("marks 100");
         std::thread::sleep(Duration::from_millis(20));
     }
+    // A chunk whose description is not written yet has no counts.
+    wait_for(|| place.newest().join("longpole.json").exists());
     signal(&recorder, "-KILL");
     drop(recorder);
     let before = place.recordings();

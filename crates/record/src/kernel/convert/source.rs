@@ -93,6 +93,17 @@ pub struct Counted {
     pub cut: bool,
 }
 
+/// Divides a text into the formats in it. Each begins with a line with the event's name.
+fn each_format(text: &str) -> Vec<&str> {
+    let mut begins: Vec<usize> = text.match_indices("name: ").map(|(at, _)| at).collect();
+    begins.retain(|&at| at == 0 || text.as_bytes()[at - 1] == b'\n');
+    if begins.first() != Some(&0) {
+        begins.insert(0, 0);
+    }
+    let ends = begins.iter().skip(1).copied().chain([text.len()]);
+    begins.iter().zip(ends).map(|(&begin, end)| &text[begin..end]).collect()
+}
+
 impl Description {
     /// Reads `longpole.json`, `source.json` and the user trace's clock. Files that are missing or
     /// broken are reported in `done`; only a missing clock is an error.
@@ -173,13 +184,15 @@ impl Description {
                         continue;
                     }
                 };
-                match EventFormat::parse(&name, &text) {
-                    Ok(format) if !known.insert(format.id) => {
-                        done.note(format!("{}: two formats have the id {}", path.display(), format.id))
+                for format in each_format(&text) {
+                    match EventFormat::parse(&name, format) {
+                        Ok(format) if !known.insert(format.id) => {
+                            done.note(format!("{}: two formats have the id {}", path.display(), format.id))
+                        }
+                        Ok(format) if formats.len() < MAX_FORMATS => formats.push(format),
+                        Ok(_) => {}
+                        Err(error) => done.note(format!("{}: {error}; its events are kept as bytes", path.display())),
                     }
-                    Ok(format) if formats.len() < MAX_FORMATS => formats.push(format),
-                    Ok(_) => {}
-                    Err(error) => done.note(format!("{}: {error}; its events are kept as bytes", path.display())),
                 }
             }
         }

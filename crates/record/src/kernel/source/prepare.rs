@@ -25,6 +25,10 @@ use std::sync::Arc;
 
 /// Fill at which the kernel wakes the thread that moves pages, in percent of the buffer.
 const WAKE_AT: &str = "25";
+/// The subsystem of the events of single system calls. They are hundreds, so that all of their
+/// formats are in one file.
+const SINGLE_CALLS: &str = "syscalls";
+const FORMATS: &str = "formats";
 /// The event for page faults of programs.
 const USER_FAULT: &str = "exceptions:page_fault_user";
 /// Free bytes on the disk from which the kernel's symbols (some 5 MiB) are saved at the start.
@@ -172,6 +176,7 @@ fn leave_out_names<'a>(tracefs: &TraceFs, instances: impl IntoIterator<Item = Op
 /// Enables the wanted events, and saves the format of each in `events`.
 fn enable(wanted: &[Wanted], instance: &Instance, tracefs: &TraceFs, events: &Folder) -> Result<Enabled, KernelError> {
     let mut enabled = Enabled::default();
+    let mut of_calls = String::new();
     for wanted in wanted {
         let name = wanted.event.to_string();
         let done = instance.enable(&wanted.event, wanted.filter.as_deref());
@@ -190,9 +195,13 @@ fn enable(wanted: &[Wanted], instance: &Instance, tracefs: &TraceFs, events: &Fo
         }
         let text = tracefs.format_text(&wanted.event)?;
         let (system, event) = (&wanted.event.system, &wanted.event.name);
-        let place = if events.holds(system) { events.folder(system) } else { events.make(system) };
-        let written = place.and_then(|place| place.create(event)?.write_all(text.as_bytes()));
-        written.map_err(KernelError::io("write", events.join(system).join(event)))?;
+        if system == SINGLE_CALLS {
+            of_calls.push_str(&text);
+        } else {
+            let place = if events.holds(system) { events.folder(system) } else { events.make(system) };
+            let written = place.and_then(|place| place.create(event)?.write_all(text.as_bytes()));
+            written.map_err(KernelError::io("write", events.join(system).join(event)))?;
+        }
         if let Some(filter) = &wanted.filter {
             enabled.filters.insert(name.clone(), json!(filter));
         }
@@ -201,6 +210,10 @@ fn enable(wanted: &[Wanted], instance: &Instance, tracefs: &TraceFs, events: &Fo
             enabled.may_go.push(name.clone());
         }
         enabled.names.push(name);
+    }
+    if !of_calls.is_empty() {
+        let written = events.make(SINGLE_CALLS).and_then(|place| place.create(FORMATS)?.write_all(of_calls.as_bytes()));
+        written.map_err(KernelError::io("write", events.join(SINGLE_CALLS).join(FORMATS)))?;
     }
     Ok(enabled)
 }
