@@ -277,6 +277,8 @@ pub enum Mechanism {
     PolledWork,
     /// A sender waits for an acknowledgement that the receiver delays.
     DelayedAck,
+    /// A sender waits for space in its send buffer, until the receiver acknowledges what is in it.
+    SendBuffer,
     /// A sender waits until it sends a lost segment again.
     Retransmission,
     /// A sender waits until it asks for the size of a closed window.

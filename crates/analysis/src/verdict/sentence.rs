@@ -463,6 +463,7 @@ fn clause(because: &Because) -> String {
         | Because::LostAt { .. }
         | Because::Outside { .. }
         | Because::Corked
+        | Because::ShortSends { .. }
         | Because::Disk { .. }
         | Because::IdleSleeps { .. }
         | Because::Faults { .. }

@@ -69,6 +69,31 @@ fn the_port_of_an_older_connection_tells_whether_the_process_is_client_or_server
     assert_eq!((found.port(SERVER as i32), activity.accepted.connections), (Some(8080), 0), "nothing was accepted meanwhile");
 }
 
+/// A call that is given some bytes to send, and takes fewer, or refuses to wait for space.
+#[test]
+fn sends_are_short_if_the_buffer_takes_less_than_it_is_given() {
+    // Call, the name of its third argument, its value, the result, and whether the send is short.
+    let calls = [
+        ("sendto", "len", 100, 100, false),
+        ("sendto", "len", 100, 60, true),
+        ("write", "count", 100, -11, true),
+        ("write", "count", 100, -32, false),
+        ("writev", "vlen", 100, 7, false),
+        ("writev", "vlen", 2, -11, true),
+        ("recvfrom", "len", 100, 60, false),
+    ];
+    for (call, third, value, result, short) in calls {
+        let mut kernel = Kernel::new(1);
+        dump(&mut kernel, true);
+        kernel.switch(100, 0, 0, 0, SERVER as i32);
+        let given = [("fd", Val::I(4)), ("buff", Val::I(0x7000)), (third, Val::I(value))];
+        kernel.event(1_000, 0, &format!("syscall_entry_{call}"), &given);
+        kernel.event(1_010, 0, &format!("syscall_exit_{call}"), &[("ret", Val::I(result))]);
+        let found = activities(&kernel).of(SERVER as i32).map_or(0, |activity| activity.short_sends);
+        assert_eq!(found, u64::from(short), "{call} {value} {result}");
+    }
+}
+
 /// Older recordings do not say which port an open socket has.
 #[test]
 fn without_the_inodes_of_sockets_the_longer_gaps_tell_the_side() {

@@ -200,8 +200,8 @@ impl Composer {
         match step {
             RequestStep::Allocate if at.1 != FLUSH => {}
             RequestStep::Allocate => {
-                // The completions of those who asked for a flush that was made may follow later, while
-                // another CPU asks for the next one.
+                // The completions of those who asked for a flush that was made may follow later,
+                // while another CPU asks for the next one.
                 let at = if matches!(progress, Some(Progress::Issued(_) | Progress::Flushed)) { (at.0, NEXT_FLUSH) } else { at };
                 if !self.devices.requests.contains_key(&at) {
                     self.requested(catalogue, cpu, at, by, Progress::Queued);

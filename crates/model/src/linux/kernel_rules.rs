@@ -211,7 +211,8 @@ roles!(
     namespace_level,
     about,
     second,
-    third
+    third,
+    length
 );
 
 #[derive(Debug)]
@@ -446,6 +447,7 @@ impl KernelPlan {
                     about: roles.about.number(fields),
                     second: roles.second.number(fields),
                     third: roles.third.number(fields),
+                    length: roles.length.number(fields),
                 },
             },
             KernelAction::SyscallLeave => Meaning::SyscallLeave { name: roles.name.name()?, result: roles.result.number(fields) },

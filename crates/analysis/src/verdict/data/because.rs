@@ -78,6 +78,8 @@ pub enum Because {
     LostAt { place: String, count: u64 },
     /// The sender holds back the end of a message although the receiver's window is open.
     Corked,
+    /// The send buffer of this subject was full when it wanted to send.
+    ShortSends { by: Named, count: u64 },
     /// Several recordings were judged, each by itself.
     Recordings { count: u64, agreeing: u64 },
     /// No more than half of the recordings name the same bottleneck.

@@ -43,6 +43,8 @@ const TCP: i64 = 6;
 const IN_PROGRESS: i64 = -115;
 /// Result of `connect` if no peer answered (`-ETIMEDOUT`).
 const TIMED_OUT: i64 = -110;
+/// Result of a call that would have to wait (`-EAGAIN`).
+const WOULD_WAIT: i64 = -11;
 /// A request that is sent again on the same connection after at least this time was not answered.
 const SENT_AGAIN_NS: i64 = 10_000_000;
 
@@ -74,6 +76,11 @@ fn effect(call: &str) -> CallEffect {
 /// Returns whether a system call sends or receives data, or waits until that is possible.
 pub fn is_transfer(call: &str) -> bool {
     matches!(effect(call), CallEffect::Send | CallEffect::Receive | CallEffect::WaitForEvents)
+}
+
+/// Returns whether a system call sends data.
+pub fn is_send(call: &str) -> bool {
+    effect(call) == CallEffect::Send
 }
 
 /// The side of a connection on which a process is.
@@ -212,6 +219,9 @@ pub struct SocketActivity {
     pub unanswered: u64,
     /// Number of attempts to connect that led to no transfer.
     pub unconnected: u64,
+    /// Number of sending calls that took less than they were given, because the send buffer was
+    /// full.
+    pub short_sends: u64,
     /// Time for which requests waited inside the process until other threads woke theirs, by the
     /// process of these threads and the system call, in ns.
     pub held: BTreeMap<(i32, NameId), u64>,
@@ -358,7 +368,13 @@ impl Exchanges {
             }
             CallEffect::Connect if result == TIMED_OUT => self.processes.entry(process).or_default().unconnected += 1,
             CallEffect::Close => self.close_connection((process, about)),
+            CallEffect::Send if result == WOULD_WAIT && linux.file_kind(process, about) == Some(FileKind::Socket) => {
+                self.processes.entry(process).or_default().short_sends += 1;
+            }
             CallEffect::Send | CallEffect::Receive if result > 0 && linux.file_kind(process, about) == Some(FileKind::Socket) => {
+                if effect == CallEffect::Send && call.arguments.length.is_some_and(|given| result < given) {
+                    self.processes.entry(process).or_default().short_sends += 1;
+                }
                 let known = self.open.len() < MAX_CONNECTIONS || self.open.contains_key(&(process, about));
                 if known {
                     let begin = call.begin_ns.unwrap_or(call.end_ns);
@@ -587,6 +603,7 @@ impl SocketActivities {
             out.connections += activity.connections;
             out.unanswered += activity.unanswered;
             out.unconnected += activity.unconnected;
+            out.short_sends += activity.short_sends;
             activity.held.iter().for_each(|(of, ns)| *out.held.entry(*of).or_default() += ns);
         }
         out

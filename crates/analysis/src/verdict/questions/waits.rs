@@ -4,6 +4,7 @@
 use crate::findings::Scope;
 use crate::verdict::data::because::Because;
 use crate::verdict::data::{Mechanism, Named, Outcome, SubjectLevel, Verdict};
+use crate::verdict::facts::exchanges::is_send;
 use crate::verdict::parts::{Does, Part};
 use crate::verdict::subjects::{Level, SubjectId};
 use crate::verdict::Case;
@@ -69,8 +70,9 @@ impl Case<'_> {
         // The first part names the verdict's subject.
         own.sort_by_key(|part| part.subject != first.subject);
         let mut verdict = self.verdict_on(outcome, first.subject, &own);
+        let peer = self.asked_by(first.subject).filter(|&other| self.is_program(other));
         let mut between: Vec<Named> = vec![self.name(first.subject, None)];
-        between.extend(self.asked_by(first.subject).filter(|&other| self.is_program(other)).map(|by| self.name(by, None)));
+        between.extend(peer.map(|by| self.name(by, None)));
         let is_of_connection = matches!(
             timer,
             LinkKind::DelayedAck | LinkKind::Transmission | LinkKind::Retransmission | LinkKind::WindowProbe | LinkKind::Keepalive
@@ -83,15 +85,32 @@ impl Case<'_> {
         if !is_of_connection {
             between.truncate(1);
         }
-        verdict.mechanism = Some(mechanism);
         let (ns, count) = own.iter().fold((0, 0), |(ns, count), part| (ns + part.ns, count + part.count));
+        let full = match timer {
+            LinkKind::DelayedAck => self.full_send_buffer(&own, std::iter::once(first.subject).chain(peer)),
+            _ => None,
+        };
+        let mechanism = if full.is_some() { Mechanism::SendBuffer } else { mechanism };
+        verdict.mechanism = Some(mechanism);
         let timer = timer.text().unwrap_or(&first.state).to_owned();
         verdict.because.push(Because::KernelTimer { timer, mean_ns: ns / count.max(1), count, between });
+        verdict.because.extend(full);
         if mechanism == Mechanism::Corked {
             verdict.because.push(Because::Corked);
         }
         verdict.role = None;
         Some(verdict)
+    }
+
+    /// Returns the side of a connection whose send buffer is full at most of these waits. `waits`
+    /// are the waits of the first side.
+    fn full_send_buffer(&self, waits: &[&Part], sides: impl Iterator<Item = SubjectId>) -> Option<Because> {
+        let all: u64 = waits.iter().map(|part| part.count).sum();
+        // A sending call that waits has a full buffer as well.
+        let blocked: u64 = waits.iter().filter(|part| is_send(&part.state)).map(|part| part.count).sum();
+        let sends = |(side, waited): (SubjectId, u64)| (side, self.subjects.get(side).activity.short_sends.max(waited));
+        let (side, count) = sides.zip([blocked, 0]).map(sends).find(|&(_, count)| count as f64 >= self.limits.majority * all as f64)?;
+        Some(Because::ShortSends { by: self.name(side, None), count })
     }
 
     /// Judges a connection whose sender always has the receiver's small window filled.

@@ -17,6 +17,9 @@ pub(super) fn remedy(mechanism: Mechanism) -> Option<&'static str> {
         Mechanism::Polling => "Wake each side (futex, pipe, eventfd, inotify) instead of sleeping and looking again",
         Mechanism::PolledWork => "Make this work cheaper, or let it stop earlier; a wake-up instead of polling saves at most one sleep each time",
         Mechanism::DelayedAck => "Small writes wait for a delayed acknowledgement (Nagle): write a request at once, or set TCP_NODELAY",
+        Mechanism::SendBuffer => {
+            "Enlarge the send buffer (SO_SNDBUF, net.ipv4.tcp_wmem), or do not set it, so that the kernel adapts it"
+        }
         Mechanism::Retransmission => "Packets are lost and sent again: look at `longpole packets --losses`",
         Mechanism::WindowProbe => "The receiver's window is closed: enlarge its buffer (SO_RCVBUF, net.ipv4.tcp_rmem), or read sooner",
         Mechanism::Corked => "Let the sender release the end of each message (TCP_CORK off, tcp_nopush off, no MSG_MORE), or set TCP_NODELAY",

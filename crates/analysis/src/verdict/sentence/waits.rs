@@ -40,6 +40,9 @@ pub(super) fn clause(because: &Because) -> String {
         Because::Corked => {
             "no small receive window was seen, so the sender holds back the end of a message until more follows (TCP_CORK, MSG_MORE)".to_owned()
         }
+        Because::ShortSends { by, count } => {
+            format!("the send buffer of {} is full, {} times: it waits until what is in it is acknowledged", name(by), number(*count))
+        }
         Because::Disk { call, mean_ns, count } => format!("{} requests one after the other, {} each ({call})", number(*count), time(*mean_ns)),
         Because::IdleSleeps { sleepers, share, gain } => {
             let sleepers: Vec<String> = sleepers.iter().map(name).collect();

@@ -91,6 +91,7 @@ fn reasons() -> Vec<Because> {
         Because::KernelTimer { timer: name(), mean_ns: 9, count: 3, between: vec![named(), named()] },
         Because::LostAt { place: name(), count: 3 },
         Because::Corked,
+        Because::ShortSends { by: named(), count: 3 },
         Because::Outside { mean_ns: 9, count: 3 },
         Because::Disk { call: name(), mean_ns: 9, count: 3 },
         Because::Divided { parts: vec![(state(), 0.5)] },

@@ -172,12 +172,14 @@ pub(crate) struct Files {
     effects: Vec<Option<FileEffect>>,
 }
 
-/// Arguments of a system call: the first one, which says what the call is about, and the next two.
+/// Arguments of a system call: the first one, which says what the call is about, two more by which
+/// calls about files, signals, threads and times differ, and the number of bytes to be transferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     pub about: Option<i64>,
     pub second: Option<i64>,
     pub third: Option<i64>,
+    pub length: Option<i64>,
 }
 
 impl Files {
@@ -225,7 +227,7 @@ impl Files {
         if effect == FileEffect::None || result < 0 {
             return;
         }
-        let Arguments { about, second, third } = arguments;
+        let Arguments { about, second, third, .. } = arguments;
         let table = self.processes.entry(process).or_default();
         let (second, third) = (second.unwrap_or(0), third.unwrap_or(0));
         match effect {
@@ -283,7 +285,7 @@ mod tests {
     fn call(files: &mut Files, names: &mut Names, name: &str, arguments: [i64; 3], result: i64) {
         let name = names.intern(name);
         let [about, second, third] = arguments.map(Some);
-        files.returned(7, name, names, Arguments { about, second, third }, result);
+        files.returned(7, name, names, Arguments { about, second, third, ..Arguments::default() }, result);
     }
 
     #[test]
