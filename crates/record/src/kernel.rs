@@ -33,6 +33,7 @@ mod netlink;
 mod overload;
 mod plan;
 pub mod reap;
+mod single_calls;
 mod source;
 mod state_reader;
 mod survey;

@@ -200,7 +200,7 @@ impl Group {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSelection {
     pub patterns: &'static [&'static str],
-    /// Names of events that match a pattern and are not meant.
+    /// System calls whose events match a pattern and are not meant.
     pub except: &'static [&'static str],
     pub filter: Option<String>,
 }
@@ -211,7 +211,7 @@ impl EventSelection {
         EventSelection { patterns, except: &[], filter: None }
     }
 
-    /// All events that match the patterns, except those with these names.
+    /// All events that match the patterns, except the events of these system calls.
     pub fn except(patterns: &'static [&'static str], except: &'static [&'static str]) -> EventSelection {
         EventSelection { except, ..EventSelection::all(patterns) }
     }

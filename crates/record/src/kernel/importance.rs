@@ -9,6 +9,7 @@
 //! thread or device that ended it.
 
 use super::layout::Layout;
+use super::single_calls::SingleCall;
 use longpole_predicate::glob;
 
 /// Events that are never given up. Without any of these, a critical path is wrong or ends early;
@@ -207,7 +208,7 @@ pub fn steps<'a>(events: impl IntoIterator<Item = &'a str>) -> Vec<Step> {
     let mut single_calls = false;
     for event in events.into_iter().filter(|event| !fits(NEVER_GIVEN_UP, event)) {
         let mut known = false;
-        let call = event.strip_prefix("syscalls:sys_enter_").or_else(|| event.strip_prefix("syscalls:sys_exit_"));
+        let call = SingleCall::parse(event).map(|call| call.name);
         single_calls |= call.is_some();
         for (row, found) in ROWS.iter().zip(&mut rows).filter(|(row, _)| fits(row.patterns, event)) {
             known = true;

@@ -47,14 +47,11 @@ const SINGLE_CALLS: &[&str] = &["syscalls:sys_enter_*", "syscalls:sys_exit_*"];
 /// System calls that neither wait nor change what is known of threads, files and sockets, and that
 /// programs make very often.
 const UNRECORDED_CALLS: &[&str] = &["epoll_ctl", "clock_gettime"];
-/// Their events.
-const UNRECORDED_CALL_EVENTS: &[&str] = &["sys_enter_epoll_ctl", "sys_exit_epoll_ctl", "sys_enter_clock_gettime", "sys_exit_clock_gettime"];
-
 /// Returns the parts of a group that are recorded by default. `single_calls` is true if the
 /// kernel's events of single system calls can be recorded.
 pub fn parts_with(group: Group, single_calls: bool) -> Vec<EventSelection> {
     match group {
-        Group::Syscall if single_calls => vec![EventSelection::except(SINGLE_CALLS, UNRECORDED_CALL_EVENTS)],
+        Group::Syscall if single_calls => vec![EventSelection::except(SINGLE_CALLS, UNRECORDED_CALLS)],
         group => parts(group),
     }
 }

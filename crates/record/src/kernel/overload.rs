@@ -18,17 +18,16 @@
 //! for a flight recorder, whose buffers overwrite on purpose.
 
 use super::importance::Step;
-use super::source::kinds;
+use super::single_calls::abridged;
+use super::source::cpu_loss::stats;
 use super::source::pages::Shared;
 use crate::clock::ClockSource;
-use longpole_ftrace::CpuStats;
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use serde_json::{json, Value};
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -172,10 +171,7 @@ pub(super) struct Buffer {
 
 impl Buffer {
     fn fill(&self) -> io::Result<Fill> {
-        let mut bytes = [0; 512];
-        let count = self.stats.read_at(&mut bytes, 0)?;
-        let text = String::from_utf8_lossy(&bytes[..count]);
-        let stats = CpuStats::parse(&text).map_err(|line| io::Error::new(io::ErrorKind::InvalidData, line))?;
+        let stats = stats(&self.stats)?;
         Ok(Fill { size: self.size, held: stats.bytes, taken: self.taken.load(Ordering::Relaxed), lost: stats.lost() })
     }
 }
@@ -261,7 +257,7 @@ impl Work {
                     .trouble(format!("the kernel emits more events than can be stored, and {event} cannot be switched off: {error}")),
             }
         }
-        let events = kinds(events.iter().map(String::as_str));
+        let events = abridged(events.iter().map(String::as_str));
         let off = SwitchedOff { step: Step { events, ..step }, begin, end: self.clock.now() };
         self.shared.switched_off.lock().unwrap_or_else(PoisonError::into_inner).push(off);
     }

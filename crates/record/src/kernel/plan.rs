@@ -3,6 +3,7 @@
 
 use super::groups::{Context, EventRequest, Group, ALWAYS_RECORDED};
 use super::light;
+use super::single_calls::{self, SingleCall};
 use crate::clock::ClockSource;
 use crate::text::distance;
 use longpole_ftrace::{EventName, TraceFs, TraceFsError};
@@ -133,10 +134,10 @@ pub(super) struct Chosen {
 /// single calls, and the user requests none of the events of system calls, so that both kinds are
 /// never recorded at the same time.
 fn single_calls(request: &Request, events: &[EventName]) -> bool {
-    let about_calls = |event: &&EventName| matches!(event.system.as_str(), "syscalls" | "raw_syscalls");
+    let about_calls = |event: &&EventName| matches!(event.system.as_str(), single_calls::SYSTEM | "raw_syscalls");
     let requested = request.events.iter().any(|one| events.iter().filter(about_calls).any(|event| fits(&one.pattern, event)));
     let group = request.light && request.groups.contains(&Group::Syscall);
-    group && !requested && !request.groups.contains(&Group::Futex) && events.iter().any(|event| event.system == "syscalls")
+    group && !requested && !request.groups.contains(&Group::Futex) && events.iter().any(|event| event.system == single_calls::SYSTEM)
 }
 
 /// Chooses the requested events among those of this kernel.
@@ -146,7 +147,8 @@ pub(super) fn choose(request: &Request, events: &[EventName]) -> Chosen {
     let single_calls = single_calls(request, events);
     let mut take = |pattern: &str, except: &[&str], filter: Option<&str>, asked: Option<&EventRequest>| {
         let mut found = false;
-        for event in events.iter().filter(|event| fits(pattern, event) && !except.contains(&event.name.as_str())) {
+        let is_left_out = |event: &EventName| SingleCall::of(&event.system, &event.name).is_some_and(|call| except.contains(&call.name));
+        for event in events.iter().filter(|event| fits(pattern, event) && !is_left_out(event)) {
             found = true;
             let filters = chosen.entry(event.clone()).or_default();
             // The user's request for an event takes precedence over that of a group.

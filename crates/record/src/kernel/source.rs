@@ -19,6 +19,7 @@ use super::names::Names;
 use super::overload::{narrowed, Buffer, OverloadThread, SwitchedOff, Work};
 use super::plan::KernelError;
 use super::reap;
+use super::single_calls::abridged;
 use super::state_reader;
 use crate::clock::{Clock, ClockSource};
 use crate::output::folder::Folder;
@@ -107,7 +108,7 @@ impl KernelSource {
         let off = |off: &SwitchedOff| json!({ "what": off.step.what, "since_ns": clock.unix_ns(off.begin), "events": off.step.events, "calls": off.step.calls });
         json!({
             "groups": said("groups"),
-            "names": kinds(said("events").as_array().into_iter().flatten().filter_map(Value::as_str)),
+            "names": abridged(said("events").as_array().into_iter().flatten().filter_map(Value::as_str)),
             "filters": said("filters"),
             "left_out": said("left_out"),
             "switched_off": self.switched_off().iter().map(off).collect::<Vec<_>>(),
@@ -325,19 +326,6 @@ impl Drop for KernelSource {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// Returns the names of events for people: those of single system calls are two names together.
-pub(super) fn kinds<'a>(events: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut kinds: Vec<String> = Vec::new();
-    for event in events {
-        let single = ["syscalls:sys_enter_", "syscalls:sys_exit_"].into_iter().find(|kind| event.starts_with(kind));
-        let kind = single.map_or_else(|| event.to_owned(), |kind| format!("{kind}*"));
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
-        }
-    }
-    kinds
 }
 
 /// Replaces the description atomically.

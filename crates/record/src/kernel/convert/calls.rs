@@ -1,6 +1,6 @@
-//! Converts system calls. The kernel's events have the call's number and untyped words, both those
-//! of all calls (`raw_syscalls`) and those of single calls (`syscalls`); LTTng has one event class
-//! per call, with named fields.
+//! Converts system calls. The kernel's events have the call's number and untyped words, whether
+//! they are events of all calls (`raw_syscalls`) or of a single call (`syscalls`). LTTng has one
+//! event class per call, with named fields.
 
 use super::super::layout::encode::integer;
 use super::super::layout::{Int, Kind, Layout, ValueSource};

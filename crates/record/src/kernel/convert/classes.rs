@@ -3,6 +3,7 @@
 use super::super::layout::encode::Plan;
 use super::super::layout::{Int, Kind, Layout, I32};
 use super::super::masks;
+use super::super::single_calls::SingleCall;
 use super::calls::{Calls, FieldOffsets};
 use super::follow::{follow, Follow};
 use super::marks::{self, Marks};
@@ -62,10 +63,10 @@ impl Classes {
         let mut filters = Vec::new();
         let mut by_format: Vec<Option<Class>> = Vec::new();
         let mut calls = Calls::default();
-        let single_calls = SingleCall::complete(formats);
+        let (single_calls, table) = (complete(formats), layout.calls.iter().map(|call| call.name.as_str()).collect::<HashSet<_>>());
         for format in formats {
-            let single = SingleCall::of(format).filter(|call| single_calls.contains(call));
-            let in_table = single.is_some_and(|single| layout.calls.iter().any(|call| call.name == single.name));
+            let single = SingleCall::of(&format.system, &format.name).filter(|call| single_calls.contains(call));
+            let in_table = single.is_some_and(|single| table.contains(single.name));
             let of_call = call_class(format, order, in_table);
             let class = match (format.system.as_str(), format.name.as_str()) {
                 _ if of_call.is_some() => of_call,
@@ -132,37 +133,15 @@ fn call_class(format: &EventFormat, order: ByteOrder, single: bool) -> Option<Cl
     }
 }
 
-/// An event of the kernel for the begin or the end of one system call.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct SingleCall<'a> {
-    begins: bool,
-    /// Name of the call.
-    name: &'a str,
-}
-
-impl<'a> SingleCall<'a> {
-    /// `None` for other events.
-    fn of(format: &'a EventFormat) -> Option<SingleCall<'a>> {
-        let event = Some(format.name.as_str()).filter(|_| format.system == "syscalls")?;
-        match event.strip_prefix("sys_enter_") {
-            Some(name) => Some(SingleCall { begins: true, name }),
-            None => Some(SingleCall { begins: false, name: event.strip_prefix("sys_exit_")? }),
-        }
+/// Returns the events of single calls of which begin and end were recorded. Empty if the events of
+/// all calls were recorded as well: then the former repeat some of them, and keep the kernel's
+/// names.
+fn complete(formats: &[EventFormat]) -> HashSet<SingleCall<'_>> {
+    if formats.iter().any(|format| format.system == "raw_syscalls") {
+        return HashSet::new();
     }
-
-    /// Returns those of which begin and end were recorded. Empty if the events of all calls were
-    /// recorded as well: then these events repeat some of them, and keep the kernel's names.
-    fn complete(formats: &'a [EventFormat]) -> HashSet<SingleCall<'a>> {
-        if formats.iter().any(|format| format.system == "raw_syscalls") {
-            return HashSet::new();
-        }
-        let all: HashSet<SingleCall<'_>> = formats.iter().filter_map(SingleCall::of).collect();
-        all.iter().filter(|call| all.contains(&SingleCall { begins: !call.begins, ..**call })).copied().collect()
-    }
-
-    fn class_name(self) -> String {
-        format!("syscall_{}_{}", if self.begins { "entry" } else { "exit" }, self.name)
-    }
+    let all: HashSet<SingleCall<'_>> = formats.iter().filter_map(|format| SingleCall::of(&format.system, &format.name)).collect();
+    all.iter().filter(|call| all.contains(&call.other_end())).copied().collect()
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@
 //! events of the call itself cost. A busy server makes hundreds of thousands of calls a second, and
 //! hardly ever changes a mask. So masks are not watched while many events come.
 
-use longpole_ftrace::{CpuStats, Instance};
+use crate::kernel::source::cpu_loss::stats;
+use longpole_ftrace::Instance;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// Time between two looks at the rate.
@@ -56,11 +56,8 @@ impl EventRate {
 }
 
 /// Returns the number of events of a CPU since the begin, including those that were overwritten.
-fn count(stats: &File) -> io::Result<u64> {
-    let mut bytes = [0; 512];
-    let size = stats.read_at(&mut bytes, 0)?;
-    let stats = CpuStats::parse(&String::from_utf8_lossy(&bytes[..size]));
-    let stats = stats.map_err(|line| io::Error::new(io::ErrorKind::InvalidData, line))?;
+fn count(file: &File) -> io::Result<u64> {
+    let stats = stats(file)?;
     Ok(stats.entries + stats.read + stats.lost())
 }
 

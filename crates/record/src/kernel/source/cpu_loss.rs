@@ -4,6 +4,17 @@
 use crate::kernel::counters::Grown;
 use longpole_ftrace::CpuStats;
 use serde_json::{json, Value};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Reads an open `stats` file of a CPU.
+pub(in crate::kernel) fn stats(file: &File) -> io::Result<CpuStats> {
+    let mut bytes = [0; 512];
+    let size = file.read_at(&mut bytes, 0)?;
+    let stats = CpuStats::parse(&String::from_utf8_lossy(&bytes[..size]));
+    stats.map_err(|line| io::Error::new(io::ErrorKind::InvalidData, line))
+}
 
 /// The kernel's counters of one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use crate::kernel::importance;
 use crate::kernel::masks;
 use crate::kernel::plan::{KernelError, Plan, Wanted};
 use crate::kernel::reap;
+use crate::kernel::single_calls;
 use crate::output::folder::Folder;
 use crate::output::recording::Reserve;
 use longpole_ftrace::{EventName, Instance, TraceFs};
@@ -25,9 +26,7 @@ use std::sync::Arc;
 
 /// Fill at which the kernel wakes the thread that moves pages, in percent of the buffer.
 const WAKE_AT: &str = "25";
-/// The subsystem of the events of single system calls. They are hundreds, so that all of their
-/// formats are in one file.
-const SINGLE_CALLS: &str = "syscalls";
+/// Name of the file with the formats of all single system calls, which are hundreds.
 const FORMATS: &str = "formats";
 /// The event for page faults of programs.
 const USER_FAULT: &str = "exceptions:page_fault_user";
@@ -195,7 +194,7 @@ fn enable(wanted: &[Wanted], instance: &Instance, tracefs: &TraceFs, events: &Fo
         }
         let text = tracefs.format_text(&wanted.event)?;
         let (system, event) = (&wanted.event.system, &wanted.event.name);
-        if system == SINGLE_CALLS {
+        if system == single_calls::SYSTEM {
             of_calls.push_str(&text);
         } else {
             let place = if events.holds(system) { events.folder(system) } else { events.make(system) };
@@ -212,8 +211,8 @@ fn enable(wanted: &[Wanted], instance: &Instance, tracefs: &TraceFs, events: &Fo
         enabled.names.push(name);
     }
     if !of_calls.is_empty() {
-        let written = events.make(SINGLE_CALLS).and_then(|place| place.create(FORMATS)?.write_all(of_calls.as_bytes()));
-        written.map_err(KernelError::io("write", events.join(SINGLE_CALLS).join(FORMATS)))?;
+        let written = events.make(single_calls::SYSTEM).and_then(|place| place.create(FORMATS)?.write_all(of_calls.as_bytes()));
+        written.map_err(KernelError::io("write", events.join(single_calls::SYSTEM).join(FORMATS)))?;
     }
     Ok(enabled)
 }
